@@ -1,0 +1,1 @@
+"""The nouns: frozen values and the error tree. Standard library only, no input or output."""

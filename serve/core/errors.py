@@ -1,0 +1,248 @@
+"""The error tree: what went wrong, built from nouns; the rim translates it into status codes.
+
+Every error knows three sentences: what happened, why, and what to try. `code` is stable: scripts,
+metrics and documentation refer to it. Which HTTP or gRPC status an error becomes is decided in one
+place, `wire/status.py`; which exit code, in `cli`.
+"""
+
+from collections.abc import Iterable
+
+
+class ServegateError(Exception):
+    """What happened, why, and what to try. The base of every error raised on purpose."""
+
+    code = "error"
+
+    def __init__(self, what: str, *, why: str = "", try_this: str = "") -> None:
+        super().__init__(what)
+        self.what = what
+        self.why = why
+        self.try_this = try_this
+
+    def __str__(self) -> str:
+        """All of it on one line: `what: why. Try: try_this`."""
+        text = self.what
+        if self.why:
+            text += f": {self.why}"
+        if self.try_this:
+            text += f". Try: {self.try_this}"
+        return text
+
+
+# --- what a caller asked for is wrong ------------------------------------------------------------
+
+
+class BadRequest(ServegateError):
+    """The request itself is malformed."""
+
+    code = "bad_request"
+
+
+class BodyTooLarge(BadRequest):
+    """The body exceeds the limit that the operator set."""
+
+    code = "body_too_large"
+
+    def __init__(self, limit: int) -> None:
+        super().__init__(
+            f"the request body exceeds {limit} bytes",
+            try_this="smaller batches, or raise --max-body-bytes",
+        )
+
+
+class NotFound(ServegateError):
+    """Something that was named does not exist."""
+
+    code = "not_found"
+
+
+class UnknownModel(NotFound):
+    """No such model. The sentence starts as Triton's does, because clients look for it."""
+
+    code = "unknown_model"
+
+    def __init__(self, model: str) -> None:
+        super().__init__(f"Request for unknown model: '{model}' is not found")
+        self.model = model
+
+
+class UnknownVersion(NotFound):
+    """The model exists, the version does not."""
+
+    code = "unknown_version"
+
+    def __init__(self, model: str, version: str) -> None:
+        super().__init__(f"Request for unknown model: '{model}' version {version} is not found")
+
+
+class UnknownLabel(NotFound):
+    """The model exists, the label does not."""
+
+    code = "unknown_label"
+
+    def __init__(self, model: str, label: str, known: Iterable[str]) -> None:
+        names = ", ".join(sorted(known)) or "none"
+        super().__init__(
+            f"Request for unknown model: '{model}' label '{label}' is not found",
+            why=f"labels of this model: {names}",
+            try_this=f"servegate label set {model} {label} VERSION",
+        )
+
+
+class NotHere(NotFound):
+    """A path or method that this gateway does not serve."""
+
+    code = "not_here"
+
+
+class MethodNotAllowed(ServegateError):
+    """The path exists, the HTTP method does not."""
+
+    code = "method_not_allowed"
+
+
+class NotServed(ServegateError):
+    """A part of Triton's protocol that the gateway does not pass on."""
+
+    code = "not_served"
+
+
+class Conflict(ServegateError):
+    """The state that the caller saw is not the state that is."""
+
+    code = "conflict"
+
+
+class PreconditionFailed(Conflict):
+    """If-Match named another revision than the present one."""
+
+    code = "precondition_failed"
+
+    def __init__(self, thing: str, present: str) -> None:
+        super().__init__(
+            f"{thing} has changed since you read it",
+            why=f"its ETag is now {present}",
+            try_this="read it again and repeat the change",
+        )
+
+
+class VersionNotReady(Conflict):
+    """A route or label names a version that no replica serves."""
+
+    code = "version_not_ready"
+
+    def __init__(self, model: str, version: int, why: str) -> None:
+        super().__init__(
+            f"version {version} of model '{model}' is not ready on any replica",
+            why=why,
+            try_this=f"servegate model show {model}",
+        )
+
+
+class Invalid(ServegateError):
+    """A value that people wrote (a file, a flag, a route) breaks a rule."""
+
+    code = "invalid"
+
+
+# --- the gateway or what is behind it cannot answer ----------------------------------------------
+
+
+class Unavailable(ServegateError):
+    """The call is fine, but nobody can serve it now."""
+
+    code = "unavailable"
+
+
+class NoSnapshot(Unavailable):
+    """The data plane has not yet received any snapshot."""
+
+    code = "no_snapshot"
+
+    def __init__(self) -> None:
+        super().__init__(
+            "this gateway has no snapshot yet",
+            why="the control plane has not answered since the start and no saved snapshot exists",
+        )
+
+
+class NoReplica(Unavailable):
+    """No replica holds the version, or all of them have failed."""
+
+    code = "no_replica"
+
+    def __init__(self, model: str, version: str, why: str = "") -> None:
+        name = f"model '{model}'" + (f" version {version}" if version else "")
+        super().__init__(f"no replica is ready for {name}", why=why)
+
+
+class Overloaded(ServegateError):
+    """The concurrency limit of a model is reached; nothing was sent."""
+
+    code = "overloaded"
+
+    def __init__(self, model: str, limit: int) -> None:
+        super().__init__(
+            f"model '{model}' is at its limit of {limit} calls in flight in this worker",
+            try_this="again in a moment, or raise --max-in-flight",
+        )
+        self.retry_after = 1  # seconds
+
+
+class DeadlineExceeded(ServegateError):
+    """The call's deadline has passed."""
+
+    code = "deadline_exceeded"
+
+    def __init__(self) -> None:
+        super().__init__("the call's deadline has passed")
+
+
+class NotSent(ServegateError):
+    """A transport could not deliver a single byte: provably not executed (retry rule 1)."""
+
+    code = "not_sent"
+
+
+class OutcomeUnknown(ServegateError):
+    """Bytes were sent and no complete answer came back: the call may have been executed."""
+
+    code = "outcome_unknown"
+
+
+# --- starting and running ------------------------------------------------------------------------
+
+
+class CannotStart(ServegateError):
+    """The process cannot start as configured."""
+
+    code = "cannot_start"
+
+
+class TritonMissing(CannotStart):
+    """There is no Triton on this machine that could be started."""
+
+    code = "triton_missing"
+
+
+class TritonDidNotStart(CannotStart):
+    """A local Triton was started and did not come up; `last_lines` is what it said at the end."""
+
+    code = "triton_did_not_start"
+
+    def __init__(self, replica: str, why: str, last_lines: Iterable[str]) -> None:
+        self.last_lines = tuple(last_lines)
+        said = f"; the end of its log: {' | '.join(self.last_lines)}" if self.last_lines else ""
+        super().__init__(f"Triton {replica} did not start", why=why + said)
+
+
+class TritonFailed(ServegateError):
+    """Triton refused a control command, or died."""
+
+    code = "triton_failed"
+
+
+class NoControl(Unavailable):
+    """The control plane does not answer."""
+
+    code = "no_control"

@@ -1,0 +1,48 @@
+"""Names: which words may name a model or a label, and under which name Triton knows a version.
+
+In Triton the configuration belongs to the model, so versions whose configurations differ cannot
+share a name there. The physical name is the model's own while all its versions agree, and the name
+with a short digest of the configuration for those that do not.
+"""
+
+import re
+from collections.abc import Iterable
+
+from serve.core.errors import Invalid
+
+_MODEL = re.compile(r"^[A-Za-z0-9_][A-Za-z0-9._-]{0,254}$")
+_LABEL = re.compile(r"^[A-Za-z_][A-Za-z0-9._-]{0,62}$")
+RESERVED_MODELS = frozenset({"stats"})  # GET /v2/models/stats means all models
+RESERVED_LABELS = frozenset({"latest", "versions", "labels"})
+
+
+def check_model_name(name: str) -> str:
+    """Give the name back, or say why Triton could not be asked for it over HTTP."""
+    if not _MODEL.match(name) or name in RESERVED_MODELS:
+        raise Invalid(
+            f"'{name}' cannot be the name of a model",
+            why="letters, digits, '.', '_' and '-' are allowed, and 'stats' is taken by Triton",
+        )
+    return name
+
+
+def check_label(name: str) -> str:
+    """Give the label back; a label never looks like a number, so it is never taken for one."""
+    if not _LABEL.match(name) or name in RESERVED_LABELS:
+        raise Invalid(
+            f"'{name}' cannot be a label",
+            why="a label starts with a letter or '_', has up to 63 letters, digits, '.', '_' or "
+            f"'-', and is none of {', '.join(sorted(RESERVED_LABELS))}",
+        )
+    return name
+
+
+def physical_name(model: str, digest: str, others: Iterable[str]) -> str:
+    """The name in Triton of a version whose configuration has this digest (hexadecimal).
+
+    `others` are the configuration digests of the model's other wanted versions. The digests leave
+    `version_policy` out, which each load sets by itself.
+    """
+    if all(other == digest for other in others):
+        return model
+    return f"{model}--{digest[:8]}"

@@ -1,0 +1,138 @@
+"""The snapshot: the immutable, compiled view of models, routes and replicas that serves calls.
+
+The control plane compiles it, the workers swap it whole, a call reads it once. `to_json` and
+`from_json` are the form in which it travels and in which it is kept on disk; `from_json` checks
+everything, so that a snapshot that exists is a snapshot that can be served.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any
+
+from serve.core.errors import Invalid
+from serve.core.replicas import Replica
+from serve.core.routes import Split
+
+FORMAT = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """One version as the data plane reaches it: its names in Triton, and who holds it."""
+
+    model: str
+    version: int
+    physical_name: str
+    physical_version: int
+    flavour: str
+    replicas: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ModelView:
+    """One model: its targets by version, its labels, its split, and whether it serves sequences.
+
+    `split` is what people asked for, or the highest ready version when nobody asked; `routed` says
+    which of the two it is. A model none of whose versions is ready has an empty `targets`.
+    """
+
+    name: str
+    targets: Mapping[int, Target]
+    labels: Mapping[str, int]
+    split: Split | None
+    routed: bool = False
+    sequences: bool = False
+
+    @property
+    def latest(self) -> Target | None:
+        """The highest version that some replica holds."""
+        return self.targets[max(self.targets)] if self.targets else None
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """Everything a worker needs to serve calls; generations only ever rise."""
+
+    generation: int
+    models: Mapping[str, ModelView] = field(default_factory=lambda: MappingProxyType({}))
+    replicas: Mapping[str, Replica] = field(default_factory=lambda: MappingProxyType({}))
+
+    def same_content(self, other: "Snapshot") -> bool:
+        """Whether the two differ in nothing but their generation."""
+        return self.models == other.models and self.replicas == other.replicas
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values for `json.dumps`."""
+        return {
+            "format": FORMAT,
+            "generation": self.generation,
+            "models": {name: _model_to_json(model) for name, model in self.models.items()},
+            "replicas": {
+                name: {"address": replica.address, "pool": replica.pool}
+                for name, replica in self.replicas.items()
+            },
+        }
+
+    @classmethod
+    def from_json(cls, data: Any) -> "Snapshot":
+        """Read and check what `to_json` gave; anything that does not hold together is `Invalid`."""
+        try:
+            if data["format"] != FORMAT:
+                raise Invalid(f"a snapshot of format {data['format']} cannot be read here")
+            replicas = {
+                str(name): Replica.parse(item["address"], name=str(name), pool=str(item["pool"]))
+                for name, item in data["replicas"].items()
+            }
+            models = {
+                str(name): _model_from_json(str(name), item, replicas)
+                for name, item in data["models"].items()
+            }
+            generation = int(data["generation"])
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise Invalid("the snapshot is malformed", why=repr(error)) from error
+        return cls(generation, MappingProxyType(models), MappingProxyType(replicas))
+
+
+def _model_to_json(model: ModelView) -> dict[str, Any]:
+    return {
+        "labels": dict(model.labels),
+        "split": {str(v): w for v, w in model.split.shares} if model.split else None,
+        "routed": model.routed,
+        "sequences": model.sequences,
+        "targets": {
+            str(version): {
+                "physical_name": target.physical_name,
+                "physical_version": target.physical_version,
+                "flavour": target.flavour,
+                "replicas": list(target.replicas),
+            }
+            for version, target in model.targets.items()
+        },
+    }
+
+
+def _model_from_json(name: str, item: Any, replicas: Mapping[str, Replica]) -> ModelView:
+    targets = {}
+    for version, entry in item["targets"].items():
+        holders = tuple(str(holder) for holder in entry["replicas"])
+        strangers = [holder for holder in holders if holder not in replicas]
+        if strangers:
+            raise Invalid(f"version {version} of '{name}' names unknown replicas {strangers}")
+        targets[int(version)] = Target(
+            model=name,
+            version=int(version),
+            physical_name=str(entry["physical_name"]),
+            physical_version=int(entry["physical_version"]),
+            flavour=str(entry["flavour"]),
+            replicas=holders,
+        )
+    split = item["split"]
+    return ModelView(
+        name=name,
+        targets=MappingProxyType(targets),
+        labels=MappingProxyType({str(k): int(v) for k, v in item["labels"].items()}),
+        split=Split.of({int(v): int(w) for v, w in split.items()}) if split else None,
+        routed=bool(item["routed"]),
+        sequences=bool(item["sequences"]),
+    )

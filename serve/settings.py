@@ -1,0 +1,249 @@
+"""Settings: what is fixed at start. One frozen tree: flag > environment > servegate.toml > default.
+
+Every setting is one row: its name is the flag (`--http-port`), the key in `servegate.toml`
+(`http_port`) and the variable (`SERVEGATE_HTTP_PORT`). `Explained` remembers where each value came
+from, for `servegate config explain`.
+"""
+
+import dataclasses
+import ipaddress
+import os
+import tomllib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from serve.core.errors import CannotStart, Invalid
+from serve.core.replicas import Replica
+
+PREFIX = "SERVEGATE_"
+FILE = "servegate.toml"
+
+
+def _row(default: Any, text: str) -> Any:
+    return field(default=default, metadata={"text": text})
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Everything that is fixed at start. Times are in seconds, sizes in bytes."""
+
+    model_repo: str = _row("model_repo", "folder of the models; empty: what the Tritons hold")
+    state: str = _row(".servegate", "folder for the store, the saved snapshot and run-time files")
+    replicas: int = _row(1, "how many local Triton servers `up` starts")
+    workers: int = _row(1, "data-plane processes")
+    host: str = _row("127.0.0.1", "address of the data ports and the metrics port")
+    http_port: int = _row(8000, "data port, KServe v2 over HTTP")
+    grpc_port: int = _row(8001, "data port, KServe v2 over gRPC")
+    metrics_port: int = _row(8002, "Prometheus metrics")
+    admin_host: str = _row("127.0.0.1", "address of the admin API")
+    admin_port: int = _row(8080, "admin API and web UI")
+    triton: tuple[str, ...] = _row((), "running Tritons, HOST:HTTP:GRPC:METRICS, comma-separated")
+    control: str = _row("", "URL of the control plane, for `proxy`; default: this machine's")
+    secret: str = _row("", "shared by control and workers; default: made in the state folder")
+    max_in_flight: int = _row(256, "calls in flight per model, over all workers")
+    max_body_bytes: int = _row(1 << 30, "largest request body")
+    call_timeout: float = _row(300.0, "longest time for one call")
+    connect_timeout: float = _row(1.0, "longest time to connect to a Triton")
+    drain_timeout: float = _row(5.0, "longest time for calls in flight to finish at a stop")
+    start_timeout: float = _row(120.0, "longest time for local Tritons to become ready")
+    tick: float = _row(0.5, "how often each replica is asked what it holds")
+    scan_interval: float = _row(2.0, "how often the model repository is looked at")
+    seed: int = _row(-1, "seed of the split's draws, for tests; -1 draws from the system")
+    log_level: str = _row("info", "debug, info, warning or error")
+    log_format: str = _row("text", "text or json")
+    insecure: bool = _row(False, "allow addresses other than loopback without authentication")
+    triton_args: tuple[str, ...] = _row((), "further flags for local Tritons, comma-separated")
+
+    @property
+    def state_path(self) -> Path:
+        """The state folder, absolute."""
+        return Path(self.state).absolute()
+
+    @property
+    def control_url(self) -> str:
+        """Where workers find the control plane."""
+        return (
+            self.control.rstrip("/") or f"http://{_client_host(self.admin_host)}:{self.admin_port}"
+        )
+
+    def tritons(self) -> tuple[Replica, ...]:
+        """The replicas that `triton` names, each as `ADDRESS` or `NAME=ADDRESS`."""
+        replicas = []
+        for number, text in enumerate(self.triton):
+            name, _, address = text.rpartition("=")
+            replicas.append(Replica.parse(address, name=name or f"triton-{number}"))
+        if len({replica.name for replica in replicas}) < len(replicas):
+            raise Invalid("two replicas have the same name", why=", ".join(self.triton))
+        return tuple(replicas)
+
+    def environment(self) -> dict[str, str]:
+        """The same settings as variables, for child processes."""
+        return {
+            PREFIX + row.name.upper(): _to_text(getattr(self, row.name))
+            for row in dataclasses.fields(self)
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Explained:
+    """Settings, and for each name where its value came from."""
+
+    settings: Settings
+    sources: Mapping[str, str]
+
+
+def load(flags: Mapping[str, Any], environment: Mapping[str, str], folder: Path) -> Explained:
+    """Put the four sources together; `Invalid` names the source of a value that does not fit."""
+    from_file = _read_file(folder / FILE)
+    values: dict[str, Any] = {}
+    sources: dict[str, str] = {}
+    rows = {row.name: row for row in dataclasses.fields(Settings)}
+    for name in from_file:
+        if name not in rows:
+            raise Invalid(f"{FILE}: there is no setting '{name}'", try_this="servegate config show")
+    for name, row in rows.items():
+        variable = PREFIX + name.upper()
+        if flags.get(name) is not None:
+            given, source = flags[name], f"flag --{name.replace('_', '-')}"
+        elif variable in environment:
+            given, source = environment[variable], f"environment {variable}"
+        elif name in from_file:
+            given, source = from_file[name], FILE
+        else:
+            given, source = row.default, "default"
+        values[name] = _convert(name, given, row.default, source)
+        sources[name] = source
+    settings = Settings(**values)
+    _check(settings)
+    return Explained(settings, sources)
+
+
+def require_safe_addresses(settings: Settings, hosts: tuple[str, ...]) -> None:
+    """Refuse to listen where others could reach the ports, since nothing authenticates them yet."""
+    open_hosts = [host for host in hosts if not _is_loopback(host)]
+    if open_hosts and not settings.insecure:
+        raise CannotStart(
+            f"listening on {', '.join(open_hosts)} is refused",
+            why="without authentication anybody who reaches the port could use it",
+            try_this="127.0.0.1, or --insecure when the network protects it",
+        )
+
+
+def _read_file(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text("utf-8"))
+    except FileNotFoundError:
+        return {}
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise Invalid(f"{path.name} cannot be read", why=str(error)) from error
+
+
+def _convert(name: str, given: Any, default: Any, source: str) -> Any:
+    reader = _READERS[type(default)]
+    try:
+        return reader(given)
+    except ValueError as error:
+        kind = _KINDS[type(default)]
+        raise Invalid(
+            f"'{given}' is no value for {name} ({source})", why=f"{kind} is needed"
+        ) from error
+
+
+def _boolean(value: Any) -> bool:
+    words = {
+        "true": True,
+        "1": True,
+        "yes": True,
+        "false": False,
+        "0": False,
+        "no": False,
+        "": False,
+    }
+    if isinstance(value, bool):
+        return value
+    try:
+        return words[str(value).lower()]
+    except KeyError as error:
+        raise ValueError(value) from error
+
+
+def _whole(value: Any) -> int:
+    if isinstance(value, bool | float):
+        raise ValueError(value)
+    return int(value)
+
+
+def _number(value: Any) -> float:
+    if isinstance(value, bool):
+        raise ValueError(value)
+    return float(value)
+
+
+def _words(value: Any) -> tuple[str, ...]:
+    if isinstance(value, str):
+        return tuple(part.strip() for part in value.split(",") if part.strip())
+    return tuple(str(part) for part in value)
+
+
+_READERS: dict[type, Callable[[Any], Any]] = {
+    bool: _boolean,
+    int: _whole,
+    float: _number,
+    str: str,
+    tuple: _words,
+}
+_KINDS = {
+    bool: "true or false",
+    int: "a whole number",
+    float: "a number",
+    str: "a text",
+    tuple: "a list",
+}
+
+
+def _to_text(value: Any) -> str:
+    if isinstance(value, tuple):
+        return ",".join(value)
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _check(settings: Settings) -> None:
+    for name in ("http_port", "grpc_port", "metrics_port", "admin_port"):
+        if not 0 < getattr(settings, name) < 65536:
+            raise Invalid(f"{name} must be from 1 to 65535")
+    ports = [settings.http_port, settings.grpc_port, settings.metrics_port, settings.admin_port]
+    if len(set(ports)) < len(ports):
+        raise Invalid(
+            "two listeners have the same port", why=f"http, grpc, metrics, admin: {ports}"
+        )
+    for name in ("replicas", "workers", "max_in_flight", "max_body_bytes"):
+        if getattr(settings, name) < 1:
+            raise Invalid(f"{name} must be at least 1")
+    for name in ("call_timeout", "connect_timeout", "tick", "scan_interval", "start_timeout"):
+        if not getattr(settings, name) > 0:
+            raise Invalid(f"{name} must be above 0")
+    if settings.log_level not in ("debug", "info", "warning", "error"):
+        raise Invalid(f"'{settings.log_level}' is no log level: debug, info, warning or error")
+    if settings.log_format not in ("text", "json"):
+        raise Invalid(f"'{settings.log_format}' is no log format: text or json")
+    settings.tritons()
+
+
+def _is_loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _client_host(host: str) -> str:
+    return {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(host, f"[{host}]" if ":" in host else host)
+
+
+def from_environment() -> Settings:
+    """The settings of a child process, which its parent has put into the environment."""
+    return load({}, os.environ, Path("/nonexistent")).settings

@@ -1,0 +1,1 @@
+"""Bytes and their meaning: the protocols, without any input or output."""

@@ -1,0 +1,137 @@
+"""Status codes: which error is which answer, and which of Triton's answers are refusals.
+
+The only place that knows numbers of HTTP and gRPC. The gateway's own errors have the shapes of
+Triton's (a JSON object with the key `error`; a status message), so that no client needs a second
+way to read them, and say in `servegate-error` that they are the gateway's.
+"""
+
+import json
+from dataclasses import dataclass
+
+from serve.core.calls import Headers, Reply, Verb
+from serve.core.errors import (
+    BadRequest,
+    BodyTooLarge,
+    Conflict,
+    DeadlineExceeded,
+    Invalid,
+    MethodNotAllowed,
+    NotFound,
+    NotHere,
+    NotServed,
+    OutcomeUnknown,
+    Overloaded,
+    PreconditionFailed,
+    ServegateError,
+    Unavailable,
+    UnknownModel,
+)
+
+OK, CANCELLED, UNKNOWN, INVALID_ARGUMENT, DEADLINE_EXCEEDED, NOT_FOUND = 0, 1, 2, 3, 4, 5
+RESOURCE_EXHAUSTED, FAILED_PRECONDITION, ABORTED, UNIMPLEMENTED, INTERNAL = 8, 9, 10, 12, 13
+UNAVAILABLE = 14
+
+GRPC_NAMES = {
+    OK: "OK",
+    CANCELLED: "CANCELLED",
+    UNKNOWN: "UNKNOWN",
+    INVALID_ARGUMENT: "INVALID_ARGUMENT",
+    DEADLINE_EXCEEDED: "DEADLINE_EXCEEDED",
+    NOT_FOUND: "NOT_FOUND",
+    RESOURCE_EXHAUSTED: "RESOURCE_EXHAUSTED",
+    FAILED_PRECONDITION: "FAILED_PRECONDITION",
+    ABORTED: "ABORTED",
+    UNIMPLEMENTED: "UNIMPLEMENTED",
+    INTERNAL: "INTERNAL",
+    UNAVAILABLE: "UNAVAILABLE",
+}
+
+# The most specific class comes first: the first row that matches decides.
+_TABLE: tuple[tuple[type[ServegateError], int, int], ...] = (
+    (BodyTooLarge, 413, RESOURCE_EXHAUSTED),
+    (BadRequest, 400, INVALID_ARGUMENT),
+    (Invalid, 422, INVALID_ARGUMENT),
+    (NotHere, 404, UNIMPLEMENTED),
+    (NotFound, 404, NOT_FOUND),
+    (MethodNotAllowed, 405, UNIMPLEMENTED),
+    (NotServed, 403, UNIMPLEMENTED),
+    (PreconditionFailed, 412, FAILED_PRECONDITION),
+    (Conflict, 409, ABORTED),
+    (Overloaded, 429, RESOURCE_EXHAUSTED),
+    (DeadlineExceeded, 504, DEADLINE_EXCEEDED),
+    (OutcomeUnknown, 502, UNAVAILABLE),
+    (Unavailable, 503, UNAVAILABLE),
+    (ServegateError, 500, INTERNAL),
+)
+
+
+def http_status(error: ServegateError) -> int:
+    """The HTTP status of one of the gateway's own errors."""
+    return next(status for kind, status, _ in _TABLE if isinstance(error, kind))
+
+
+def grpc_code(error: ServegateError) -> int:
+    """The gRPC status code number of one of the gateway's own errors."""
+    return next(code for kind, _, code in _TABLE if isinstance(error, kind))
+
+
+def http_error(error: ServegateError) -> Reply:
+    """The gateway's own error as an HTTP reply, with the media type that Triton uses for it."""
+    media = b"text/plain" if isinstance(error, NotHere | UnknownModel) else b"application/json"
+    headers: Headers = ((b"content-type", media), (b"servegate-error", error.code.encode()))
+    if isinstance(error, Overloaded):
+        headers += ((b"retry-after", str(error.retry_after).encode()),)
+    elif isinstance(error, Unavailable):
+        headers += ((b"retry-after", b"1"),)
+    body = json.dumps({"error": str(error)}, ensure_ascii=False, separators=(",", ":"))
+    return Reply(status=http_status(error), body=body.encode(), headers=headers)
+
+
+def grpc_error(error: ServegateError) -> Reply:
+    """The gateway's own error as a gRPC reply: status code, message and trailing metadata."""
+    headers: Headers = ((b"servegate-error", error.code.encode()),)
+    return Reply(status=grpc_code(error), body=b"", headers=headers, message=str(error))
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """An answer of Triton that proves that the call was not executed."""
+
+    reason: str
+    lacks_version: bool  # the replica does not hold the version that the snapshot says it has
+
+
+_BUSY = Refusal("refused", lacks_version=False)
+_ABSENT = Refusal("version absent", lacks_version=True)
+
+
+def refusal(protocol: str, verb: Verb, reply: Reply) -> Refusal | None:
+    """Whether the reply is a complete refusal by Triton itself; None for every other answer.
+
+    Retry rules 3 and 4: a 503 / UNAVAILABLE from the server, and "unknown model" from a replica
+    that should have it. gRPC libraries make UNAVAILABLE up themselves, so there the message must be
+    one that Triton writes.
+    """
+    if verb is not Verb.INFER:
+        return None
+    if protocol == "http":
+        if reply.status == 503:
+            return _ABSENT if b"is not at ready state" in reply.body else _BUSY
+        if reply.status == 404 and b"Request for unknown model" in reply.body:
+            return _ABSENT
+        return None
+    if reply.status in (NOT_FOUND, UNAVAILABLE) and "Request for unknown model" in reply.message:
+        return _ABSENT
+    if reply.status == UNAVAILABLE and "Exceeds maximum queue size" in reply.message:
+        return _BUSY
+    return None
+
+
+def succeeded(protocol: str, reply: Reply) -> bool:
+    """Whether the status means success in its protocol."""
+    return 200 <= reply.status < 300 if protocol == "http" else reply.status == OK
+
+
+def code_name(protocol: str, status: int) -> str:
+    """The status as metrics and logs write it: `200`, `NOT_FOUND`."""
+    return str(status) if protocol == "http" else GRPC_NAMES.get(status, str(status))
