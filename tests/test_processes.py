@@ -1,0 +1,515 @@
+"""Child processes: their lines, their ends, their restarts, and what a killed parent leaves."""
+
+import asyncio
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+import uuid
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any
+
+import pytest
+import uvloop
+
+from serve.core.errors import CannotStart
+from serve.processes import (
+    Backoff,
+    Condition,
+    Entry,
+    Hopeless,
+    Ledger,
+    Program,
+    State,
+    Supervised,
+    hold_lock,
+    spawn,
+    sweep_shared_memory,
+)
+from serve.processes.children import LINE_LIMIT
+from serve.processes.ledger import MARK_VARIABLE, own_mark
+from serve.processes.table import carries, row, rows, start_time
+
+ROOT = Path(__file__).parents[1]
+MINE = f"{MARK_VARIABLE}={own_mark()}"
+PATIENCE = 10.0  # seconds; a bound for what takes milliseconds
+
+Run = Callable[[Coroutine[Any, Any, None]], None]
+
+
+@pytest.fixture(params=[asyncio.run, uvloop.run], ids=["asyncio", "uvloop"])
+def run(request: pytest.FixtureRequest) -> Run:
+    """Run a coroutine on either event loop, within the test's patience."""
+
+    async def bounded(work: Coroutine[Any, Any, None]) -> None:
+        await asyncio.wait_for(work, PATIENCE)
+
+    return lambda work: request.param(bounded(work))
+
+
+def python(code: str, *, grace: float = PATIENCE) -> Program:
+    return Program("child", (sys.executable, "-S", "-c", code), grace=grace)
+
+
+def shell(script: str, *, grace: float = PATIENCE) -> Program:
+    return Program("child", ("/bin/sh", "-c", script), env={"PATH": os.defpath}, grace=grace)
+
+
+def ends(pid: int) -> bool:
+    """The process has ended, or does so in time."""
+    try:
+        pidfd = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return True
+    poll = select.poll()
+    poll.register(pidfd, select.POLLIN)
+    ended = bool(poll.poll(PATIENCE * 1000))
+    os.close(pidfd)
+    return ended
+
+
+def lives(pid: int) -> bool:
+    found = row(pid)
+    return found is not None and not found.is_zombie
+
+
+def open_files() -> int:
+    return len(list(Path("/proc/self/fd").iterdir()))
+
+
+class Lines:
+    """Collects lines; `first` waits for the first one."""
+
+    def __init__(self) -> None:
+        self.seen: list[str] = []
+        self._arrived = asyncio.Event()
+
+    def __call__(self, line: str) -> None:
+        self.seen.append(line)
+        self._arrived.set()
+
+    async def first(self) -> str:
+        await self._arrived.wait()
+        return self.seen[0]
+
+
+class Conditions:
+    """Collects conditions; `until` waits for the one that is asked for."""
+
+    def __init__(self) -> None:
+        self.seen: list[Condition] = []
+        self._changed = asyncio.Event()
+
+    def __call__(self, condition: Condition) -> None:
+        self.seen.append(condition)
+        self._changed.set()
+
+    async def until(self, state: State, restarts: int = 0) -> Condition:
+        while True:
+            for condition in self.seen:
+                if condition.state is state and condition.restarts == restarts:
+                    return condition
+            self._changed.clear()
+            await self._changed.wait()
+
+
+class ScriptedClock:
+    """Stands still, but for what it is asked to sleep and what the test adds."""
+
+    def __init__(self) -> None:
+        self.time = 0.0
+        self.slept: list[float] = []
+
+    def now(self) -> float:
+        return self.time
+
+    async def sleep(self, seconds: float) -> None:
+        self.slept.append(seconds)
+        self.time += seconds
+        await asyncio.sleep(0)
+
+
+# --- one child -----------------------------------------------------------------------------------
+
+
+def test_output_and_errors_arrive_as_one_stream_of_lines(run: Run) -> None:
+    async def main() -> None:
+        lines = Lines()
+        child = spawn(shell("echo one; echo two >&2; printf three"), on_line=lines)
+        assert str(await child.wait()) == "exit status 0"
+        assert lines.seen == ["one", "two", "three"]
+
+    run(main())
+
+
+def test_long_lines_are_cut_and_undecodable_bytes_replaced(run: Run) -> None:
+    async def main() -> None:
+        lines = Lines()
+        code = "import os; os.write(1, b'a' * 300_000 + b'\\nb\\xff\\r\\n')"
+        await spawn(python(code), on_line=lines).wait()
+        assert [len(line) for line in lines.seen] == [LINE_LIMIT + 1, 2]
+        assert lines.seen[0].endswith("a…")
+        assert lines.seen[1] == "b\ufffd"
+
+    run(main())
+
+
+def test_a_chatty_child_is_read_to_its_last_line(run: Run) -> None:
+    async def main() -> None:
+        lines = Lines()
+        await spawn(python("for n in range(100_000): print(n)"), on_line=lines).wait()
+        assert lines.seen == [str(number) for number in range(100_000)]
+
+    run(main())
+
+
+@pytest.mark.parametrize(
+    ("script", "words"),
+    [("exit 3", "exit status 3"), ("kill -9 $$", "killed by signal 9 (SIGKILL)")],
+)
+def test_an_exit_is_told_in_words(run: Run, script: str, words: str) -> None:
+    async def main() -> None:
+        assert str(await spawn(shell(script), on_line=Lines()).wait()) == words
+
+    run(main())
+
+
+def test_a_program_that_does_not_exist_is_an_os_error(run: Run) -> None:
+    async def main() -> None:
+        with pytest.raises(FileNotFoundError):
+            spawn(Program("child", ("/nowhere/program",)), on_line=Lines())
+
+    run(main())
+
+
+def test_stop_lets_the_child_finish_and_may_be_called_again(run: Run) -> None:
+    async def main() -> None:
+        lines = Lines()
+        child = spawn(
+            shell("trap 'echo bye; exit 7' TERM; echo up; sleep 60 & wait"), on_line=lines
+        )
+        await lines.first()
+        await asyncio.gather(child.stop(), child.stop())
+        await child.stop()
+        assert lines.seen == ["up", "bye"]
+        assert str(await child.wait()) == "exit status 7"
+
+    run(main())
+
+
+def test_a_child_that_ignores_sigterm_is_killed_after_its_grace(run: Run) -> None:
+    async def main() -> None:
+        lines = Lines()
+        child = spawn(shell("trap '' TERM; echo up; sleep 60 & wait; wait"), on_line=lines)
+        await lines.first()
+        await child.stop(grace=0.1)
+        assert str(await child.wait()) == "killed by signal 9 (SIGKILL)"
+
+    run(main())
+
+
+def test_a_stop_that_is_cancelled_kills_at_once(run: Run) -> None:
+    async def main() -> None:
+        lines = Lines()
+        child = spawn(shell("trap '' TERM; echo up; sleep 60 & wait; wait"), on_line=lines)
+        await lines.first()
+        stopping = asyncio.create_task(child.stop(grace=PATIENCE))
+        await asyncio.sleep(0)
+        stopping.cancel()
+        assert str(await child.wait()) == "killed by signal 9 (SIGKILL)"
+
+    run(main())
+
+
+def test_the_end_of_a_child_ends_its_whole_group(run: Run) -> None:
+    async def main() -> None:
+        lines = Lines()
+        child = spawn(shell("sleep 60 & echo $!; exit 0"), on_line=lines)
+        await child.wait()
+        assert not lives(int(lines.seen[0]))
+
+    run(main())
+
+
+def test_leaving_the_context_of_a_child_stops_it(run: Run) -> None:
+    async def main() -> None:
+        async with spawn(shell("sleep 60"), on_line=Lines()) as child:
+            pass
+        assert child.is_gone
+        assert not lives(child.pid)
+
+    run(main())
+
+
+# --- a program that is kept running --------------------------------------------------------------
+
+
+def test_restarts_are_delayed_ever_longer_up_to_a_limit(run: Run) -> None:
+    async def main() -> None:
+        clock, conditions = ScriptedClock(), Conditions()
+        failing = Supervised(
+            lambda: shell("exit 1"), on_line=Lines(), on_change=conditions, clock=clock
+        )
+        async with asyncio.TaskGroup() as tasks:
+            running = tasks.create_task(failing.run())
+            last = await conditions.until(State.BACKING_OFF, restarts=7)
+            running.cancel()
+        assert clock.slept[:8] == [0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 10.0, 10.0]
+        assert (last.reason, last.delay, last.pid) == ("exit status 1", 10.0, None)
+
+    run(main())
+
+
+def test_thirty_healthy_seconds_forgive_earlier_failures(run: Run) -> None:
+    async def main() -> None:
+        clock, conditions = ScriptedClock(), Conditions()
+        sleeper = Supervised(
+            lambda: Program("sleeper", ("/bin/sleep", "60")),
+            on_line=Lines(),
+            on_change=conditions,
+            clock=clock,
+        )
+        async with asyncio.TaskGroup() as tasks:
+            running = tasks.create_task(sleeper.run())
+            for restarts, lived in enumerate([1.0, 1.0, 31.0, 1.0]):
+                alive = await conditions.until(State.RUNNING, restarts)
+                clock.time += lived
+                os.kill(alive.pid or 0, signal.SIGKILL)
+            await conditions.until(State.RUNNING, restarts=4)
+            running.cancel()
+        assert clock.slept == [0.2, 0.4, 0.2, 0.4]
+        assert sleeper.condition.reason == "killed by signal 9 (SIGKILL)"
+
+    run(main())
+
+
+def test_a_program_is_running_once_its_probe_returns(run: Run) -> None:
+    async def main() -> None:
+        conditions, asked, answered = Conditions(), asyncio.Event(), asyncio.Event()
+
+        async def probe() -> None:
+            asked.set()
+            await answered.wait()
+
+        sleeper = Supervised(
+            lambda: shell("sleep 60"), on_line=Lines(), on_change=conditions, probe=probe
+        )
+        async with asyncio.TaskGroup() as tasks:
+            running = tasks.create_task(sleeper.run())
+            await asked.wait()
+            assert sleeper.condition.state is State.STARTING
+            answered.set()
+            await conditions.until(State.RUNNING)
+            running.cancel()
+        states = [condition.state for condition in conditions.seen]
+        assert states == [State.STARTING, State.STARTING, State.RUNNING, State.STOPPED]
+        assert ends(conditions.seen[1].pid or 0)
+
+    run(main())
+
+
+def test_a_program_whose_probe_gives_up_is_ended_and_started_again(run: Run) -> None:
+    async def main() -> None:
+        conditions = Conditions()
+
+        async def probe() -> None:
+            raise Hopeless("it is lost")
+
+        lost = Supervised(
+            lambda: Program("sleeper", ("/bin/sleep", "60")),
+            on_line=Lines(),
+            on_change=conditions,
+            probe=probe,
+            clock=ScriptedClock(),
+        )
+        async with asyncio.TaskGroup() as tasks:
+            running = tasks.create_task(lost.run())
+            last = await conditions.until(State.BACKING_OFF, restarts=1)
+            running.cancel()
+        assert last.reason == "it is lost"
+        assert all(ends(condition.pid) for condition in conditions.seen if condition.pid)
+
+    run(main())
+
+
+def test_a_program_that_cannot_be_executed_is_tried_again(run: Run) -> None:
+    async def main() -> None:
+        conditions = Conditions()
+        missing = Supervised(
+            lambda: Program("missing", ("/nowhere/program",)),
+            on_line=Lines(),
+            on_change=conditions,
+            clock=ScriptedClock(),
+        )
+        async with asyncio.TaskGroup() as tasks:
+            running = tasks.create_task(missing.run())
+            last = await conditions.until(State.BACKING_OFF, restarts=1)
+            running.cancel()
+        assert last.reason == "/nowhere/program cannot be executed: No such file or directory"
+
+    run(main())
+
+
+def test_the_delay_after_thousands_of_failures_is_the_longest_one() -> None:
+    assert Backoff(first=0.2, longest=10.0).delay(100_000) == 10.0
+
+
+# --- a parent that is killed ---------------------------------------------------------------------
+
+PARENT = """
+import asyncio, sys
+from pathlib import Path
+from serve.processes import Ledger, Program, spawn, hold_lock
+
+async def main():
+    child = spawn(
+        Program("child", ("/bin/sh", "-c", "sleep 600 & echo $!; wait")),
+        on_line=lambda line: print(child.pid, line, flush=True),
+        ledger=Ledger(Path(sys.argv[1]) / "children.json"),
+    )
+    await child.wait()
+
+with hold_lock(Path(sys.argv[1]) / "lock"):
+    asyncio.run(main())
+"""
+
+
+def parent_with_family(folder: Path) -> tuple["subprocess.Popen[str]", int, int]:
+    """A parent that runs, its child, and the child's child."""
+    argv = (sys.executable, "-c", PARENT, str(folder))
+    parent = subprocess.Popen(argv, cwd=ROOT, stdout=subprocess.PIPE, text=True)
+    assert parent.stdout is not None
+    child, grandchild = parent.stdout.readline().split()
+    return parent, int(child), int(grandchild)
+
+
+def kill(parent: "subprocess.Popen[str]") -> None:
+    parent.kill()
+    parent.communicate()
+
+
+def test_a_child_dies_when_its_parent_is_killed(tmp_path: Path) -> None:
+    parent, child, grandchild = parent_with_family(tmp_path)
+    kill(parent)
+    assert ends(child)
+    os.kill(grandchild, signal.SIGKILL)
+
+
+def test_a_sweep_ends_what_a_killed_parent_left_behind(tmp_path: Path) -> None:
+    parent, child, grandchild = parent_with_family(tmp_path)
+    kill(parent)
+    assert ends(child)
+    assert lives(grandchild)
+    ledger = Ledger(tmp_path / "children.json")
+    assert [(swept.name, swept.pid) for swept in ledger.sweep()] == [("child", child)]
+    assert ends(grandchild)
+    assert ledger.entries == ()
+    assert ledger.sweep() == ()
+
+
+def test_a_sweep_kills_a_recorded_process_that_still_lives(tmp_path: Path) -> None:
+    with subprocess.Popen(("sleep", "60"), start_new_session=True) as left:
+        ledger = Ledger(tmp_path / "children.json")
+        entry = Entry(left.pid, start_time(left.pid) or 0, "left", "1.1")
+        ledger.record(entry)
+        assert ledger.sweep() == (entry,)
+        assert left.wait(PATIENCE) == -signal.SIGKILL
+
+
+def test_a_sweep_spares_another_process_with_a_recorded_pid(tmp_path: Path) -> None:
+    with subprocess.Popen(("sleep", "60"), start_new_session=True) as other:
+        ledger = Ledger(tmp_path / "children.json")
+        ledger.record(Entry(other.pid, (start_time(other.pid) or 0) - 1, "gone", "1.1"))
+        assert ledger.sweep() == ()
+        assert other.poll() is None
+        assert ledger.entries == ()
+        other.kill()
+
+
+def test_a_sweep_spares_the_children_of_this_process(tmp_path: Path, run: Run) -> None:
+    async def main() -> None:
+        ledger = Ledger(tmp_path / "children.json")
+        async with spawn(shell("sleep 60"), on_line=Lines(), ledger=ledger) as child:
+            assert ledger.sweep() == ()
+            assert [entry.pid for entry in ledger.entries] == [child.pid]
+            assert lives(child.pid)
+        assert ledger.entries == ()
+
+    run(main())
+
+
+def test_a_child_that_cannot_be_written_down_is_not_left_running(tmp_path: Path, run: Run) -> None:
+    async def main() -> None:
+        (tmp_path / "file").touch()
+        ledger = Ledger(tmp_path / "file" / "children.json")
+        descriptors = open_files()
+        with pytest.raises(OSError, match="file"):
+            spawn(shell("sleep 60"), on_line=Lines(), ledger=ledger)
+        assert open_files() == descriptors
+        assert not any(row.session == row.pid and carries(row.pid, MINE) for row in rows())
+
+    run(main())
+
+
+def test_the_ledger_is_readable_for_its_owner_only(tmp_path: Path) -> None:
+    ledger = Ledger(tmp_path / "state" / "children.json")
+    ledger.record(Entry(1, 1, "child", "1.1"))
+    assert (tmp_path / "state" / "children.json").stat().st_mode & 0o777 == 0o600
+    assert [path.name for path in (tmp_path / "state").iterdir()] == ["children.json"]
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", '{"boot": 1}'])
+def test_a_ledger_that_makes_no_sense_is_empty(tmp_path: Path, content: str) -> None:
+    (tmp_path / "children.json").write_text(content)
+    assert Ledger(tmp_path / "children.json").entries == ()
+
+
+def test_a_ledger_from_before_a_reboot_is_empty(tmp_path: Path) -> None:
+    path = tmp_path / "children.json"
+    Ledger(path).record(Entry(os.getpid(), start_time(os.getpid()) or 0, "child", "1.1"))
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"boot": "another"}))
+    assert Ledger(path).entries == ()
+
+
+# --- the lock and the shared memory --------------------------------------------------------------
+
+
+def test_a_lock_that_is_held_names_its_holder(tmp_path: Path) -> None:
+    lock = tmp_path / "lock"
+    with hold_lock(lock), pytest.raises(CannotStart) as caught, hold_lock(lock):
+        pass
+    assert str(caught.value) == (
+        f"the state folder {tmp_path} is in use: process {os.getpid()} holds its lock, lock. "
+        "Try: stop that process, or give this one a state folder of its own"
+    )
+
+
+def test_a_lock_is_free_again_when_its_holder_is_gone(tmp_path: Path) -> None:
+    parent, child, grandchild = parent_with_family(tmp_path)
+    lock = tmp_path / "lock"
+    with pytest.raises(CannotStart, match=f"process {parent.pid} holds"), hold_lock(lock):
+        pass
+    kill(parent)
+    with hold_lock(lock):
+        assert lock.read_text() == str(os.getpid())
+    os.kill(grandchild, signal.SIGKILL)
+    assert ends(child)
+
+
+def test_only_shared_memory_with_the_prefix_is_unlinked() -> None:
+    prefix = f"servegate-test-{uuid.uuid4()}-"
+    ours, other = Path(f"/dev/shm/{prefix}1"), Path(f"/dev/shm/other-{prefix}1")
+    ours.touch()
+    other.touch()
+    assert sweep_shared_memory(prefix) == (ours.name,)
+    assert not ours.exists()
+    assert other.exists()
+    other.unlink()
+
+
+def test_an_empty_prefix_is_refused() -> None:
+    with pytest.raises(ValueError, match="every program"):
+        sweep_shared_memory("")
