@@ -1,0 +1,1 @@
+"""All that knows Triton: transports, model control, config.pbtxt, repository layout, launcher."""

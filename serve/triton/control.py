@@ -1,0 +1,111 @@
+"""Model control over gRPC: what one Triton holds, and the calls that change it.
+
+Over gRPC and not HTTP, because Triton's HTTP load call blocks one of the threads that also serve
+inference.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import grpc
+import grpc.aio
+from tritonclient.grpc import model_config_pb2, service_pb2, service_pb2_grpc
+
+from serve.core.errors import TritonFailed, Unavailable
+from serve.core.replicas import Replica
+
+_OPTIONS = (
+    ("grpc.max_receive_message_length", -1),
+    ("grpc.initial_reconnect_backoff_ms", 100),
+    ("grpc.max_reconnect_backoff_ms", 500),
+    ("grpc.use_local_subchannel_pool", 1),
+)
+_NOT_EXPLICIT = "explicit model load / unload is not allowed"
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One version in a replica's repository index. `state` is READY, LOADING, UNAVAILABLE, …."""
+
+    model: str
+    version: int
+    state: str
+    reason: str
+
+
+class NotExplicit(TritonFailed):
+    """This Triton manages its models itself; load and unload calls are refused."""
+
+
+class TritonControl:
+    """The control connection to one replica. `timeout` of quick calls, in seconds."""
+
+    def __init__(self, replica: Replica, *, timeout: float) -> None:
+        self._replica = replica
+        self._timeout = timeout
+        self._channel = grpc.aio.insecure_channel(replica.grpc_target, options=_OPTIONS)
+        self._stub = service_pb2_grpc.GRPCInferenceServiceStub(self._channel)
+
+    def __repr__(self) -> str:
+        return f"<TritonControl {self._replica.name} {self._replica}>"
+
+    async def close(self) -> None:
+        """Close the connection."""
+        await self._channel.close()
+
+    async def index(self) -> tuple[Entry, ...]:
+        """The versions that this server knows; names it has never loaded are left out."""
+        request = service_pb2.RepositoryIndexRequest()
+        answer = await self._quick(self._stub.RepositoryIndex, request)
+        return tuple(
+            Entry(item.name, int(item.version), item.state, item.reason)
+            for item in answer.models
+            if item.version.isdigit()
+        )
+
+    async def config(self, model: str) -> model_config_pb2.ModelConfig:
+        """The configuration in force, as the backend completed it."""
+        answer = await self._quick(
+            self._stub.ModelConfig, service_pb2.ModelConfigRequest(name=model)
+        )
+        return answer.config
+
+    async def load(self, model: str, config: str | None) -> None:
+        """Load a model; `config` (JSON) replaces its config.pbtxt until it is unloaded.
+
+        Returns when all wanted versions are ready; `TritonFailed` says why one is not.
+        """
+        request = service_pb2.RepositoryModelLoadRequest(model_name=model)
+        if config is not None:
+            request.parameters["config"].string_param = config
+        try:
+            await self._stub.RepositoryModelLoad(request)
+        except grpc.aio.AioRpcError as error:
+            raise self._translate(error, f"loading '{model}'") from error
+
+    async def unload(self, model: str) -> None:
+        """Unload all versions; returns at once, calls in flight finish first."""
+        request = service_pb2.RepositoryModelUnloadRequest(model_name=model)
+        try:
+            await self._stub.RepositoryModelUnload(request, timeout=self._timeout)
+        except grpc.aio.AioRpcError as error:
+            raise self._translate(error, f"unloading '{model}'") from error
+
+    async def _quick(self, method: grpc.aio.UnaryUnaryMultiCallable, request: Any) -> Any:
+        try:
+            return await method(request, timeout=self._timeout)
+        except grpc.aio.AioRpcError as error:
+            raise self._translate(error, "asking") from error
+
+    def _translate(self, error: grpc.aio.AioRpcError, doing: str) -> TritonFailed | Unavailable:
+        details = _for_people(error.details() or error.code().name)
+        if _NOT_EXPLICIT in details:
+            return NotExplicit(f"replica {self._replica.name} manages its models itself")
+        if error.code() in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED):
+            return Unavailable(f"{doing} replica {self._replica.name} failed", why=details)
+        return TritonFailed(details)
+
+
+def _for_people(details: str) -> str:
+    """Triton's words without the Python traceback that the stub hangs on to them."""
+    return details.partition("\n\nAt:\n")[0].strip()

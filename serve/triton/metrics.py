@@ -1,0 +1,101 @@
+"""Triton's Prometheus text, read into numbers. Series that are absent are None, never 0.
+
+Without a GPU, or under MIG, Triton leaves the GPU series out altogether; a missing reading must not
+look like an idle GPU. Source: metrics of tritonserver 2.51, labels `model`, `version`, `gpu_uuid`.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from prometheus_client.parser import text_string_to_metric_families
+
+
+@dataclass(frozen=True, slots=True)
+class ModelReading:
+    """Counters of one version since it was loaded, and its queue now. Durations in seconds."""
+
+    success: int
+    failure: int
+    inferences: int
+    executions: int
+    pending: int
+    queue_seconds: float
+    compute_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class GpuReading:
+    """One GPU: utilisation from 0 to 1, memory in bytes, power in watts; None where not told."""
+
+    utilization: float | None
+    memory_used: float | None
+    memory_total: float | None
+    power: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Readings:
+    """All that one scrape of a replica said."""
+
+    models: Mapping[tuple[str, int], ModelReading]
+    gpus: Mapping[str, GpuReading]
+    cpu_utilization: float | None
+
+    @property
+    def pending(self) -> int:
+        """Calls that wait or begin to execute, over all models."""
+        return sum(reading.pending for reading in self.models.values())
+
+
+def read(text: str) -> Readings:
+    """Read the answer of Triton's metrics port; series that are not known here are passed over."""
+    models: dict[tuple[str, int], dict[str, float]] = {}
+    gpus: dict[str, dict[str, float]] = {}
+    cpu: float | None = None
+    for family in text_string_to_metric_families(text):
+        for sample in family.samples:
+            name, labels, value = sample.name, sample.labels, sample.value
+            if name == "nv_cpu_utilization":
+                cpu = value
+            elif "gpu_uuid" in labels and "model" not in labels:
+                gpus.setdefault(labels["gpu_uuid"], {})[name] = value
+            elif labels.get("version", "").isdigit():
+                row = models.setdefault((labels["model"], int(labels["version"])), {})
+                row[name] = row.get(name, 0.0) + value  # a failure counter per reason adds up
+    return Readings(
+        MappingProxyType({key: _model(row) for key, row in models.items()}),
+        MappingProxyType({uuid: _gpu(row) for uuid, row in gpus.items()}),
+        cpu,
+    )
+
+
+def _model(row: Mapping[str, float]) -> ModelReading:
+    def count(name: str) -> int:
+        return int(row.get(name, 0))
+
+    micro = 1e-6
+    compute = sum(
+        row.get(f"nv_inference_compute_{part}_duration_us", 0.0)
+        for part in ("input", "infer", "output")
+    )
+    return ModelReading(
+        success=count("nv_inference_request_success_total")
+        or count("nv_inference_request_success"),
+        failure=count("nv_inference_request_failure_total")
+        or count("nv_inference_request_failure"),
+        inferences=count("nv_inference_count_total") or count("nv_inference_count"),
+        executions=count("nv_inference_exec_count_total") or count("nv_inference_exec_count"),
+        pending=count("nv_inference_pending_request_count"),
+        queue_seconds=row.get("nv_inference_queue_duration_us", 0.0) * micro,
+        compute_seconds=compute * micro,
+    )
+
+
+def _gpu(row: Mapping[str, float]) -> GpuReading:
+    return GpuReading(
+        utilization=row.get("nv_gpu_utilization"),
+        memory_used=row.get("nv_gpu_memory_used_bytes"),
+        memory_total=row.get("nv_gpu_memory_total_bytes"),
+        power=row.get("nv_gpu_power_usage"),
+    )

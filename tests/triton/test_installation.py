@@ -1,0 +1,232 @@
+"""Finding the wheel's Triton, the words for everything that can be wrong, the backend directory."""
+
+import os
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from serve.core.errors import TritonMissing
+from serve.triton.backend_directory import build_backend_directory
+from serve.triton.installation import ELSEWHERE, Facts, Installation, problems
+
+
+def wheel(folder: Path) -> Path:
+    """A folder that looks like site-packages with a sound wheel in it; answers the module's."""
+    server = folder / "pytriton" / "tritonserver"
+    for path in (
+        server / "bin" / "tritonserver",
+        server / "backends" / "python" / "libtriton_python.so",
+        server / "backends" / "python" / "triton_python_backend_utils.py",
+        server / "caches" / "local" / "libtritoncache_local.so",
+        server / "python_backend_stubs" / "3.11" / "triton_python_backend_stub",
+        folder / "nvidia_pytriton.libs" / "libtritonserver.so",
+        folder / "bin" / "python3",
+    ):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(path.name)
+    return folder / "pytriton"
+
+
+def facts(folder: Path) -> Facts:
+    """A machine on which nothing is wrong."""
+    return Facts(
+        system="Linux",
+        machine="x86_64",
+        libc="glibc 2.35",
+        python=(3, 11),
+        executable=folder / "bin" / "python",
+        prefixes=(folder,),
+        numpy="1.26.4",
+        wheel="0.7.0",
+        package=wheel(folder),
+        libdir=folder / "lib",
+        libpython=folder / "lib",
+        linker_has_libpython=False,
+    )
+
+
+def test_a_sound_wheel_is_found(tmp_path: Path) -> None:
+    server = tmp_path / "pytriton" / "tritonserver"
+    assert Installation.find(facts(tmp_path)) == Installation(
+        version="0.7.0",
+        python=(3, 11),
+        binary=server / "bin" / "tritonserver",
+        libraries=tmp_path / "nvidia_pytriton.libs",
+        python_libraries=tmp_path / "lib",
+        python_folder=tmp_path / "bin",
+        python_backend=server / "backends" / "python",
+        stub=server / "python_backend_stubs" / "3.11" / "triton_python_backend_stub",
+        caches=server / "caches",
+    )
+
+
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        (
+            {"system": "Darwin", "machine": "arm64", "libc": ""},
+            "Triton cannot run on this machine: the nvidia-pytriton wheel is for Linux x86-64, "
+            f"this is Darwin arm64. Try: {ELSEWHERE}",
+        ),
+        (
+            {"libc": "glibc 2.31"},
+            "Triton cannot run on this machine: the nvidia-pytriton wheel needs glibc 2.35 or "
+            f"newer, this is glibc 2.31. Try: Ubuntu 22.04, Debian 12 or newer; or {ELSEWHERE}",
+        ),
+        (
+            {"libc": ""},
+            "Triton cannot run on this machine: the nvidia-pytriton wheel needs glibc 2.35 or "
+            "newer, this is another C library. Try: Ubuntu 22.04, Debian 12 or newer; or "
+            f"{ELSEWHERE}",
+        ),
+        (
+            {"package": None, "wheel": None},
+            "Triton is not installed here: the package nvidia-pytriton, which ships it, is "
+            f"missing. Try: pip install 'servegate[local]'; or {ELSEWHERE}",
+        ),
+        (
+            {"numpy": "2.1.0"},
+            "Triton's Python backend cannot work in this environment: numpy 2.1.0 is installed, "
+            "and with numpy 2 models see empty tensors. Try: pip install 'numpy>=1.26,<2'",
+        ),
+        (
+            {"numpy": None},
+            "Triton's Python backend cannot work in this environment: numpy is missing. "
+            "Try: pip install 'numpy>=1.26,<2'",
+        ),
+        (
+            {"libpython": None, "libdir": Path("/opt/lib")},
+            "Triton's Python backend cannot start: libpython3.11.so.1.0 is neither in /opt/lib nor "
+            "known to ldconfig. Try: apt-get install libpython3.11, or a Python that was built "
+            "with --enable-shared",
+        ),
+        (
+            {"prefixes": (Path("/usr"),), "package": Path("/home/me/.local/pytriton")},
+            "Triton's Python backend would not find this Python environment: "
+            "/home/me/.local/pytriton is outside of /usr, where isolated Pythons look. Try: a "
+            "virtual environment: python3.12 -m venv .venv && .venv/bin/pip install "
+            "'servegate[local]'",
+        ),
+        (
+            {"executable": Path("/nowhere/bin/python3.11")},
+            "Triton's Python backend would not find this Python environment: /nowhere/bin has no "
+            "`python3`. Try: a virtual environment: python3.12 -m venv .venv && .venv/bin/pip "
+            "install 'servegate[local]'",
+        ),
+    ],
+)
+def test_what_is_wrong_is_told_with_a_way_out(
+    tmp_path: Path, wrong: dict[str, Any], words: str
+) -> None:
+    with pytest.raises(TritonMissing) as caught:
+        Installation.find(replace(facts(tmp_path), **wrong))
+    assert str(caught.value) == words
+
+
+@pytest.mark.parametrize("python", [(3, 10), (3, 13)])
+def test_a_python_without_a_usable_stub_is_told(tmp_path: Path, python: tuple[int, int]) -> None:
+    with pytest.raises(TritonMissing) as caught:
+        Installation.find(replace(facts(tmp_path), python=python))
+    assert str(caught.value) == (
+        f"Triton's Python backend cannot run in this Python: this is Python 3.{python[1]}, and 3.11"
+        " or 3.12 is needed. Try: python3.12 -m venv .venv && .venv/bin/pip install"
+        " 'servegate[local]'"
+    )
+
+
+def test_a_wheel_with_a_part_missing_is_told(tmp_path: Path) -> None:
+    known = facts(tmp_path)
+    stub = Installation.find(known).stub
+    stub.unlink()
+    with pytest.raises(TritonMissing) as caught:
+        Installation.find(known)
+    assert str(caught.value) == (
+        f"the installed Triton is incomplete: {stub} is missing in nvidia-pytriton 0.7.0. "
+        "Try: pip install --force-reinstall nvidia-pytriton==0.7.0"
+    )
+
+
+def test_all_problems_are_told_the_most_fundamental_first(tmp_path: Path) -> None:
+    known = replace(facts(tmp_path), libc="glibc 2.31", numpy="2.0", libpython=None)
+    assert [error.why.split(",")[0] for error in problems(known)] == [
+        "the nvidia-pytriton wheel needs glibc 2.35 or newer",
+        "numpy 2.0 is installed",
+        f"libpython3.11.so.1.0 is neither in {tmp_path}/lib nor known to ldconfig",
+    ]
+
+
+def test_a_libpython_that_the_linker_knows_needs_no_folder(tmp_path: Path) -> None:
+    known = replace(facts(tmp_path), libpython=None, linker_has_libpython=True)
+    found = Installation.find(known)
+    assert found.environment({})["LD_LIBRARY_PATH"] == str(tmp_path / "nvidia_pytriton.libs")
+
+
+def test_the_environment_puts_ours_first_and_keeps_the_rest(tmp_path: Path) -> None:
+    inherited = {"PATH": "/usr/bin", "LD_LIBRARY_PATH": "/cuda/lib", "AWS_REGION": "eu-west-1"}
+    assert Installation.find(facts(tmp_path)).environment(inherited) == {
+        "PATH": f"{tmp_path}/bin:/usr/bin",
+        "LD_LIBRARY_PATH": f"{tmp_path}/nvidia_pytriton.libs:{tmp_path}/lib:/cuda/lib",
+        "AWS_REGION": "eu-west-1",
+    }
+
+
+# --- the backend directory -----------------------------------------------------------------------
+
+
+def our_backends(folder: Path, content: str = "pass") -> Path:
+    model = folder / "ours" / "onnxruntime" / "model.py"
+    model.parent.mkdir(parents=True, exist_ok=True)
+    model.write_text(content)
+    (model.parent / "__pycache__").mkdir(exist_ok=True)
+    (model.parent / "__pycache__" / "model.pyc").write_text(os.urandom(4).hex())
+    return folder / "ours"
+
+
+def test_the_backend_directory_holds_python_its_stub_and_ours(tmp_path: Path) -> None:
+    found = Installation.find(facts(tmp_path))
+    built = build_backend_directory(found, tmp_path / "state", ours=our_backends(tmp_path))
+    assert sorted(str(path.relative_to(built)) for path in built.rglob("*")) == [
+        "onnxruntime",
+        "onnxruntime/model.py",
+        "python",
+        "python/libtriton_python.so",
+        "python/triton_python_backend_stub",
+        "python/triton_python_backend_utils.py",
+    ]
+    assert os.access(built / "python" / "triton_python_backend_stub", os.X_OK)
+
+
+def test_the_backend_directory_is_built_once(tmp_path: Path) -> None:
+    found, state = Installation.find(facts(tmp_path)), tmp_path / "state"
+    first = build_backend_directory(found, state, ours=our_backends(tmp_path))
+    made = first.stat().st_ino
+    again = build_backend_directory(found, state, ours=our_backends(tmp_path))
+    assert (again, again.stat().st_ino) == (first, made)
+
+
+def test_a_changed_backend_wheel_or_python_makes_a_new_directory(tmp_path: Path) -> None:
+    found, state = Installation.find(facts(tmp_path)), tmp_path / "state"
+    first = build_backend_directory(found, state, ours=our_backends(tmp_path))
+    ours = our_backends(tmp_path, content="changed")
+    second = build_backend_directory(found, state, ours=ours)
+    third = build_backend_directory(replace(found, version="0.8.0"), state, ours=ours)
+    fourth = build_backend_directory(replace(found, python=(3, 12)), state, ours=ours)
+    assert len({first, second, third, fourth}) == 4
+    assert list(fourth.parent.iterdir()) == [fourth]
+
+
+def test_what_a_killed_build_left_is_removed(tmp_path: Path) -> None:
+    draft = tmp_path / "state" / "triton" / "backends-draft-abc"
+    draft.mkdir(parents=True)
+    found = Installation.find(facts(tmp_path))
+    built = build_backend_directory(found, tmp_path / "state", ours=our_backends(tmp_path))
+    assert list(built.parent.iterdir()) == [built]
+
+
+@pytest.mark.triton
+def test_the_triton_of_this_environment_is_found() -> None:
+    found = Installation.find(Facts.here())
+    assert os.access(found.binary, os.X_OK)
+    assert (found.python_folder / "python3").exists()
