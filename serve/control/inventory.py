@@ -1,0 +1,86 @@
+"""The inventory: the models that are wanted, from a repository on disk or from the replicas."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import MappingProxyType
+
+from serve.control.decisions import Decisions
+from serve.control.fleet import Fleet, Held
+from serve.control.registry import Model, Registry, discovered
+from serve.core.errors import Invalid, TritonFailed
+from serve.triton import config as triton_config
+from serve.triton.config import Configuration
+from serve.triton.control import TritonControl
+
+_log = logging.getLogger("servegate.inventory")
+
+
+class Inventory:
+    """All models by name. Without a repository it is discovering: what is ready is what exists."""
+
+    def __init__(
+        self, repository: Path | None, fleet: Fleet, *, decisions: Callable[[], Decisions]
+    ) -> None:
+        self._registry = Registry(repository) if repository is not None else None
+        self._fleet = fleet
+        self._decisions = decisions
+        self._configs: dict[str, Configuration] = {}
+        self._removed: set[str] = set()
+
+    def __repr__(self) -> str:
+        return f"<Inventory {self._registry or 'discovering'} removed={sorted(self._removed)}>"
+
+    @property
+    def is_discovering(self) -> bool:
+        """Whether the replicas, not a folder, say what exists."""
+        return self._registry is None
+
+    @property
+    def models(self) -> Mapping[str, Model]:
+        """All models by name, those with problems included."""
+        if self._registry is not None:
+            return self._registry.models
+        held: dict[str, set[int]] = {}
+        for seen in self._fleet.observations.values():
+            for name, versions in seen.held.items():
+                held.setdefault(name, set()).update(versions)
+        return discovered(
+            {name: tuple(sorted(versions)) for name, versions in held.items()}, self._configs
+        )
+
+    @property
+    def removed(self) -> frozenset[str]:
+        """Models that were here and whose folder has gone since this process began."""
+        return frozenset(self._removed)
+
+    def for_pool(self, pool: str) -> Mapping[str, Model]:
+        """The models that the replicas of a pool should hold."""
+        decisions = self._decisions()
+        return MappingProxyType(
+            {name: m for name, m in self.models.items() if decisions.pool(name) == pool}
+        )
+
+    async def scan(self) -> bool:
+        """Look at the repository again; whether anything changed."""
+        if self._registry is None:
+            return False
+        before = set(self._registry.models)
+        try:
+            changed = await asyncio.to_thread(self._registry.scan)
+        except Invalid as error:
+            _log.warning("%s; what was read last stays in force", error)
+            return False
+        self._removed |= before
+        self._removed -= set(self._registry.models)
+        return changed
+
+    async def learn(self, control: TritonControl, held: Held) -> None:
+        """Ask a replica for the configurations of models that are not known yet."""
+        for name in held:
+            if name not in self._configs:
+                try:
+                    self._configs[name] = triton_config.of_message(await control.config(name))
+                except TritonFailed as error:
+                    _log.warning("the configuration of %s cannot be read: %s", name, error)

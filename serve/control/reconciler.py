@@ -1,0 +1,239 @@
+"""The reconciler: makes every replica hold what is wanted, and keeps looking.
+
+It is level-triggered: each round compares what a replica holds with what it should hold and takes
+the steps that lead there, no matter how the difference came about. So a replica that was restarted
+empty, a new version folder and a load that failed halfway are all the same case.
+
+| seen on the replica                        | step                                             |
+|--------------------------------------------|--------------------------------------------------|
+| a wanted version is not ready              | load exactly the wanted versions                 |
+| the configuration on disk has changed      | load exactly the wanted versions                 |
+| a version is ready that is not wanted      | once no worker routes to it: the same load call   |
+| a model is ready whose folder has gone     | once no worker routes to it: unload              |
+| the last load of the same thing has failed | wait: 10 s, doubled up to 5 min                  |
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from serve.control.fleet import Failure, Fleet, Held
+from serve.control.inventory import Inventory
+from serve.control.registry import Model
+from serve.control.snapshots import Publisher
+from serve.core.errors import ServegateError, TritonFailed, Unavailable
+from serve.triton.control import Entry, NotExplicit, TritonControl
+
+_log = logging.getLogger("servegate.reconciler")
+FIRST_RETRY, LAST_RETRY = 10.0, 300.0  # seconds
+STEER_TIMEOUT = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """Load exactly these versions. `removes`: some that are ready now will go."""
+
+    model: Model
+    versions: tuple[int, ...]
+    removes: bool
+
+    @property
+    def about(self) -> tuple[object, ...]:
+        """What a failure of this step is about: the same again would fail again."""
+        configuration = self.model.configuration
+        return self.versions, configuration and configuration.digest, self.model.fingerprint
+
+
+@dataclass(frozen=True, slots=True)
+class Unload:
+    """Unload a model whose folder has gone."""
+
+    name: str
+
+
+Step = Load | Unload
+
+
+def plan(
+    models: Mapping[str, Model],
+    held: Held,
+    applied: Mapping[str, str],
+    removed: frozenset[str],
+) -> list[Step]:
+    """The steps that lead one replica from what it holds to what is wanted, in their order.
+
+    `applied` are the digests of the configurations that were loaded here; a model that is not in it
+    was loaded before this process began and is taken as it is.
+    """
+    steps: list[Step] = []
+    for model in _parts_first(models):
+        ready = held.get(model.name, ())
+        if model.problem:
+            continue
+        if model.configuration is None:
+            if not ready:
+                steps.append(Load(model, (), removes=False))
+            continue
+        digest = model.configuration.digest
+        stale = applied.get(model.name, digest) != digest
+        if stale or set(ready) != set(model.wanted):
+            removes = not set(ready) <= set(model.wanted)
+            steps.append(Load(model, model.wanted, removes))
+    steps.extend(Unload(name) for name in sorted(removed) if held.get(name))
+    return steps
+
+
+def _parts_first(models: Mapping[str, Model]) -> Sequence[Model]:
+    """The models in an order in which an ensemble follows the models it is made of."""
+    order: dict[str, Model] = {}
+    visiting: set[str] = set()
+
+    def visit(name: str) -> None:
+        model = models.get(name)
+        if model is None or name in order or name in visiting:
+            return
+        visiting.add(name)
+        for part in model.composing_models:
+            visit(part)
+        order[name] = model
+
+    for name in sorted(models):
+        visit(name)
+    return list(order.values())
+
+
+def held_of(index: Sequence[Entry]) -> Held:
+    """The ready versions of a repository index."""
+    ready: dict[str, list[int]] = {}
+    for entry in index:
+        if entry.state == "READY":
+            ready.setdefault(entry.model, []).append(entry.version)
+    return MappingProxyType({name: tuple(sorted(v)) for name, v in ready.items()})
+
+
+class ReplicaKeeper:
+    """Watches one replica and loads what it lacks: two tasks, because a load may take minutes."""
+
+    def __init__(
+        self,
+        name: str,
+        control: TritonControl,
+        *,
+        fleet: Fleet,
+        inventory: Inventory,
+        publisher: Publisher,
+        clock: Callable[[], float],
+        tick: float,
+    ) -> None:
+        self._name = name
+        self._control = control
+        self._fleet = fleet
+        self._inventory = inventory
+        self._publisher = publisher
+        self._clock = clock
+        self._tick = tick
+        self._applied: dict[str, str] = {}
+        self._wake = asyncio.Event()
+
+    def __repr__(self) -> str:
+        return f"<ReplicaKeeper {self._name} applied={sorted(self._applied)}>"
+
+    def wake(self) -> None:
+        """Something that is wanted has changed: look at once."""
+        self._wake.set()
+
+    async def run(self) -> None:
+        """Keep the replica as it should be until cancelled."""
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(self._watch())
+                tasks.create_task(self._keep())
+        finally:
+            await self._control.close()
+
+    async def observe(self) -> None:
+        """Look once, and publish what changed."""
+        try:
+            held = held_of(await self._control.index())
+            news = self._fleet.saw(self._name, held)
+            if self._inventory.is_discovering:
+                await self._inventory.learn(self._control, held)
+        except (Unavailable, TritonFailed) as error:
+            news = self._fleet.lost(self._name, error.why or str(error))
+            self._applied.clear()
+            if news:
+                _log.warning("replica %s is lost: %s", self._name, error.why or error)
+        if news:
+            await self._publisher.refresh()
+            self._wake.set()
+
+    async def _watch(self) -> None:
+        while True:
+            await self.observe()
+            await asyncio.sleep(self._tick)
+
+    async def _keep(self) -> None:
+        while True:
+            try:
+                await asyncio.wait_for(self._wake.wait(), self._tick * 2)
+            except TimeoutError:
+                pass
+            self._wake.clear()
+            await self.reconcile()
+
+    async def reconcile(self) -> None:
+        """Take the steps of one round; one that fails does not keep the others from being taken."""
+        seen = self._fleet.observations[self._name]
+        if not seen.is_up or seen.self_managed or self._inventory.is_discovering:
+            return
+        models = self._inventory.for_pool(seen.replica.pool)
+        for step in plan(models, seen.held, self._applied, self._inventory.removed):
+            if isinstance(step, Load) and not self._is_due(step):
+                continue
+            try:
+                await self._take(step)
+            except NotExplicit as error:
+                _log.warning("%s: it serves what it holds", error)
+                self._fleet.manages_itself(self._name)
+                return
+            except Unavailable:
+                return  # the watch will say so
+            await self.observe()
+
+    async def _take(self, step: Step) -> None:
+        if isinstance(step, Unload) or step.removes:
+            generation = await self._publisher.refresh()
+            await self._publisher.in_force(generation, STEER_TIMEOUT)
+        if isinstance(step, Unload):
+            await self._control.unload(step.name)
+            self._applied.pop(step.name, None)
+            return
+        name, configuration = step.model.name, step.model.configuration
+        try:
+            await self._control.load(
+                name, configuration.for_load(step.versions) if configuration else None
+            )
+        except (NotExplicit, Unavailable):
+            raise
+        except ServegateError as error:
+            self._failed(step, str(error))
+            return
+        self._fleet.failures.pop((self._name, name), None)
+        if configuration is not None:
+            self._applied[name] = configuration.digest
+        _log.info("replica %s loaded %s %s", self._name, name, list(step.versions) or "")
+
+    def _is_due(self, step: Load) -> bool:
+        failure = self._fleet.failures.get((self._name, step.model.name))
+        return failure is None or failure.about != step.about or self._clock() >= failure.retry_at
+
+    def _failed(self, step: Load, reason: str) -> None:
+        key = (self._name, step.model.name)
+        before = self._fleet.failures.get(key)
+        tries = before.tries + 1 if before and before.about == step.about else 1
+        pause = min(FIRST_RETRY * 2 ** (tries - 1), LAST_RETRY)
+        self._fleet.failures[key] = Failure(reason, step.about, tries, self._clock() + pause)
+        if tries == 1:
+            _log.warning("replica %s cannot load %s: %s", self._name, step.model.name, reason)

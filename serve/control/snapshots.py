@@ -1,0 +1,173 @@
+"""Snapshots: compiled from what exists, what is decided and what the replicas hold; then published.
+
+`compile_models` is a plain function. The `Publisher` gives a changed snapshot the next generation,
+wakes the workers' long polls, and knows from their acknowledgements when a generation is in force
+everywhere.
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from serve.control.decisions import Decisions
+from serve.control.fleet import Fleet
+from serve.control.registry import Model
+from serve.control.store import Store
+from serve.core.errors import Unavailable
+from serve.core.naming import physical_name
+from serve.core.replicas import Replica
+from serve.core.routes import Split
+from serve.core.snapshot import ModelView, Snapshot, Target
+
+GONE_AFTER = 10.0  # seconds without a poll after which a worker is not waited for
+
+
+def compile_models(
+    models: Mapping[str, Model], decisions: Decisions, fleet: Fleet
+) -> Mapping[str, ModelView]:
+    """The data plane's view of every model that can be served at all."""
+    return MappingProxyType(
+        {
+            name: _view(model, decisions, fleet)
+            for name, model in sorted(models.items())
+            if not model.problem
+        }
+    )
+
+
+def _view(model: Model, decisions: Decisions, fleet: Fleet) -> ModelView:
+    pool = decisions.pool(model.name)
+    name, flavour = physical(model), "auto"
+    if model.configuration is not None:
+        flavour = model.configuration.flavour
+    versions = model.wanted
+    if model.configuration is None:  # Triton chose: whatever it holds of the model counts
+        versions = tuple(
+            sorted({v for seen in fleet.observations.values() for v in seen.held.get(name, ())})
+        )
+    targets = {}
+    for version in versions:
+        holders = fleet.holders(name, version, pool)
+        if holders:
+            targets[version] = Target(model.name, version, name, version, flavour, holders)
+    decided = decisions.split(model.name)
+    return ModelView(
+        name=model.name,
+        targets=MappingProxyType(targets),
+        labels=MappingProxyType(decisions.labels(model.name)),
+        split=decided or (Split.of({max(targets): 100}) if targets else None),
+        routed=decided is not None,
+        sequences=bool(model.configuration and model.configuration.batches_sequences),
+    )
+
+
+def physical(model: Model) -> str:
+    """The model's name in Triton. In a plain repository all versions share one configuration."""
+    digest = model.configuration.digest if model.configuration else ""
+    return physical_name(model.name, digest, [digest] * (len(model.wanted) - 1))
+
+
+@dataclass(slots=True)
+class Worker:
+    """One data-plane worker, as its polls show it; times are monotonic seconds."""
+
+    name: str
+    generation: int
+    seen: float
+    polling: bool
+
+
+class Publisher:
+    """The present snapshot, the workers that serve it, and those who wait for either."""
+
+    def __init__(
+        self, build: Callable[[], Snapshot], store: Store, *, clock: Callable[[], float]
+    ) -> None:
+        self._build = build
+        self._store = store
+        self._clock = clock
+        self._snapshot = Snapshot(0)
+        self._changed = asyncio.Condition()
+        self._refreshing = asyncio.Lock()
+        self._workers: dict[str, Worker] = {}
+        self._closed = False
+
+    def __repr__(self) -> str:
+        return f"<Publisher generation={self._snapshot.generation} workers={len(self._workers)}>"
+
+    @property
+    def snapshot(self) -> Snapshot:
+        """The snapshot that was published last."""
+        return self._snapshot
+
+    @property
+    def workers(self) -> tuple[Worker, ...]:
+        """The workers that have polled lately, by name."""
+        now = self._clock()
+        return tuple(
+            worker
+            for _, worker in sorted(self._workers.items())
+            if worker.polling or now - worker.seen < GONE_AFTER
+        )
+
+    async def refresh(self, at_least: int = 0) -> int:
+        """Compile anew and publish what changed; gives the generation that now holds."""
+        async with self._refreshing:
+            built = self._build()
+            if built.same_content(self._snapshot) and self._snapshot.generation > at_least:
+                return self._snapshot.generation
+            following = max(self._snapshot.generation, at_least) + 1
+            try:
+                generation = await self._store.next_generation(following)
+            except Unavailable:
+                generation = following  # still rising; the store catches up with the next change
+            self._snapshot = Snapshot(generation, built.models, built.replicas)
+            await self._notify()
+            return generation
+
+    async def poll(self, worker: str, after: int, within: float) -> Snapshot | None:
+        """A worker serves generation `after`: wait for a newer one; None when the time is up."""
+        entry = self._workers.setdefault(worker, Worker(worker, after, 0.0, False))
+        entry.generation, entry.seen, entry.polling = after, self._clock(), True
+        await self._notify()
+        if after > self._snapshot.generation:
+            # It was served by a control plane whose store is gone: overtake its generation.
+            await self.refresh(at_least=after)
+        try:
+            await self._wait(lambda: self._snapshot.generation > after, within)
+        finally:
+            entry.seen, entry.polling = self._clock(), False
+        return self._snapshot if self._snapshot.generation > after else None
+
+    async def close(self) -> None:
+        """Send every waiting worker home: this control plane is about to end."""
+        self._closed = True
+        await self._notify()
+
+    async def in_force(self, generation: int, within: float) -> bool:
+        """Wait until every worker serves this generation or a newer one; whether they do."""
+        return await self._wait(
+            lambda: all(worker.generation >= generation for worker in self.workers), within
+        )
+
+    async def _wait(self, reached: Callable[[], bool], within: float) -> bool:
+        async with self._changed:
+            try:
+                await asyncio.wait_for(
+                    self._changed.wait_for(lambda: self._closed or reached()), within
+                )
+            except TimeoutError:
+                pass
+            return reached()
+
+    async def _notify(self) -> None:
+        async with self._changed:
+            self._changed.notify_all()
+
+
+def replicas_of(fleet: Fleet) -> Mapping[str, Replica]:
+    """The replicas as a snapshot carries them."""
+    return MappingProxyType(
+        {name: seen.replica for name, seen in sorted(fleet.observations.items())}
+    )

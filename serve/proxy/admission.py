@@ -1,0 +1,25 @@
+"""Admission: a finite number of calls in flight per model; beyond it a call is refused at once."""
+
+from serve.core.errors import Overloaded
+from serve.proxy.loads import Loads
+
+
+class Admission:
+    """The limit holds for each model by itself, so that one busy model cannot starve the others."""
+
+    def __init__(self, loads: Loads, *, limit: int) -> None:
+        self._loads = loads
+        self._limit = limit
+
+    def __repr__(self) -> str:
+        return f"<Admission limit={self._limit} per model>"
+
+    def enter(self, model: str) -> None:
+        """Count the call in, or refuse it with `Overloaded`."""
+        if self._loads.on_model(model) >= self._limit:
+            raise Overloaded(model, self._limit)
+        self._loads.model_entered(model)
+
+    def leave(self, model: str) -> None:
+        """Count the call out; exactly once for every `enter` that did not raise."""
+        self._loads.model_left(model)
