@@ -1,0 +1,143 @@
+"""The control process: store, inventory, fleet, reconciler and admin API, put together."""
+
+import asyncio
+import importlib
+import logging
+import time
+from collections.abc import Iterable
+from pathlib import Path
+
+from prometheus_client import CollectorRegistry
+from prometheus_client.core import GaugeMetricFamily, Metric
+
+from serve.app.paths import STORE_FILE
+from serve.app.secret import shared_secret
+from serve.control.decisions import Decisions
+from serve.control.fleet import Fleet
+from serve.control.inventory import Inventory
+from serve.control.models import Models
+from serve.control.reconciler import ReplicaKeeper
+from serve.control.snapshots import Publisher, compile_models, replicas_of
+from serve.control.store import Store
+from serve.core.errors import CannotStart
+from serve.core.snapshot import Snapshot
+from serve.settings import Settings
+from serve.telemetry import Meters
+from serve.triton.control import TritonControl
+
+_log = logging.getLogger("servegate.control")
+
+
+class ControlPlane:
+    """Everything that one control process is made of."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        replicas = settings.tritons()
+        if not replicas:
+            raise CannotStart(
+                "the control plane knows no Triton",
+                try_this="--triton HOST:HTTP:GRPC:METRICS, or servegate up to start local ones",
+            )
+        repository = Path(settings.model_repo) if settings.model_repo else None
+        self._decisions = Decisions()
+        self._store = Store(settings.state_path / STORE_FILE, clock=time.time)
+        self._fleet = Fleet(replicas, clock=time.monotonic)
+        self._inventory = Inventory(repository, self._fleet, decisions=lambda: self._decisions)
+        self._publisher = Publisher(self._compile, self._store, clock=time.monotonic)
+        self._models = Models(
+            self._store,
+            self._inventory,
+            self._fleet,
+            self._publisher,
+            decisions=lambda: self._decisions,
+            reload=self._reload,
+        )
+        self._keepers = [
+            ReplicaKeeper(
+                replica.name,
+                TritonControl(replica, timeout=1.0),
+                fleet=self._fleet,
+                inventory=self._inventory,
+                publisher=self._publisher,
+                clock=time.monotonic,
+                tick=settings.tick,
+            )
+            for replica in replicas
+        ]
+        self._meters = Meters()
+        self._meters.gauge(
+            "servegate_control_snapshot_generation",
+            "Generation of the snapshot that was published last",
+            lambda: self._publisher.snapshot.generation,
+        )
+        self._meters.table(self._replica_states)
+
+    @property
+    def models(self) -> Models:
+        """The commands and questions about models."""
+        return self._models
+
+    @property
+    def publisher(self) -> Publisher:
+        """The present snapshot and the workers that serve it."""
+        return self._publisher
+
+    @property
+    def registry(self) -> CollectorRegistry:
+        """The numbers of this control plane."""
+        return self._meters.registry
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Serve until `stop` is set."""
+        self._store.migrate()
+        await self._reload()
+        await self._inventory.scan()
+        async with asyncio.TaskGroup() as tasks:
+            running = [tasks.create_task(keeper.run()) for keeper in self._keepers]
+            running.append(tasks.create_task(self._scan()))
+            # FastAPI takes half a second to import; the replicas load their models meanwhile.
+            serving = await asyncio.to_thread(importlib.import_module, "serve.app.admin")
+            server = serving.admin_server(
+                self._settings,
+                models=self._models,
+                fleet=self._fleet,
+                publisher=self._publisher,
+                metrics=self._meters.text,
+                secret=shared_secret(self._settings),
+            )
+            tasks.create_task(server.serve())
+            await stop.wait()
+            await self._publisher.close()
+            server.should_exit = True
+            for task in running:
+                task.cancel()
+        self._store.close()
+
+    def _compile(self) -> Snapshot:
+        models = compile_models(self._inventory.models, self._decisions, self._fleet)
+        return Snapshot(0, models, replicas_of(self._fleet))
+
+    async def _reload(self) -> None:
+        self._decisions = Decisions(await self._store.read())
+        for keeper in self._keepers:
+            keeper.wake()
+
+    def _replica_states(self) -> Iterable[Metric]:
+        up = GaugeMetricFamily(
+            "servegate_replica_up",
+            "1 while the replica answers the control plane",
+            labels=["replica", "pool"],
+        )
+        for name, seen in self._fleet.observations.items():
+            up.add_metric([name, seen.replica.pool], float(seen.is_up))
+        return [up]
+
+    async def _scan(self) -> None:
+        """Look at the repository again and again; a change is published and reconciled."""
+        while True:
+            await asyncio.sleep(self._settings.scan_interval)
+            if await self._inventory.scan():
+                await self._publisher.refresh()
+                for keeper in self._keepers:
+                    keeper.wake()

@@ -1,0 +1,96 @@
+"""The feed: brings snapshots from the control plane to a worker, and keeps the last one on disk.
+
+The long poll says which generation the worker serves, so it is also the acknowledgement. While the
+control plane is away the last snapshot stays in force, and a worker that starts meanwhile begins
+with the one on disk.
+"""
+
+import asyncio
+import contextlib
+import json
+import logging
+import os
+import random
+from pathlib import Path
+
+import aiohttp
+
+from serve.core.errors import Invalid
+from serve.core.snapshot import Snapshot
+from serve.proxy.live import Live
+
+_log = logging.getLogger("servegate.feed")
+POLL_TIMEOUT = 40.0  # seconds; the control plane answers after 25 at the latest
+FIRST_PAUSE, LAST_PAUSE = 0.1, 1.0
+PATIENCE = 8  # polls that fail before it is worth a warning: about five seconds
+
+
+class Feed:
+    """One worker's source of snapshots."""
+
+    def __init__(self, live: Live, *, url: str, secret: str, worker: str, saved: Path) -> None:
+        self._live = live
+        self._url = url + "/internal/snapshot"
+        self._headers = {"authorization": f"Bearer {secret}"}
+        self._worker = worker
+        self._saved = saved
+
+    def __repr__(self) -> str:
+        return f"<Feed {self._url} worker={self._worker}>"
+
+    def restore(self) -> bool:
+        """Put the snapshot on disk in force; whether there was one that could be read."""
+        try:
+            snapshot = Snapshot.from_json(json.loads(self._saved.read_text("utf-8")))
+        except FileNotFoundError:
+            return False
+        except (OSError, ValueError, Invalid) as error:
+            _log.warning("the saved snapshot cannot be read: %s", error)
+            return False
+        _log.info("serving generation %d from disk", snapshot.generation)
+        return self._live.swap(snapshot)
+
+    async def run(self) -> None:
+        """Follow the control plane until cancelled."""
+        pause, away = FIRST_PAUSE, 0
+        timeout = aiohttp.ClientTimeout(total=POLL_TIMEOUT, sock_connect=2)
+        async with aiohttp.ClientSession(headers=self._headers, timeout=timeout) as session:
+            while True:
+                try:
+                    await self._poll(session)
+                except (aiohttp.ClientError, OSError, TimeoutError, ValueError, Invalid) as error:
+                    away += 1
+                    if away == PATIENCE:
+                        _log.warning("no snapshot from the control plane: %s", error or type(error))
+                    await asyncio.sleep(pause * random.uniform(0.5, 1.0))
+                    pause = min(pause * 2, LAST_PAUSE)
+                else:
+                    if away >= PATIENCE:
+                        _log.info("the control plane answers again")
+                    pause, away = FIRST_PAUSE, 0
+
+    async def _poll(self, session: aiohttp.ClientSession) -> None:
+        query = {"worker": self._worker, "after": str(self._live.generation)}
+        async with session.get(self._url, params=query) as response:
+            if response.status == 204:
+                return
+            if response.status != 200:
+                raise Invalid(f"the control plane answered {response.status}")
+            data = await response.read()
+        snapshot = Snapshot.from_json(json.loads(data))
+        if self._live.swap(snapshot):
+            _log.debug("serving generation %d", snapshot.generation)
+            self._save(data)
+
+    def _save(self, data: bytes) -> None:
+        """Replace the file whole; a disk that is full must not stop the worker."""
+        scratch = self._saved.with_name(f"{self._saved.name}.{self._worker}")
+        try:
+            descriptor = os.open(scratch, os.O_CREAT | os.O_WRONLY | os.O_TRUNC, 0o600)
+            with os.fdopen(descriptor, "wb") as file:
+                file.write(data)
+            scratch.replace(self._saved)
+        except OSError as error:
+            _log.warning("the snapshot cannot be kept on disk: %s", error)
+            with contextlib.suppress(OSError):
+                scratch.unlink()

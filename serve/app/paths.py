@@ -1,0 +1,26 @@
+"""The state folder: every file that a process of ours keeps there."""
+
+import os
+from pathlib import Path
+
+from serve.core.errors import CannotStart
+from serve.settings import Settings
+
+LOCK_FILE = "lock"
+LEDGER_FILE = "children.json"
+SNAPSHOT_FILE = "snapshot.json"
+STORE_FILE = "control.sqlite"
+SECRET_FILE = "secret"
+_LONGEST_SOCKET = 107  # bytes; the kernel's limit for the path of a Unix socket
+
+
+def worker_socket(settings: Settings, number: int) -> Path:
+    """Where a worker answers its supervisor: metrics, and what it is made of."""
+    path = settings.state_path / f"worker-{number}.sock"
+    if len(os.fsencode(path)) > _LONGEST_SOCKET:
+        raise CannotStart(
+            f"the path of the state folder {settings.state_path} is too long",
+            why=f"the path of a Unix socket in it may have {_LONGEST_SOCKET} bytes",
+            try_this="--state with a shorter path",
+        )
+    return path

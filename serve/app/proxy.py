@@ -1,0 +1,120 @@
+"""The data plane of one machine: supervised workers on shared ports, and their metrics added up."""
+
+import asyncio
+import contextlib
+import os
+import socket
+import sys
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from functools import partial
+from types import MappingProxyType
+from typing import Any
+
+from serve.app.paths import LEDGER_FILE, LOCK_FILE, worker_socket
+from serve.app.ports import reserve, stop_on_signals
+from serve.app.secret import shared_secret
+from serve.processes import Ledger, Program, Supervised, hold_lock
+from serve.settings import PREFIX, Settings, require_safe_addresses
+
+
+def child_program(settings: Settings, kind: str, *arguments: str, grace: float) -> Program:
+    """One of our own processes, with its settings in the environment."""
+    own = {name: text for name, text in os.environ.items() if not name.startswith(PREFIX)}
+    return Program(
+        name=" ".join((kind, *arguments)),
+        argv=(sys.executable, "-P", "-m", "serve.app.entry", kind, *arguments),
+        env=own | settings.environment(),
+        grace=grace,
+    )
+
+
+def relay_line(line: str) -> None:
+    """A child's log line is already formatted: pass it on."""
+    print(line, file=sys.stderr, flush=True)
+
+
+@contextlib.asynccontextmanager
+async def running(
+    programs: Sequence[Callable[[], Program]], ledger: Ledger
+) -> AsyncIterator[list[Supervised]]:
+    """Keep the programs running inside the block; they are stopped together at its end.
+
+    Each is asked for anew before every start.
+    """
+    supervised = [Supervised(program, on_line=relay_line, ledger=ledger) for program in programs]
+    async with asyncio.TaskGroup() as tasks:
+        started = [tasks.create_task(one.run()) for one in supervised]
+        try:
+            yield supervised
+        finally:
+            for task in started:
+                task.cancel()
+
+
+class DataPlane:
+    """The workers of one machine and the metrics port. An async context manager."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        ledger: Ledger,
+        *,
+        sources: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
+        self._settings = settings
+        self._ledger = ledger
+        self._sources = sources
+        self._sockets: list[socket.socket] = []
+        self._stack = contextlib.AsyncExitStack()
+        self.workers: list[Supervised] = []
+
+    def __repr__(self) -> str:
+        return f"<DataPlane workers={[str(one.condition.state) for one in self.workers]}>"
+
+    def reserve(self) -> None:
+        """Make sure that the ports are free, before anything is started."""
+        for name in ("http_port", "grpc_port", "metrics_port"):
+            flag = name.replace("_", "-")
+            port = getattr(self._settings, name)
+            self._sockets.append(reserve(self._settings.host, port, flag))
+
+    async def __aenter__(self) -> "DataPlane":
+        settings = self._settings
+        self._stack.callback(self._release)
+        grace = settings.drain_timeout + 2
+        programs = [
+            partial(child_program, settings, "worker", str(number), grace=grace)
+            for number in range(settings.workers)
+        ]
+        self.workers = await self._stack.enter_async_context(running(programs, self._ledger))
+        from serve.app.metrics import serving_metrics  # takes a while: the workers start meanwhile
+
+        sockets = {
+            f"worker-{number}": worker_socket(settings, number)
+            for number in range(settings.workers)
+        }
+        await self._stack.enter_async_context(
+            serving_metrics(self._sockets[-1], sockets, self._sources)
+        )
+        return self
+
+    async def __aexit__(self, *exc: Any) -> None:
+        await self._stack.aclose()
+
+    def _release(self) -> None:
+        for one in self._sockets:
+            one.close()
+
+
+async def run_proxy(settings: Settings) -> None:
+    """`servegate proxy`: the data plane alone, in front of a control plane elsewhere."""
+    require_safe_addresses(settings, (settings.host,))
+    stop = stop_on_signals()
+    with hold_lock(settings.state_path / LOCK_FILE):
+        ledger = Ledger(settings.state_path / LEDGER_FILE)
+        ledger.sweep()
+        shared_secret(settings)
+        plane = DataPlane(settings, ledger)
+        plane.reserve()
+        async with plane:
+            await stop.wait()

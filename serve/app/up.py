@@ -1,0 +1,147 @@
+"""`servegate up`: control plane, data plane and local Tritons on one machine, as child processes.
+
+The parent does no work of its own: it starts, watches, restarts and stops. So killing any child,
+control included, leaves the others serving.
+"""
+
+import asyncio
+import contextlib
+import dataclasses
+import logging
+import os
+import signal
+from collections.abc import AsyncIterator, Callable
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from serve.app.paths import LEDGER_FILE, LOCK_FILE
+from serve.app.ports import reserve, stop_on_signals
+from serve.app.proxy import DataPlane, child_program, running
+from serve.app.secret import shared_secret
+from serve.core.errors import CannotStart
+from serve.processes import Ledger, Program, Supervised, hold_lock
+from serve.settings import Settings, require_safe_addresses
+from serve.triton.installation import Facts, Installation
+from serve.triton.launcher import Launcher
+
+_log = logging.getLogger("servegate.up")
+CONTROL_GRACE = 4.0
+TRITON_DRAIN = 3
+
+if TYPE_CHECKING:
+    from serve.app.readiness import Ready
+
+Say = Callable[[str], None]
+
+
+async def run_up(settings: Settings, *, say: Say, on_ready: "Callable[[Ready], None]") -> None:
+    """Run everything until SIGINT or SIGTERM; `say` gets progress, `on_ready` the end of it."""
+    require_safe_addresses(settings, (settings.host, settings.admin_host))
+    stop = stop_on_signals()
+    with hold_lock(settings.state_path / LOCK_FILE):
+        ledger = Ledger(settings.state_path / LEDGER_FILE)
+        for entry in ledger.sweep():
+            say(f"ended what an earlier run had left: {entry.name} ({entry.pid})")
+        reserve(settings.admin_host, settings.admin_port, "admin-port").close()
+        shared_secret(settings)
+        plane = DataPlane(settings, ledger, sources={"control": settings.control_url + "/metrics"})
+        plane.reserve()
+        async with _tritons(settings, ledger) as local:
+            control = partial(_control_program, local)
+            async with running([control], ledger) as (supervised,), plane:
+                ready = asyncio.create_task(_until_ready(local, supervised, say))
+                if await _unless(stop, ready):
+                    on_ready(ready.result())
+                await stop.wait()
+                say("stopping")
+
+
+async def run_control(settings: Settings) -> None:
+    """`servegate control`: the control plane alone, in this process."""
+    from serve.app.control import ControlPlane
+
+    require_safe_addresses(settings, (settings.admin_host,))
+    with hold_lock(settings.state_path / LOCK_FILE):
+        reserve(settings.admin_host, settings.admin_port, "admin-port").close()
+        await ControlPlane(settings).run(stop_on_signals())
+
+
+class Local:
+    """The Tritons behind this gateway: those that were given, or those that are started here."""
+
+    def __init__(self, settings: Settings, launcher: Launcher | None) -> None:
+        self._settings = settings
+        self.launcher = launcher
+
+    @property
+    def settings(self) -> Settings:
+        """The settings with the addresses of all replicas as they are now."""
+        if self.launcher is None:
+            return self._settings
+        addresses = tuple(f"{one.name}={one.address}" for one in self.launcher.replicas)
+        return dataclasses.replace(self._settings, triton=addresses)
+
+    async def wait_ready(self, control: Supervised, say: Say) -> None:
+        """Until the local Tritons answer; a control plane that knows old addresses starts anew."""
+        if self.launcher is None:
+            return
+        told = self.settings.triton
+        await self.launcher.wait_ready(say, within=self._settings.start_timeout)
+        if self.settings.triton != told and control.condition.pid is not None:
+            os.kill(control.condition.pid, signal.SIGTERM)
+
+
+@contextlib.asynccontextmanager
+async def _tritons(settings: Settings, ledger: Ledger) -> AsyncIterator[Local]:
+    if settings.triton:
+        yield Local(settings, None)
+        return
+    repository = _repository(settings)
+    launcher = Launcher(
+        settings.replicas,
+        str(repository),
+        state=settings.state_path,
+        installation=Installation.find(Facts.here()),
+        ledger=ledger,
+        logger=logging.getLogger("servegate.triton"),
+        extra_args=settings.triton_args,
+        drain=TRITON_DRAIN,
+    )
+    async with launcher:
+        yield Local(dataclasses.replace(settings, model_repo=str(repository)), launcher)
+
+
+def _control_program(local: Local) -> Program:
+    return child_program(local.settings, "control", grace=CONTROL_GRACE)
+
+
+def _repository(settings: Settings) -> Path:
+    repository = Path(settings.model_repo).absolute()
+    if not repository.is_dir():
+        raise CannotStart(
+            f"the model repository '{settings.model_repo}' is not a folder",
+            try_this="--model-repo DIR, in Triton's layout: DIR/<model>/<version>/…",
+        )
+    return repository
+
+
+async def _unless(stop: asyncio.Event, work: "asyncio.Task[Ready]") -> bool:
+    """Wait for the work to be done, whose error is raised here; False when `stop` came first."""
+    stopped = asyncio.create_task(stop.wait())
+    await asyncio.wait((work, stopped), return_when=asyncio.FIRST_COMPLETED)
+    stopped.cancel()
+    if work.done():
+        work.result()
+        return True
+    work.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await work
+    return False
+
+
+async def _until_ready(local: Local, control: Supervised, say: Say) -> "Ready":
+    from serve.app.readiness import until_ready  # takes a while: the children start meanwhile
+
+    await local.wait_ready(control, say)
+    return await until_ready(local.settings, control, say)

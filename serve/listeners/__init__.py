@@ -1,0 +1,1 @@
+"""The ways in: each listener parses its protocol and hands calls to a plane."""

@@ -1,0 +1,66 @@
+"""The admin application: FastAPI, its error shape, its guards, and the routers of each noun."""
+
+from collections.abc import Sequence
+
+from fastapi import FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+from starlette.middleware.trustedhost import TrustedHostMiddleware
+
+from serve import __version__
+from serve.core.errors import Invalid, ServegateError
+from serve.listeners.admin import models, replicas, routes, snapshot
+from serve.listeners.admin.context import Control
+from serve.wire.status import http_status
+
+
+def create(control: Control, *, hosts: Sequence[str]) -> FastAPI:
+    """The application; `hosts` are the Host names under which it may be addressed."""
+    app = FastAPI(
+        title="Servegate admin API",
+        version=__version__,
+        description="Models, labels, routes and replicas of one Servegate.",
+        redirect_slashes=False,
+        docs_url=None,
+        redoc_url=None,
+    )
+    app.state.control = control
+    app.add_middleware(TrustedHostMiddleware, allowed_hosts=list(hosts), www_redirect=False)
+    app.add_exception_handler(ServegateError, _explain)
+    app.add_exception_handler(RequestValidationError, _malformed)
+    for module in (models, routes, replicas, snapshot):
+        app.include_router(module.router)
+
+    @app.get("/livez", include_in_schema=False)
+    async def livez() -> Response:
+        return Response(status_code=200)
+
+    @app.get("/metrics", include_in_schema=False)
+    async def metrics() -> Response:
+        return Response(control.metrics(), media_type="text/plain; version=0.0.4")
+
+    return app
+
+
+async def _explain(request: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, ServegateError)
+    body = {
+        "error": str(error),
+        "code": error.code,
+        "what": error.what,
+        "why": error.why,
+        "try_this": error.try_this,
+    }
+    return JSONResponse(body, http_status(error), {"servegate-error": error.code})
+
+
+async def _malformed(request: Request, error: Exception) -> JSONResponse:
+    """FastAPI's list of validation errors as one sentence, in the shape of every other error."""
+    assert isinstance(error, RequestValidationError)
+    faults = "; ".join(
+        f"{'.'.join(str(part) for part in fault['loc'])}: {fault['msg']}"
+        for fault in error.errors()
+    )
+    return await _explain(
+        request, Invalid("the request does not fit", why=faults, try_this="GET /openapi.json")
+    )

@@ -1,0 +1,46 @@
+"""Replicas over the admin API."""
+
+import asyncio
+from typing import Annotated
+
+from fastapi import APIRouter, Query
+
+from serve.control.fleet import Observation
+from serve.listeners.admin import schemas
+from serve.listeners.admin.context import Control, InControl
+from serve.triton.metrics import Readings
+
+router = APIRouter(tags=["replicas"])
+
+
+@router.get("/api/replicas", summary="List all Triton servers")
+async def list_replicas(
+    control: InControl,
+    readings: Annotated[bool, Query(description="ask each replica for its own metrics")] = True,
+) -> list[schemas.ReplicaView]:
+    """What each replica holds, why it lacks what it lacks, and what its own metrics say now."""
+    observations = [seen for _, seen in sorted(control.fleet.observations.items())]
+    told = [_readings(control, seen) if readings else _no_readings() for seen in observations]
+    now = control.clock()
+    return [
+        schemas.ReplicaView(
+            **schemas.replica(seen, _failures(control, seen.replica.name), reading, now)
+        )
+        for seen, reading in zip(observations, await asyncio.gather(*told), strict=True)
+    ]
+
+
+async def _readings(control: Control, seen: Observation) -> Readings | None:
+    return await control.readings(seen.replica) if seen.is_up else None
+
+
+async def _no_readings() -> None:
+    return None
+
+
+def _failures(control: Control, name: str) -> dict[str, str]:
+    return {
+        model: failure.reason
+        for (replica, model), failure in control.fleet.failures.items()
+        if replica == name
+    }

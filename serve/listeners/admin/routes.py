@@ -1,0 +1,42 @@
+"""Routes over the admin API."""
+
+from fastapi import APIRouter, Response
+
+from serve.control.decisions import ROUTE
+from serve.core.routes import Split
+from serve.listeners.admin import schemas
+from serve.listeners.admin.context import ByWhom, InControl
+from serve.listeners.admin.models import Wait, done
+
+router = APIRouter(tags=["routes"], responses={404: {"model": schemas.ErrorBody}})
+
+
+@router.get("/api/routes/{model}", summary="Show a model's route")
+async def show_route(model: str, control: InControl, response: Response) -> schemas.Route:
+    """The split in force; its ETag is what `If-Match` of a change refers to."""
+    status = control.models.get(model)
+    response.headers["etag"] = control.models.decisions.entry(ROUTE, model).etag
+    split = dict(status.split.shares) if status.split else {}
+    return schemas.Route(model=model, split=split, routed=status.routed)
+
+
+@router.put(
+    "/api/routes/{model}",
+    summary="Divide a model's calls",
+    responses={
+        409: {"model": schemas.ErrorBody, "description": "a version is not ready"},
+        412: {"model": schemas.ErrorBody, "description": "the route has changed since it was read"},
+    },
+)
+async def put_route(
+    model: str,
+    body: schemas.RouteBody,
+    control: InControl,
+    who: ByWhom,
+    response: Response,
+    wait: Wait = 5.0,
+) -> schemas.Done:
+    """Every version that gets calls must be ready; weights are relative."""
+    generation = await control.models.set_route(model, Split.of(body.split), who)
+    response.headers["etag"] = control.models.decisions.entry(ROUTE, model).etag
+    return await done(control, generation, wait)

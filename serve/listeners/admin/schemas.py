@@ -1,0 +1,189 @@
+"""The JSON of the admin API, with examples; the OpenAPI document is made of these."""
+
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from serve.control.fleet import Observation
+from serve.control.models import ModelStatus
+from serve.control.snapshots import Worker
+from serve.triton.metrics import Readings
+
+
+class RouteBody(BaseModel):
+    """A split: versions and their relative weights."""
+
+    model_config = ConfigDict(
+        extra="forbid", json_schema_extra={"examples": [{"split": {"1": 90, "2": 10}}]}
+    )
+    split: dict[int, int] = Field(min_length=1)
+
+
+class LabelBody(BaseModel):
+    """The version that a label names."""
+
+    model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [{"version": 2}]})
+    version: int = Field(gt=0)
+
+
+class ModelPatch(BaseModel):
+    """What to change of a model; what is missing stays, an empty text removes."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        json_schema_extra={"examples": [{"objective": "p99<50ms"}, {"pool": "default"}]},
+    )
+    objective: str | None = None
+    pool: str | None = None
+
+
+class Done(BaseModel):
+    """A change that was written. `in_force`: every worker serves `generation` or a newer one."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [{"generation": 7, "in_force": True}]})
+    generation: int
+    in_force: bool
+
+
+class Route(BaseModel):
+    """A model's split; `routed` is false while nobody has set one and the newest version serves."""
+
+    model: str
+    split: dict[int, int]
+    routed: bool
+
+
+class Version(BaseModel):
+    """One version: `ready`, `loading`, `failed` or `not wanted`, and why."""
+
+    version: int
+    state: str
+    replicas: list[str]
+    labels: list[str]
+    reason: str
+
+
+class ModelSummary(BaseModel):
+    """One line of the list of models."""
+
+    name: str
+    state: str
+    versions: list[Version]
+    labels: dict[str, int]
+    split: dict[int, int]
+    routed: bool
+    objective: str
+    pool: str
+    problems: list[str]
+
+
+class ModelDetail(ModelSummary):
+    """A model with what was recorded with it: label texts, preprocessing and model card."""
+
+    output_labels: dict[str, list[str]]
+    preprocessing: dict[str, Any]
+    card: dict[str, Any]
+
+
+class ReplicaView(BaseModel):
+    """One Triton server. `pending` and utilisations are null when it does not tell them."""
+
+    name: str
+    address: str
+    pool: str
+    state: str
+    seconds: float
+    why: str
+    self_managed: bool
+    held: dict[str, list[int]]
+    failures: dict[str, str]
+    pending: int | None = None
+    cpu_utilization: float | None = None
+    gpu_utilization: dict[str, float | None] = {}
+
+
+class WorkerView(BaseModel):
+    """One data-plane worker and the generation it serves."""
+
+    name: str
+    generation: int
+
+
+class SnapshotView(BaseModel):
+    """The snapshot in force, as the workers hold it, and who holds it."""
+
+    generation: int
+    workers: list[WorkerView]
+    snapshot: dict[str, Any]
+
+
+class ErrorBody(BaseModel):
+    """What happened, why, what to try, and a stable code."""
+
+    error: str
+    code: str
+    what: str
+    why: str
+    try_this: str
+
+
+def summary(status: ModelStatus) -> dict[str, Any]:
+    """The fields of `ModelSummary`."""
+    return {
+        "name": status.model.name,
+        "state": status.state,
+        "versions": [
+            {
+                "version": version.number,
+                "state": version.state,
+                "replicas": list(version.replicas),
+                "labels": list(version.labels),
+                "reason": version.reason,
+            }
+            for version in status.versions
+        ],
+        "labels": dict(status.labels),
+        "split": dict(status.split.shares) if status.split else {},
+        "routed": status.routed,
+        "objective": status.objective,
+        "pool": status.pool,
+        "problems": list(status.problems),
+    }
+
+
+def detail(status: ModelStatus) -> dict[str, Any]:
+    """The fields of `ModelDetail`."""
+    return summary(status) | {
+        "output_labels": {name: list(texts) for name, texts in status.model.labels.items()},
+        "preprocessing": dict(status.model.preprocessing),
+        "card": dict(status.model.card),
+    }
+
+
+def replica(
+    seen: Observation, failures: dict[str, str], readings: Readings | None, now: float
+) -> dict[str, Any]:
+    """The fields of `ReplicaView`."""
+    view: dict[str, Any] = {
+        "name": seen.replica.name,
+        "address": seen.replica.address,
+        "pool": seen.replica.pool,
+        "state": seen.state,
+        "seconds": round(now - seen.since, 1) if seen.state != "unseen" else 0.0,
+        "why": seen.why,
+        "self_managed": seen.self_managed,
+        "held": {name: list(versions) for name, versions in seen.held.items()},
+        "failures": failures,
+    }
+    if readings is not None:
+        view["pending"] = readings.pending
+        view["cpu_utilization"] = readings.cpu_utilization
+        view["gpu_utilization"] = {
+            uuid: reading.utilization for uuid, reading in readings.gpus.items()
+        }
+    return view
+
+
+def worker(entry: Worker) -> dict[str, Any]:
+    """The fields of `WorkerView`."""
+    return {"name": entry.name, "generation": entry.generation}
