@@ -34,14 +34,21 @@ def reserve(host: str, port: int, flag: str) -> socket.socket:
                 why=error.strerror or str(error),
                 try_this=f"--{flag} with a free port, or stop what listens there",
             ) from error
-    return listener(host, port, socket.SO_REUSEPORT)
+    try:
+        return listener(host, port, socket.SO_REUSEPORT)
+    except OSError:  # connections of a program that has ended still linger on the port
+        return listener(host, port, socket.SO_REUSEPORT, socket.SO_REUSEADDR)
 
 
 def listener(host: str, port: int, *options: int) -> socket.socket:
     """A bound TCP socket with these socket options; it does not yet listen."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     bound = socket.socket(family, socket.SOCK_STREAM)
-    for option in options:
-        bound.setsockopt(socket.SOL_SOCKET, option, 1)
-    bound.bind((host, port))
+    try:
+        for option in options:
+            bound.setsockopt(socket.SOL_SOCKET, option, 1)
+        bound.bind((host, port))
+    except OSError:
+        bound.close()
+        raise
     return bound

@@ -219,6 +219,7 @@ class ReplicaKeeper:
             raise
         except ServegateError as error:
             self._failed(step, str(error))
+            await self._publisher.refresh()
             return
         self._fleet.failures.pop((self._name, name), None)
         if configuration is not None:

@@ -59,6 +59,7 @@ def _view(model: Model, decisions: Decisions, fleet: Fleet) -> ModelView:
         split=decided or (Split.of({max(targets): 100}) if targets else None),
         routed=decided is not None,
         sequences=bool(model.configuration and model.configuration.batches_sequences),
+        failed=any(model.name == failed for _, failed in fleet.failures),
     )
 
 

@@ -194,8 +194,10 @@ class DeadlineExceeded(ServegateError):
 
     code = "deadline_exceeded"
 
-    def __init__(self) -> None:
-        super().__init__("the call's deadline has passed")
+    def __init__(
+        self, what: str = "the call's deadline has passed", *, why: str = "", try_this: str = ""
+    ) -> None:
+        super().__init__(what, why=why, try_this=try_this)
 
 
 class NotSent(ServegateError):

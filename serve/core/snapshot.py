@@ -34,7 +34,8 @@ class ModelView:
     """One model: its targets by version, its labels, its split, and whether it serves sequences.
 
     `split` is what people asked for, or the highest ready version when nobody asked; `routed` says
-    which of the two it is. A model none of whose versions is ready has an empty `targets`.
+    which of the two it is. A model none of whose versions is ready has an empty `targets`; `failed`
+    tells one that could not be loaded from one that is still loading.
     """
 
     name: str
@@ -43,6 +44,7 @@ class ModelView:
     split: Split | None
     routed: bool = False
     sequences: bool = False
+    failed: bool = False
 
     @property
     def latest(self) -> Target | None:
@@ -100,6 +102,7 @@ def _model_to_json(model: ModelView) -> dict[str, Any]:
         "split": {str(v): w for v, w in model.split.shares} if model.split else None,
         "routed": model.routed,
         "sequences": model.sequences,
+        "failed": model.failed,
         "targets": {
             str(version): {
                 "physical_name": target.physical_name,
@@ -135,4 +138,5 @@ def _model_from_json(name: str, item: Any, replicas: Mapping[str, Replica]) -> M
         split=Split.of({int(v): int(w) for v, w in split.items()}) if split else None,
         routed=bool(item["routed"]),
         sequences=bool(item["sequences"]),
+        failed=bool(item["failed"]),
     )

@@ -65,13 +65,17 @@ class Gateway:
         return f"<Gateway {self._live!r} {self._loads!r} {self._health!r}>"
 
     def is_ready(self) -> bool:
-        """Whether every model of the snapshot can be called: each routed version has a replica."""
+        """Whether nothing is left to wait for: each routed version of each model has a replica.
+
+        A model that could not be loaded is not waited for: it must not take the others down.
+        """
         if self._live.generation == 0:
             return False
         snapshot = self._live.snapshot
         return bool(snapshot.replicas) and all(
             model.split is not None and all(v in model.targets for v in model.split.versions)
             for model in snapshot.models.values()
+            if not model.failed
         )
 
     def serves_sequences(self, model: str) -> bool:

@@ -1,0 +1,1 @@
+"""Benchmarks: ratios of interleaved runs on one machine, never absolute times."""

@@ -1,0 +1,1 @@
+"""The command line: `servegate …`. Heavy imports wait until a command needs them."""

@@ -1,0 +1,181 @@
+"""An answer, shown: top-k tables with label texts for scores, a preview for every other tensor.
+
+An output is scores when each row of it is one line of two or more floats: `[batch, classes]`, or
+`[classes]` of a model without batches.
+"""
+
+import math
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from serve.cli.calling import Answer, TensorSpec
+from serve.tensors.comparison import Score, top_k
+from serve.tensors.datatypes import Array, to_json
+
+_MAX_ROWS = 8  # of a batch, for people
+_MAX_ELEMENTS = 8  # of a preview
+_BAR = 24  # characters
+_EIGHTHS = " ▏▎▍▌▋▊▉"
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """How outputs are to be read: how many scores, the label texts and metadata by output."""
+
+    top_k: int
+    labels: Mapping[str, Sequence[str]]
+    specs: Mapping[str, TensorSpec]
+
+    def scores(self, name: str, array: Array) -> list[list[Score]] | None:
+        """The highest scores of each row; None for an output that is no scores."""
+        rows = _rows(array, self.specs.get(name))
+        if rows is None:
+            return None
+        return [top_k(row, self.top_k, self.labels.get(name, ())) for row in rows]
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One line for people; `bar` is drawn on a terminal only."""
+
+    text: str
+    bar: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Tally:
+    """Several equal calls: how many each version answered, and the times in milliseconds."""
+
+    versions: Mapping[str, int]
+    milliseconds: Sequence[float]
+
+    @classmethod
+    def of(cls, calls: Sequence[tuple[str, float]]) -> "Tally":
+        """Count them; each is a version and its milliseconds."""
+        counts = Counter(version for version, _ in calls)
+        return cls(dict(sorted(counts.items())), sorted(time for _, time in calls))
+
+    def document(self) -> dict[str, Any]:
+        """For programs."""
+        return {
+            "calls": len(self.milliseconds),
+            "versions": dict(self.versions),
+            "p50_milliseconds": round(self.at(0.5), 3),
+            "max_milliseconds": round(self.milliseconds[-1], 3),
+        }
+
+    def line(self) -> str:
+        """For people."""
+        shares = ", ".join(f"version {name}: {count}" for name, count in self.versions.items())
+        return (
+            f"{len(self.milliseconds)} calls, one after the other; {shares}; "
+            f"median {self.at(0.5):.1f} ms, slowest {self.milliseconds[-1]:.1f} ms"
+        )
+
+    def at(self, share: float) -> float:
+        """The time that this share of the calls did not exceed (nearest rank)."""
+        return self.milliseconds[max(math.ceil(share * len(self.milliseconds)) - 1, 0)]
+
+
+def document(model: str, answer: Answer, reading: Reading) -> dict[str, Any]:
+    """The answer for programs. `top_k` has one list per row, also where there is one row."""
+    outputs = {}
+    for name, array in answer.reply.outputs.items():
+        scores = reading.scores(name, array)
+        shown: dict[str, Any] = {
+            "shape": list(array.shape),
+            "datatype": answer.reply.datatypes[name],
+        }
+        if scores is None:
+            shown["data"] = _finite(to_json(array))
+        else:
+            shown["top_k"] = [[_score(score) for score in row] for row in scores]
+        outputs[name] = shown
+    return {
+        "model": model,
+        "version": int(answer.version) if answer.version.isdigit() else answer.version or None,
+        "by": answer.by or None,
+        "generation": answer.generation,
+        "milliseconds": round(answer.milliseconds, 3),
+        "outputs": outputs,
+    }
+
+
+def lines(model: str, answer: Answer, reading: Reading, *, blocks: bool) -> Iterator[Line]:
+    """The answer for people. `blocks`: bars of block characters, for terminals that have them."""
+    decided = f" (by {answer.by}, generation {answer.generation})" if answer.by else ""
+    version = f" version {answer.version}" if answer.version else ""
+    yield Line(f"{model}{version}{decided}, {answer.milliseconds:.1f} ms")
+    for name, array in answer.reply.outputs.items():
+        yield Line(f"{name}  {answer.reply.datatypes[name]} {list(array.shape)}")
+        scores = reading.scores(name, array)
+        if scores is None:
+            yield Line(f"  {_preview(array)}")
+            continue
+        for number, row in enumerate(scores[:_MAX_ROWS]):
+            if len(scores) > 1:
+                yield Line(f"  row {number}")
+            yield from _table(row, blocks=blocks)
+        if len(scores) > _MAX_ROWS:
+            yield Line(f"  {len(scores) - _MAX_ROWS} more rows; --json has all of them")
+
+
+def _table(row: Sequence[Score], *, blocks: bool) -> Iterator[Line]:
+    """The scores under a header; shares of 1 with four digits, other scores with four figures."""
+    is_share = all(0 <= score.value <= 1 for score in row)
+    full = 1.0 if is_share else max((score.value for score in row), default=0.0)
+    cells = [("index", "label", "score")]
+    for score in row:
+        value = f"{score.value:.4f}" if is_share else f"{score.value:.4g}"
+        cells.append((str(score.index), score.label, value))
+    bars = ["", *(bar(score.value / full if full > 0 else 0.0, blocks=blocks) for score in row)]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    has_labels = any(score.label for score in row)
+    for (index, label, value), drawn in zip(cells, bars, strict=True):
+        middle = f"{label:<{widths[1]}}  " if has_labels else ""
+        yield Line(f"  {index:>{widths[0]}}  {middle}{value:>{widths[2]}}", drawn)
+
+
+def bar(share: float, *, blocks: bool) -> str:
+    """A bar for a share from 0 to 1, in eighths of a character where there are block characters."""
+    if not share > 0 or math.isinf(share):  # nor for NaN
+        return ""
+    eighths = round(min(share, 1.0) * _BAR * 8)
+    if not blocks:
+        return "#" * round(eighths / 8)
+    return ("█" * (eighths // 8) + _EIGHTHS[eighths % 8]).rstrip()
+
+
+def _rows(array: Array, spec: TensorSpec | None) -> Array | None:
+    """The rows of scores, or None."""
+    if array.dtype.kind != "f" or array.ndim not in (1, 2) or array.shape[-1] < 2:
+        return None
+    if array.ndim == 1:
+        return None if spec is not None and spec.has_batch else array[None]
+    has_batch = spec is None or spec.has_batch or array.shape[0] == 1
+    return array if has_batch else None
+
+
+def _preview(array: Array) -> str:
+    elements = to_json(array.ravel()[:_MAX_ELEMENTS])
+    words = [f"{each:.6g}" if isinstance(each, float) else _quoted(each) for each in elements]
+    rest = f", … ({array.size} elements)" if array.size > _MAX_ELEMENTS else ""
+    return (", ".join(words) or "no elements") + rest
+
+
+def _quoted(element: object) -> str:
+    text = repr(element)
+    return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+def _score(score: Score) -> dict[str, Any]:
+    return {"index": score.index, "label": score.label, "value": _finite(score.value)}
+
+
+def _finite(value: Any) -> Any:
+    """JSON has neither NaN nor infinities: null stands for them."""
+    if isinstance(value, list):
+        return [_finite(each) for each in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -1,0 +1,96 @@
+"""`servegate doctor`: what this machine has and lacks; each line that is wrong says its fix."""
+
+import os
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import typer
+
+from serve.cli.options import AsJson
+from serve.cli.output import as_json
+from serve.core.errors import ServegateError
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One line: what was looked at, whether it is good, what was seen, how to mend it."""
+
+    name: str
+    good: bool
+    seen: str
+    fix: str = ""
+
+
+def doctor(json: AsJson = False) -> None:
+    """Check configuration, Triton, GPU and versions on this machine.
+
+    Exit status 1 when something that `servegate up` needs is missing.
+
+    Example: servegate doctor
+    """
+    findings = [*_settings(), *_triton(), _gpu(), *_control()]
+    if json:
+        as_json([asdict(finding) for finding in findings])
+    else:
+        for finding in findings:
+            print(f"{'ok  ' if finding.good else 'FAIL'}  {finding.name}: {finding.seen}")
+            if finding.fix:
+                print(f"      fix: {finding.fix}")
+    if not all(finding.good for finding in findings):
+        raise typer.Exit(1)
+
+
+def _settings() -> list[Finding]:
+    from serve.settings import load
+
+    try:
+        settings = load({}, os.environ, Path.cwd()).settings
+    except ServegateError as error:
+        return [Finding("settings", False, error.what, error.try_this or error.why)]
+    found = [Finding("settings", True, "servegate.toml and environment can be read")]
+    repository = Path(settings.model_repo)
+    if repository.is_dir():
+        models = sum(1 for entry in repository.iterdir() if entry.is_dir())
+        found.append(Finding("model repository", True, f"{repository}: {models} models"))
+    else:
+        found.append(
+            Finding(
+                "model repository", True, f"{repository} does not exist here", "--model-repo DIR"
+            )
+        )
+    return found
+
+
+def _triton() -> list[Finding]:
+    from serve.triton.installation import Facts, problems
+
+    found = problems(Facts.here())
+    if not found:
+        return [Finding("local Triton", True, "can be started")]
+    return [Finding("local Triton", False, str(one), one.try_this) for one in found]
+
+
+def _gpu() -> Finding:
+    devices = sorted(path.name for path in Path("/dev").glob("nvidia[0-9]*"))
+    if devices:
+        return Finding("GPU", True, f"{len(devices)} NVIDIA devices: {', '.join(devices)}")
+    return Finding("GPU", True, "none on this machine; models run on the CPU")
+
+
+def _control() -> list[Finding]:
+    from serve.cli.client import DEFAULT_URL, AdminClient
+
+    url = os.environ.get("SERVEGATE_ADMIN_URL", DEFAULT_URL)
+    try:
+        models = AdminClient(url, timeout=2).get("/api/models")
+        replicas = AdminClient(url, timeout=5).get("/api/replicas")
+    except ServegateError:
+        return [Finding("control plane", True, f"none answers at {url}")]
+    found = [Finding("control plane", True, f"{url}: {len(models)} models")]
+    for model in models:
+        if model["problems"]:
+            found.append(Finding(f"model {model['name']}", False, "; ".join(model["problems"])))
+    for replica in replicas:
+        if replica["state"] != "up":
+            found.append(Finding(f"replica {replica['name']}", False, replica["why"]))
+    return found

@@ -1,0 +1,149 @@
+"""`servegate infer`: call a model, and see which version answered and why."""
+
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from serve.cli.client import DEFAULT_URL, AdminClient, segment
+from serve.cli.options import AdminUrl, AsJson
+from serve.cli.output import as_json, say
+from serve.core.errors import ServegateError
+
+if TYPE_CHECKING:
+    from serve.cli.answers import Line, Tally
+    from serve.cli.calling import Answer, Asked, Caller, TensorSpec
+    from serve.cli.inputs import Inputs
+
+
+def infer(
+    name: Annotated[
+        str, typer.Argument(metavar="NAME[@V|:label]", help="A model, a version, or a label.")
+    ],
+    inputs: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--input",
+            metavar="[NAME=]@FILE|random",
+            help="A picture, .npy, .npz or .json file, or random values; repeatable.",
+        ),
+    ] = None,
+    grpc: Annotated[bool, typer.Option("--grpc", help="Call over gRPC.")] = False,
+    top_k: Annotated[int, typer.Option(min=1, help="How many of the highest scores.")] = 5,
+    batch: Annotated[
+        int | None, typer.Option(min=1, help="Rows: one row is repeated, random ones are made.")
+    ] = None,
+    repeat: Annotated[int, typer.Option(min=1, help="How many calls, one after the other.")] = 1,
+    url: Annotated[
+        str, typer.Option(envvar="SERVEGATE_URL", help="The data port, HTTP.")
+    ] = "http://127.0.0.1:8000",
+    grpc_url: Annotated[
+        str, typer.Option(envvar="SERVEGATE_GRPC_URL", help="The data port, gRPC.")
+    ] = "127.0.0.1:8001",
+    admin_url: AdminUrl = DEFAULT_URL,
+    json: AsJson = False,
+) -> None:
+    """Call a model and show which version answered, and why.
+
+    Example: servegate infer digits --input x=@examples/digits/seven.png --top-k 3
+
+    Example: servegate infer digits@2 --input random --batch 8 --grpc
+
+    Example: servegate infer digits:candidate --input @request.json --json
+    """
+    from serve.cli import answers, calling
+
+    asked = calling.parse_asked(name)
+    recorded = Recorded(AdminClient(admin_url, timeout=5.0), asked.model)
+    with calling.HttpCaller(url) as http:
+        metadata = http.metadata(asked)
+        ready = _read(inputs or [], asked, metadata.inputs, recorded, batch)
+        if grpc:
+            with calling.GrpcCaller(grpc_url) as caller:
+                answer, tally = _call(caller, asked, ready, repeat)
+        else:
+            answer, tally = _call(http, asked, ready, repeat)
+    reading = answers.Reading(top_k, recorded.labels(), metadata.outputs)
+    if json:
+        document = answers.document(asked.model, answer, reading)
+        as_json(document | ({"repeat": tally.document()} if repeat > 1 else {}))
+        return
+    _print(answers.lines(asked.model, answer, reading, blocks=_has_blocks()))
+    if repeat > 1:
+        _print([answers.Line(tally.line())])
+
+
+class Recorded:
+    """What the control plane knows of a model; asked once, and only when it is needed."""
+
+    def __init__(self, admin: AdminClient, model: str) -> None:
+        self._admin = admin
+        self._model = model
+        self._detail: Mapping[str, Any] | None = None
+
+    def preprocessing(self) -> Mapping[str, Any]:
+        """The recorded preprocessing, empty when there is none; an error when nobody answers."""
+        found: Mapping[str, Any] = self._read().get("preprocessing") or {}
+        return found
+
+    def labels(self) -> Mapping[str, Sequence[str]]:
+        """The label texts by output. They are a comfort: without them indices are shown."""
+        try:
+            found: Mapping[str, Sequence[str]] = self._read().get("output_labels") or {}
+        except ServegateError as error:
+            say(f"no label texts: {error}")
+            return {}
+        return found
+
+    def _read(self) -> Mapping[str, Any]:
+        if self._detail is None:
+            self._detail = self._admin.get(f"/api/models/{segment(self._model)}")
+        return self._detail
+
+
+def _read(
+    texts: Sequence[str],
+    asked: "Asked",
+    wanted: "Mapping[str, TensorSpec]",
+    recorded: Recorded,
+    batch: int | None,
+) -> "Inputs":
+    """The inputs, ready to send; what people should know about them is said."""
+    import numpy as np
+
+    from serve.cli.inputs import Reader
+
+    reader = Reader(asked.model, wanted, recorded.preprocessing, np.random.default_rng())
+    ready = reader.read(texts, batch)
+    for note in ready.notes:
+        say(note)
+    return ready
+
+
+def _call(caller: "Caller", asked: "Asked", ready: "Inputs", times: int) -> "tuple[Answer, Tally]":
+    """The same call `times` times: the last answer, and a tally of all."""
+    from serve.cli.answers import Tally
+
+    calls = []
+    for _ in range(times):
+        answer = caller.infer(asked, ready.tensors, ready.datatypes)
+        calls.append((answer.version, answer.milliseconds))
+    return answer, Tally.of(calls)
+
+
+def _print(lines: "Iterable[Line]") -> None:
+    """On a terminal with bars, in colour unless NO_COLOR is set; as plain text elsewhere."""
+    from rich.console import Console
+    from rich.text import Text
+
+    console = Console(highlight=False, soft_wrap=True)
+    for line in lines:
+        if console.is_terminal:
+            console.print(Text(line.text) + Text(f"  {line.bar}" if line.bar else "", style="cyan"))
+        else:
+            print(line.text)
+
+
+def _has_blocks() -> bool:
+    return (sys.stdout.encoding or "").lower().replace("-", "") == "utf8"

@@ -1,0 +1,79 @@
+"""The `servegate` command: its groups, and how errors become exit codes."""
+
+import sys
+from pathlib import Path
+
+import typer
+
+import serve
+from serve.cli import config, doctor, infer, labels, models, replicas, routes, up
+from serve.cli.output import complain, exit_code
+from serve.core.errors import CannotStart, ServegateError
+
+app = typer.Typer(
+    name="servegate",
+    no_args_is_help=True,
+    add_completion=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    help="""The gateway in front of Triton inference servers.
+
+Examples:
+
+  servegate up --model-repo model_repo --replicas 2
+
+  servegate infer digits --input x=@seven.png --top-k 3
+
+  servegate route set digits 1=90 2=10
+""",
+)
+app.command("up")(up.up)
+app.command("proxy")(up.proxy)
+app.command("control")(up.control)
+app.command("doctor")(doctor.doctor)
+app.command("infer")(infer.infer)
+app.add_typer(models.app, name="model")
+app.add_typer(labels.app, name="label")
+app.add_typer(routes.app, name="route")
+app.add_typer(replicas.app, name="replica")
+app.add_typer(config.app, name="config")
+
+
+@app.callback(invoke_without_command=True)
+def root(
+    version: bool = typer.Option(False, "--version", help="Show the version and exit."),
+) -> None:
+    """Nothing but the version: every verb is a command of its own."""
+    if version:
+        print(f"servegate {serve.__version__}")
+        raise typer.Exit
+
+
+def main() -> None:
+    """Run the command; an error of ours is told in sentences, never as a traceback."""
+    try:
+        _require_own_package()
+        app()
+    except* ServegateError as errors:
+        sys.exit(_tell(errors))
+
+
+def _tell(errors: BaseExceptionGroup[ServegateError]) -> int:
+    code = 1
+    for error in errors.exceptions:
+        if isinstance(error, ServegateError):
+            complain(error)
+            code = exit_code(error)
+        else:
+            code = _tell(error)
+    return code
+
+
+def _require_own_package() -> None:
+    """`serve` is a common name: a file of that name beside the caller must not be taken for us."""
+    if Path(__file__).parent.parent != Path(serve.__file__).parent:
+        raise CannotStart(
+            "another module named 'serve' hides Servegate",
+            why=str(serve.__file__),
+            try_this="the servegate command from another folder, or rename that file",
+        )

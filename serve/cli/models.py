@@ -1,0 +1,107 @@
+"""`servegate model`: which models there are, and how each of them is."""
+
+from typing import Annotated, Any
+
+import typer
+
+from serve.cli.client import DEFAULT_URL, AdminClient, segment
+from serve.cli.options import AdminUrl, AsJson, Reason
+from serve.cli.output import as_json, say, table
+
+app = typer.Typer(no_args_is_help=True, help="Models and their versions.", rich_markup_mode=None)
+
+
+@app.command("ls")
+def list_models(admin_url: AdminUrl = DEFAULT_URL, json: AsJson = False) -> None:
+    """List all models.
+
+    Example: servegate model ls
+    """
+    models = AdminClient(admin_url).get("/api/models")
+    if json:
+        as_json(models)
+        return
+    table(
+        ("MODEL", "STATE", "VERSIONS", "LABELS", "SPLIT", "OBJECTIVE", "PROBLEM"),
+        [
+            (
+                model["name"],
+                model["state"],
+                " ".join(_version_word(version) for version in model["versions"]),
+                " ".join(f"{label}={version}" for label, version in model["labels"].items()),
+                _split(model),
+                model["objective"],
+                "; ".join(model["problems"]),
+            )
+            for model in models
+        ],
+    )
+
+
+@app.command("show")
+def show_model(name: str, admin_url: AdminUrl = DEFAULT_URL, json: AsJson = False) -> None:
+    """Show one model: its versions, where they are ready, and what is wrong.
+
+    Example: servegate model show digits
+    """
+    model = AdminClient(admin_url).get(f"/api/models/{segment(name)}")
+    if json:
+        as_json(model)
+        return
+    print(f"{model['name']}: {model['state']}, pool {model['pool']}")
+    if model["card"].get("summary"):
+        print(f"  {model['card']['summary']}")
+    print(f"  split: {_split(model) or 'none'}")
+    print(f"  objective: {model['objective'] or 'none'}")
+    for problem in model["problems"]:
+        print(f"  problem: {problem}")
+    table(
+        ("VERSION", "STATE", "LABELS", "REPLICAS", "REASON"),
+        [
+            (
+                str(version["version"]),
+                version["state"],
+                " ".join(version["labels"]),
+                " ".join(version["replicas"]),
+                version["reason"],
+            )
+            for version in model["versions"]
+        ],
+    )
+
+
+@app.command("set")
+def set_model(
+    name: str,
+    objective: Annotated[
+        str | None, typer.Option(help="What callers are promised: 'p99<50ms'; '' removes it.")
+    ] = None,
+    pool: Annotated[str | None, typer.Option(help="The pool whose replicas hold it.")] = None,
+    reason: Reason = "",
+    admin_url: AdminUrl = DEFAULT_URL,
+) -> None:
+    """Set a model's objective or pool.
+
+    Example: servegate model set digits --objective 'p99<50ms'
+    """
+    body = {
+        key: value for key, value in (("objective", objective), ("pool", pool)) if value is not None
+    }
+    path = f"/api/models/{segment(name)}"
+    tell_done(AdminClient(admin_url, reason=reason).patch(path, body), f"{name} is set")
+
+
+def tell_done(answer: dict[str, Any], what: str) -> None:
+    """Say where a change holds by now."""
+    where = "in force on every worker" if answer["in_force"] else "not yet in force everywhere"
+    say(f"{what}: {where} (generation {answer['generation']})")
+
+
+def _version_word(version: dict[str, Any]) -> str:
+    number = str(version["version"])
+    return number if version["state"] == "ready" else f"{number}({version['state']})"
+
+
+def _split(model: dict[str, Any]) -> str:
+    words = " ".join(f"{version}={weight}" for version, weight in model["split"].items())
+    return words if model["routed"] or not words else f"{words} (newest)"

@@ -1,0 +1,153 @@
+"""`servegate up`, `proxy`, `control`: start everything, or one plane."""
+
+import dataclasses
+import os
+from collections.abc import Coroutine
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from serve.cli.output import say
+from serve.settings import Settings, load
+
+ModelRepo = Annotated[
+    str | None, typer.Option(help="Folder of the models, in Triton's layout. [model_repo]")
+]
+State = Annotated[str | None, typer.Option(help="Folder for run-time state. [.servegate]")]
+Workers = Annotated[int | None, typer.Option(help="Data-plane processes. [1]")]
+Host = Annotated[str | None, typer.Option(help="Address of the data ports. [127.0.0.1]")]
+HttpPort = Annotated[int | None, typer.Option(help="KServe v2 over HTTP. [8000]")]
+GrpcPort = Annotated[int | None, typer.Option(help="KServe v2 over gRPC. [8001]")]
+MetricsPort = Annotated[int | None, typer.Option(help="Prometheus metrics. [8002]")]
+AdminHost = Annotated[str | None, typer.Option(help="Address of the admin API. [127.0.0.1]")]
+AdminPort = Annotated[int | None, typer.Option(help="Admin API. [8080]")]
+Triton = Annotated[
+    list[str] | None,
+    typer.Option(help="HOST:HTTP:GRPC:METRICS of a running Triton; repeatable."),
+]
+TritonArg = Annotated[
+    list[str] | None, typer.Option(help="A further flag for local Tritons; repeatable.")
+]
+Seed = Annotated[int | None, typer.Option(help="Seed of the split's draws, for tests.")]
+Insecure = Annotated[
+    bool | None, typer.Option("--insecure", help="Allow addresses other than loopback.")
+]
+LogLevel = Annotated[str | None, typer.Option(help="debug, info, warning or error. [info]")]
+LogFormat = Annotated[str | None, typer.Option(help="text or json. [text]")]
+
+
+def up(
+    model_repo: ModelRepo = None,
+    state: State = None,
+    replicas: Annotated[int | None, typer.Option(help="Local Triton servers. [1]")] = None,
+    workers: Workers = None,
+    host: Host = None,
+    http_port: HttpPort = None,
+    grpc_port: GrpcPort = None,
+    metrics_port: MetricsPort = None,
+    admin_host: AdminHost = None,
+    admin_port: AdminPort = None,
+    triton: Triton = None,
+    triton_arg: TritonArg = None,
+    seed: Seed = None,
+    insecure: Insecure = None,
+    log_level: LogLevel = None,
+    log_format: LogFormat = None,
+) -> None:
+    """Start control plane, data plane and local Triton servers on this machine.
+
+    Every option can also be set in servegate.toml or as SERVEGATE_<OPTION>; see `servegate config`.
+
+    Examples:
+
+      servegate up --model-repo model_repo --replicas 2
+
+      servegate up --triton 127.0.0.1:9000:9001:9002
+    """
+    flags = dict(locals())
+    from serve.app.up import run_up
+
+    settings = _settings(flags)
+    _run(settings, run_up(settings, say=say, on_ready=_welcome))
+
+
+def proxy(
+    control: Annotated[str | None, typer.Option(help="URL of the control plane.")] = None,
+    state: State = None,
+    workers: Workers = None,
+    host: Host = None,
+    http_port: HttpPort = None,
+    grpc_port: GrpcPort = None,
+    metrics_port: MetricsPort = None,
+    seed: Seed = None,
+    insecure: Insecure = None,
+    log_level: LogLevel = None,
+    log_format: LogFormat = None,
+) -> None:
+    """Start the data plane alone, in front of a control plane elsewhere.
+
+    Control and proxy share a secret: SERVEGATE_SECRET, or the same state folder.
+
+    Example: servegate proxy --control http://control:8080 --workers 4
+    """
+    flags = dict(locals())
+    from serve.app.proxy import run_proxy
+
+    settings = _settings(flags)
+    _run(settings, run_proxy(settings))
+
+
+def control(
+    model_repo: ModelRepo = None,
+    state: State = None,
+    admin_host: AdminHost = None,
+    admin_port: AdminPort = None,
+    triton: Triton = None,
+    insecure: Insecure = None,
+    log_level: LogLevel = None,
+    log_format: LogFormat = None,
+) -> None:
+    """Start the control plane alone, for Tritons that run elsewhere.
+
+    Example: servegate control --model-repo /models --triton gpu-1:8000:8001:8002
+    """
+    flags = dict(locals())
+    from serve.app.up import run_control
+
+    settings = _settings(flags)
+    _run(settings, run_control(settings))
+
+
+def _settings(flags: dict[str, Any]) -> Settings:
+    if flags.get("triton_arg") is not None:
+        flags["triton_args"] = flags["triton_arg"]
+    explained = load(flags, os.environ, Path.cwd())
+    settings = explained.settings
+    if settings.triton and explained.sources["model_repo"] == "default":
+        return dataclasses.replace(settings, model_repo="")  # ask the Tritons what they hold
+    return settings
+
+
+def _run(settings: Settings, work: Coroutine[Any, Any, None]) -> None:
+    import uvloop
+
+    from serve.telemetry import configure_logging
+
+    configure_logging(level=settings.log_level, form=settings.log_format)
+    uvloop.run(work)
+
+
+def _welcome(ready: Any) -> None:
+    """What is served where, and what to do next."""
+    settings = ready.settings
+    served = [model["name"] for model in ready.models if model["state"] in ("ready", "partial")]
+    say("")
+    say(f"ready: {len(served)} of {len(ready.models)} models on {len(settings.triton)} replicas")
+    say(f"  HTTP     http://{settings.host}:{settings.http_port}/v2")
+    say(f"  gRPC     {settings.host}:{settings.grpc_port}")
+    say(f"  metrics  http://{settings.host}:{settings.metrics_port}/metrics")
+    say(f"  admin    {settings.control_url}/api/models")
+    if served:
+        say(f"try: servegate infer {served[0]} --input random")
+    say("Ctrl-C stops everything")

@@ -1,0 +1,1 @@
+"""Tensors as numpy: one implementation for CLI, UI, contracts, evaluation and load tests."""

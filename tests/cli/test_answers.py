@@ -1,0 +1,153 @@
+"""An answer as people and programs see it."""
+
+import json
+import math
+
+import numpy as np
+import pytest
+
+from serve.cli.answers import Reading, Tally, bar, document, lines
+from serve.cli.calling import Answer, TensorSpec
+from serve.tensors.codec import InferReply
+
+LABELS = {"scores": ("cat", "dog", "mouse")}
+SPECS = {
+    "scores": TensorSpec("scores", "FP32", (-1, 3)),
+    "one": TensorSpec("one", "FP32", (3,)),
+    "per_row": TensorSpec("per_row", "FP32", (-1,)),
+    "text": TensorSpec("text", "BYTES", (-1, 1)),
+    "map": TensorSpec("map", "FP32", (-1, 2, 2)),
+    "table": TensorSpec("table", "FP32", (4, 3)),
+}
+READING = Reading(2, LABELS, SPECS)
+
+
+def answer(**outputs):
+    datatypes = {
+        name: "BYTES" if each.dtype == object else "FP32" for name, each in outputs.items()
+    }
+    reply = InferReply("m", "2", outputs, datatypes)
+    return Answer(reply, "2", "split", 7, 3.14159)
+
+
+def floats(*values):
+    return np.array(values, dtype=np.float32)
+
+
+def texts(given, reading=READING):
+    return [line.text for line in lines("m", given, reading, blocks=True)]
+
+
+def test_scores_are_a_table_with_labels_under_the_decision():
+    assert texts(answer(scores=floats([0.25, 0.5, 0.125]))) == [
+        "m version 2 (by split, generation 7), 3.1 ms",
+        "scores  FP32 [1, 3]",
+        "  index  label   score",
+        "      1  dog    0.5000",
+        "      0  cat    0.2500",
+    ]
+
+
+def test_every_row_of_a_batch_has_its_table_and_many_rows_are_cut():
+    shown = texts(answer(scores=floats(*[[1, 2, 3]] * 10)))
+    assert shown.count("  index  label  score") == 8
+    assert shown[-1] == "  2 more rows; --json has all of them"
+
+
+def test_other_tensors_are_previewed():
+    shown = texts(answer(map=np.arange(40, dtype=np.float32).reshape(10, 2, 2)))
+    assert shown[1:] == ["map  FP32 [10, 2, 2]", "  0, 1, 2, 3, 4, 5, 6, 7, … (40 elements)"]
+    assert texts(answer(text=np.array([[b"hi"]], dtype=object)))[-1] == "  'hi'"
+    assert texts(answer(map=np.zeros((0, 2, 2), dtype=np.float32)))[-1] == "  no elements"
+
+
+def test_what_is_no_row_of_scores_is_not_taken_for_one():
+    given = answer(per_row=floats(1, 2, 3), table=np.zeros((4, 3), dtype=np.float32))
+    assert all("data" in shown for shown in document("m", given, READING)["outputs"].values())
+    assert READING.scores("one", floats(1, 2, 3)) is not None
+    assert READING.scores("unknown", floats([1, 2, 3])) is not None
+    assert READING.scores("scores", np.array([[1, 2, 3]])) is None
+
+
+def test_without_labels_the_index_stands_alone():
+    assert texts(answer(one=floats(10, 30, 20)))[2:] == [
+        "  index  score",
+        "      1     30",
+        "      2     20",
+    ]
+
+
+def test_bars_are_shares_of_one_or_of_the_highest_score():
+    given = [
+        line.bar for line in lines("m", answer(scores=floats([0.5, 1, 0])), READING, blocks=False)
+    ]
+    assert given[3:] == ["#" * 24, "#" * 12]
+    given = [
+        line.bar for line in lines("m", answer(scores=floats([8, 4, -1])), READING, blocks=False)
+    ]
+    assert given[3:] == ["#" * 24, "#" * 12]
+
+
+@pytest.mark.parametrize(
+    ("share", "drawn"),
+    [
+        (0, ""),
+        (-1, ""),
+        (math.nan, ""),
+        (math.inf, ""),
+        (1 / 192, "▏"),
+        (0.5, "█" * 12),
+        (1, "█" * 24),
+    ],
+)
+def test_a_bar_has_eighths_of_a_character(share, drawn):
+    assert bar(share, blocks=True) == drawn
+
+
+def test_programs_get_one_json_object():
+    given = answer(scores=floats([0.25, 0.5, 0.125]), text=np.array([["ü".encode()]], dtype=object))
+    assert json.loads(json.dumps(document("m", given, READING), allow_nan=False)) == {
+        "model": "m",
+        "version": 2,
+        "by": "split",
+        "generation": 7,
+        "milliseconds": 3.142,
+        "outputs": {
+            "scores": {
+                "shape": [1, 3],
+                "datatype": "FP32",
+                "top_k": [
+                    [
+                        {"index": 1, "label": "dog", "value": 0.5},
+                        {"index": 0, "label": "cat", "value": 0.25},
+                    ]
+                ],
+            },
+            "text": {"shape": [1, 1], "datatype": "BYTES", "data": [["ü"]]},
+        },
+    }
+
+
+def test_values_that_json_lacks_are_null():
+    given = answer(scores=floats([math.nan, 1, math.inf]), map=floats([[math.nan, 1]]))
+    text = json.dumps(document("m", given, READING), allow_nan=False)
+    outputs = json.loads(text)["outputs"]
+    assert [row["value"] for row in outputs["scores"]["top_k"][0]] == [None, 1.0]
+    assert outputs["map"]["data"] == [[[None, 1.0]]]
+
+
+def test_an_answer_of_triton_itself_has_no_decision():
+    given = Answer(InferReply("m", "", {}, {}), "", "", None, 1.0)
+    assert texts(given) == ["m, 1.0 ms"]
+    assert document("m", given, READING)["version"] is None
+
+
+def test_repeated_calls_are_counted_by_version():
+    tally = Tally.of([("2", 4.0), ("1", 1.0), ("2", 3.0), ("2", 2.0)])
+    assert tally.document() == {
+        "calls": 4,
+        "versions": {"1": 1, "2": 3},
+        "p50_milliseconds": 2.0,
+        "max_milliseconds": 4.0,
+    }
+    assert "version 1: 1, version 2: 3; median 2.0 ms, slowest 4.0 ms" in tally.line()

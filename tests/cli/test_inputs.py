@@ -1,0 +1,221 @@
+"""What `--input` says, as tensors that fit a model."""
+
+import contextlib
+import io
+import json
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from serve.cli.calling import TensorSpec
+from serve.cli.inputs import Reader
+from serve.core.errors import Invalid, NoControl
+
+X = TensorSpec("x", "FP32", (-1, 2, 2, 1))
+ID = TensorSpec("id", "INT64", (-1, 1))
+TEXT = TensorSpec("text", "BYTES", (-1, 1))
+STEPS = {"kind": "image", "color": "grey", "layout": "HWC", "dtype": "FP32", "scale": [1, 255]}
+RECORD = {"inputs": {"x": STEPS}}
+SQUARE = [[[0], [51]], [[102], [255]]]
+
+
+def reader(*specs, record=RECORD):
+    wanted = {spec.name: spec for spec in specs or (X,)}
+    return Reader("m", wanted, lambda: record, np.random.default_rng(0))
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """A folder with one file of each kind, which is the current one."""
+    with contextlib.chdir(tmp_path):
+        Image.fromarray(np.array(SQUARE, dtype=np.uint8)[..., 0]).save("cat.png")
+        np.save("a.npy", np.ones((2, 2, 1), dtype=np.float32))
+        np.savez("a.npz", x=np.full((3, 2, 2, 1), 2, dtype=np.float32), id=np.array([[7]] * 3))
+        (tmp_path / "plain.json").write_text("[[[1], [2]], [[3], [4]]]", "utf-8")
+        row = {"name": "x", "shape": [1, 2, 2, 1], "datatype": "FP32", "data": [1, 2, 3, 4]}
+        (tmp_path / "request.json").write_text(json.dumps({"id": "1", "inputs": [row]}), "utf-8")
+        yield tmp_path
+
+
+def write(folder, name, document):
+    (folder / name).write_text(json.dumps(document), "utf-8")
+
+
+@pytest.mark.parametrize("text", ["x=@cat.png", "@cat.png"])
+def test_a_picture_goes_through_the_recorded_preprocessing(folder, text):
+    made = reader().read([text]).tensors["x"]
+    expected = np.array([SQUARE], dtype=np.float32) * np.float32(1 / 255)
+    assert made.tobytes() == expected.tobytes() and made.shape == (1, 2, 2, 1)
+
+
+@pytest.mark.parametrize("text", ["x=@a.npy", "@a.npy"])
+def test_a_numpy_file_is_its_array_with_the_batch_dimension_added(folder, text):
+    ready = reader().read([text])
+    assert ready.tensors["x"].shape == (1, 2, 2, 1)
+    assert ready.datatypes == {"x": "FP32"}
+    assert ready.notes == ()
+
+
+def test_a_numpy_archive_gives_one_array_or_all(folder):
+    assert set(reader(X, ID).read(["x=@a.npz"]).tensors) == {"x"}
+    both = reader(X, ID).read(["@a.npz"]).tensors
+    assert both["x"].shape == (3, 2, 2, 1) and both["id"].tolist() == [[7], [7], [7]]
+
+
+@pytest.mark.parametrize(
+    "text", ["x=@plain.json", "@plain.json", "x=@request.json", "@request.json"]
+)
+def test_json_is_nested_lists_or_a_whole_request(folder, text):
+    made = reader().read([text]).tensors["x"]
+    assert made.dtype == np.float32 and made.ravel().tolist() == [1, 2, 3, 4]
+    assert made.shape == (1, 2, 2, 1)
+
+
+def test_what_a_request_file_says_beside_its_inputs_is_not_dropped_silently(folder):
+    write(folder, "r.json", {"inputs": [], "parameters": {"sequence_id": 1}, "outputs": []})
+    notes = reader().read(["@r.json", "random"]).notes
+    assert notes == ("r.json: 'outputs' is not sent", "r.json: 'parameters' is not sent")
+
+
+def test_random_fills_one_input_or_all_that_are_left(folder):
+    one = reader(X, ID, TEXT).read(["id=random"])
+    assert set(one.tensors) == {"id"} and one.notes == ("not given: x, text",)
+    rest = reader(X, ID, TEXT).read(["random", "x=@a.npy"])
+    assert list(rest.tensors) == ["x", "id", "text"] and rest.notes == ()
+    assert (rest.tensors["x"] == 1).all()
+    assert isinstance(rest.tensors["text"][0, 0], bytes)
+
+
+def test_batch_makes_random_rows_and_repeats_a_single_one(folder):
+    rows = reader().read(["random"], batch=4).tensors["x"]
+    assert rows.shape == (4, 2, 2, 1) and (rows[0] != rows[1]).any()
+    assert reader().read(["@a.npy"], batch=3).tensors["x"].shape == (3, 2, 2, 1)
+    assert reader().read(["x=@a.npz"], batch=3).tensors["x"].shape == (3, 2, 2, 1)
+    with pytest.raises(Invalid, match="--batch 2 does not fit input 'x': it has 3 rows"):
+        reader().read(["x=@a.npz"], batch=2)
+    with pytest.raises(Invalid, match="has no batch dimension"):
+        reader(TensorSpec("x", "FP32", (2, 2, 1))).read(["@a.npy"], batch=2)
+
+
+def test_another_datatype_is_cast_and_the_cast_is_told(folder):
+    np.save("wide.npy", np.ones((1, 2, 2, 1)))
+    ready = reader().read(["@wide.npy"])
+    assert ready.tensors["x"].dtype == np.float32
+    assert ready.notes == ("x: FP64 is sent as FP32",)
+    np.save("half.npy", np.array([[0.5]]))
+    with pytest.raises(Invalid, match="INT64 does not have"):
+        reader(ID).read(["@half.npy"])
+
+
+def test_texts_may_come_from_numpy_and_from_json(folder):
+    np.save("words.npy", np.array([["a"], ["bc"]]))
+    assert reader(TEXT).read(["@words.npy"]).tensors["text"].shape == (2, 1)
+    write(folder, "words.json", ["a"])
+    assert reader(TEXT).read(["@words.json"]).tensors["text"].tolist() == [[b"a"]]
+
+
+def test_a_shape_that_the_model_does_not_want_is_refused_here(folder):
+    np.save("flat.npy", np.ones(4, dtype=np.float32))
+    with pytest.raises(Invalid) as raised:
+        reader().read(["@flat.npy"])
+    assert raised.value.what == "input 'x' has the shape [4]"
+    assert raised.value.why == "the model wants [-1, 2, 2, 1], the first of which is the batch"
+
+
+def test_without_recorded_preprocessing_a_picture_says_how_to_record_it(folder):
+    for record in ({}, {"inputs": {}}, {"inputs": {"y": STEPS}}):
+        with pytest.raises(Invalid, match="no preprocessing is recorded") as raised:
+            reader(record=record).read(["@cat.png"])
+        example = raised.value.try_this.split(": ", 1)[1]
+        assert "m/preprocessing.json" in raised.value.try_this
+        (folder / "small.png").write_bytes((folder / "cat.png").read_bytes())
+        wide = TensorSpec("x", "FP32", (-1, 224, 224, 3))
+        assert reader(wide, record=json.loads(example)).read(["@small.png"]).tensors["x"].any()
+
+
+def test_the_record_is_fetched_for_pictures_only(folder):
+    def nobody():
+        raise NoControl("nobody answers")
+
+    lazy = Reader("m", {"x": X}, nobody, np.random.default_rng(0))
+    assert lazy.read(["@a.npy"]).tensors
+    with pytest.raises(NoControl):
+        lazy.read(["@cat.png"])
+
+
+def test_no_input_says_what_the_model_wants():
+    with pytest.raises(Invalid) as raised:
+        reader(X, TEXT).read([])
+    assert "x FP32 [-1, 2, 2, 1], text BYTES [-1, 1]" in raised.value.why
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("x", "cannot be read"),
+        ("x=", "cannot be read"),
+        ("x=cat.png", "cannot be read"),
+        ("=@cat.png", "cannot be read"),
+        ("x=@", "cannot be read"),
+        ("@", "cannot be read"),
+        ("", "cannot be read"),
+        ("y=random", "no input 'y'"),
+        ("y=@a.npy", "no input 'y'"),
+        ("@a.npz", "no input 'id'"),
+        ("x=@other.npz", "has no 'x': it has z"),
+        ("x=@missing.npy", "missing.npy cannot be read: No such file"),
+        ("x=@missing.png", "missing.png cannot be read: No such file"),
+        ("x=@missing.json", "missing.json cannot be read: No such file"),
+        ("x=@notes.txt", "'.txt' is not known"),
+        ("x=@broken.npy", "broken.npy cannot be read"),
+        ("x=@broken.npz", "broken.npz cannot be read"),
+        ("x=@broken.json", "broken.json is not JSON"),
+        ("x=@broken.png", "broken.png: the picture cannot be read"),
+        ("x=@objects.npy", "Object arrays cannot be loaded"),
+        ("x=@archive.npy", "archive.npy is no .npy file"),
+        ("x=@single.npz", "single.npz is no .npz file"),
+        ("x=@ragged.json", "different lengths"),
+        ("x=@words.json", "no value of FP32"),
+        ("@mapping.json", "mapping.json is no KServe v2 request"),
+        ("@lacks.json", "an input lacks 'datatype'"),
+        ("@binary.json", "an input lacks 'data'"),
+        ("@number.json", "an input lacks"),
+        ("@shape.json", "input 'x' has the shape [-1]"),
+        ("@twice.json", "input 'x' is there twice"),
+    ],
+)
+def test_what_cannot_be_read_says_why(folder, text, said):
+    np.savez("other.npz", z=np.ones(1))
+    for name in ("broken.npy", "broken.npz", "broken.json", "broken.png", "notes.txt"):
+        (folder / name).write_bytes(b"\x93NUMPY nonsense")
+    np.save("objects.npy", np.array([{}], dtype=object), allow_pickle=True)
+    held = io.BytesIO()
+    np.savez(held, x=np.ones(1))
+    (folder / "archive.npy").write_bytes(held.getvalue())
+    (folder / "single.npz").write_bytes((folder / "a.npy").read_bytes())
+    write(folder, "ragged.json", [[1], [2, 3]])
+    write(folder, "words.json", ["a"])
+    write(folder, "mapping.json", {"x": [1]})
+    row = {"name": "x", "shape": [1], "datatype": "FP32", "data": [1]}
+    write(folder, "lacks.json", {"inputs": [{"name": "x"}]})
+    binary = {"name": "x", "shape": [1], "datatype": "FP32", "parameters": {"binary_data_size": 4}}
+    write(folder, "binary.json", {"inputs": [binary]})
+    write(folder, "number.json", {"inputs": [7]})
+    write(folder, "shape.json", {"inputs": [row | {"shape": [-1]}]})
+    write(folder, "twice.json", {"inputs": [row, row]})
+    with pytest.raises(Invalid) as raised:
+        reader().read([text])
+    assert said in str(raised.value)
+
+
+def test_an_input_given_twice_is_refused(folder):
+    with pytest.raises(Invalid, match="input 'x' is given twice"):
+        reader().read(["@a.npy", "x=random"])
+
+
+def test_a_file_without_a_name_needs_a_model_with_one_input(folder):
+    with pytest.raises(Invalid) as raised:
+        reader(X, ID).read(["@cat.png"])
+    assert "x FP32" in raised.value.why and "id INT64" in raised.value.why
+    assert raised.value.try_this == "--input x=@cat.png"

@@ -1,0 +1,44 @@
+"""The real program on the real demo model, started once for the tests that only call it."""
+
+import importlib.util
+import sys
+from collections.abc import Iterator
+from types import ModuleType
+
+import harness
+import pytest
+
+
+def load(path: str) -> ModuleType:
+    """A file of the examples as a module, by its path in the checkout."""
+    name = path.replace("/", "_").removesuffix(".py")
+    spec = importlib.util.spec_from_file_location(name, harness.ROOT / path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(scope="session")
+def digits() -> ModuleType:
+    """The data contract of the demo model."""
+    return load("examples/digits/data.py")
+
+
+@pytest.fixture(scope="session")
+def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[harness.Up]:
+    """`servegate up` on the demo's repository: two Tritons, two workers, labels set."""
+    state = tmp_path_factory.mktemp("gateway")
+    with harness.up(state, "--replicas", "2", "--workers", "2") as up:
+        up.put("/api/models/digits/labels/stable", {"version": 1})
+        up.put("/api/models/digits/labels/candidate", {"version": 2})
+        yield up
+
+
+@pytest.fixture(scope="session")
+def seeded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[harness.Up]:
+    """`servegate up` with one worker whose split draws are known."""
+    state = tmp_path_factory.mktemp("seeded")
+    with harness.up(state, "--replicas", "1", "--workers", "1", "--seed", "7") as up:
+        yield up

@@ -1,0 +1,224 @@
+"""Starts the real program as its user would, on ports and in a folder of its own."""
+
+import contextlib
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+BIN = Path(sys.executable).parent
+ROOT = Path(__file__).resolve().parents[2]
+PATIENCE = 90.0  # seconds for anything that starts
+
+
+class Program:
+    """One running `servegate` process with everything it says."""
+
+    def __init__(
+        self, *arguments: str, cwd: Path = ROOT, env: dict[str, str] | None = None
+    ) -> None:
+        self.process = subprocess.Popen(
+            [str(BIN / "servegate"), *arguments],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            cwd=cwd,
+            env={k: v for k, v in os.environ.items() if not k.startswith("SERVEGATE_")}
+            | (env or {}),
+            start_new_session=True,
+        )
+        self.lines: list[str] = []
+        self._news = threading.Condition()
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    @property
+    def output(self) -> str:
+        """Everything said so far."""
+        return "\n".join(self.lines)
+
+    def wait_line(self, pattern: str, patience: float = PATIENCE) -> str:
+        """The first line that matches; fails with all output when the program ends before."""
+        until = time.monotonic() + patience
+        seen = 0
+        with self._news:
+            while True:
+                for line in self.lines[seen:]:
+                    seen += 1
+                    if re.search(pattern, line):
+                        return line
+                left = until - time.monotonic()
+                ended = self.process.poll() is not None and not self._reader.is_alive()
+                if left <= 0 or ended:
+                    raise AssertionError(f"no line matches {pattern!r} in:\n{self.output}")
+                self._news.wait(min(left, 0.5))
+
+    def stop(self, number: int = signal.SIGTERM, within: float = 15.0) -> int:
+        """Send a signal and wait for the end."""
+        if self.process.poll() is None:
+            self.process.send_signal(number)
+        code = self.process.wait(within)
+        self._reader.join(5)
+        return code
+
+    def _read(self) -> None:
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            with self._news:
+                self.lines.append(line.rstrip("\n"))
+                self._news.notify_all()
+        with self._news:
+            self._news.notify_all()
+
+
+class Up:
+    """A `servegate up` (or `control` and `proxy`) that is ready, and how to reach it."""
+
+    def __init__(self, state: Path, *arguments: str, env: dict[str, str] | None = None) -> None:
+        self.state = state
+        self.http_port, self.grpc_port, self.metrics_port, self.admin_port = free_ports(4)
+        self.program = Program("up", *self.ports(), *arguments, env=env)
+
+    def ports(self) -> tuple[str, ...]:
+        """The flags that say where."""
+        return (
+            *("--state", str(self.state)),
+            *("--http-port", str(self.http_port)),
+            *("--grpc-port", str(self.grpc_port)),
+            *("--metrics-port", str(self.metrics_port)),
+            *("--admin-port", str(self.admin_port)),
+        )
+
+    @property
+    def http(self) -> str:
+        """host:port of the HTTP data port."""
+        return f"127.0.0.1:{self.http_port}"
+
+    @property
+    def grpc(self) -> str:
+        """host:port of the gRPC data port."""
+        return f"127.0.0.1:{self.grpc_port}"
+
+    @property
+    def admin(self) -> str:
+        """URL of the admin API."""
+        return f"http://127.0.0.1:{self.admin_port}"
+
+    def wait_ready(self) -> "Up":
+        """Until it says so."""
+        self.program.wait_line(r"^ready: ")
+        return self
+
+    def get(self, path: str) -> Any:
+        """JSON from the admin API."""
+        return request(self.admin + path)[1]
+
+    def put(self, path: str, body: Any) -> Any:
+        """Change something over the admin API."""
+        status, answer = request(self.admin + path, "PUT", body)
+        assert status == 200, answer
+        return answer
+
+    def split(self, model: str, **weights: int) -> Any:
+        """Set a route, as `split("digits", v1=90, v2=10)`."""
+        shares = {name.removeprefix("v"): weight for name, weight in weights.items()}
+        return self.put(f"/api/routes/{model}", {"split": shares})
+
+    def metrics(self) -> str:
+        """The merged Prometheus text."""
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.metrics_port}/metrics") as answer:
+            return answer.read().decode()
+
+    def children(self) -> dict[str, int]:
+        """The recorded child processes: name → pid."""
+        page = json.loads((self.state / "children.json").read_text())
+        return {entry["name"]: entry["pid"] for entry in page["children"]}
+
+
+def request(url: str, method: str = "GET", body: Any = None) -> tuple[int, Any]:
+    """Status and JSON of one HTTP exchange; other statuses than 200 are answers, too."""
+    data = None if body is None else json.dumps(body).encode()
+    headers = {"content-type": "application/json"} if data else {}
+    asked = urllib.request.Request(url, data, headers, method=method)
+    try:
+        with urllib.request.urlopen(asked, timeout=30) as answer:
+            return answer.status, json.loads(answer.read() or b"null")
+    except urllib.error.HTTPError as error:
+        text = error.read().decode()
+        try:
+            return error.code, json.loads(text)
+        except ValueError:
+            return error.code, text
+
+
+def servegate(*arguments: str, cwd: Path = ROOT) -> "subprocess.CompletedProcess[str]":
+    """Run one command to its end."""
+    return subprocess.run(
+        [str(BIN / "servegate"), *arguments], capture_output=True, text=True, cwd=cwd, timeout=60
+    )
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports that nobody has at this moment."""
+    with contextlib.ExitStack() as stack:
+        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for one in sockets:
+            one.bind(("127.0.0.1", 0))
+        return [one.getsockname()[1] for one in sockets]
+
+
+def is_alive(pid: int) -> bool:
+    """Whether a process exists and is no zombie."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def descendants(pid: int) -> list[int]:
+    """All processes below this one, by pid."""
+    parents: dict[int, list[int]] = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            with contextlib.suppress(OSError):
+                fields = (entry / "stat").read_text().rpartition(")")[2].split()
+                parents.setdefault(int(fields[1]), []).append(int(entry.name))
+    found, queue = [], [pid]
+    while queue:
+        for child in parents.get(queue.pop(), ()):
+            found.append(child)
+            queue.append(child)
+    return found
+
+
+def until(reached: Any, patience: float = PATIENCE, what: str = "") -> Any:
+    """Ask again and again until the answer is true; bounded."""
+    end = time.monotonic() + patience
+    while True:
+        answer = reached()
+        if answer:
+            return answer
+        if time.monotonic() > end:
+            raise AssertionError(f"not reached within {patience} s: {what or reached}")
+        threading.Event().wait(0.05)
+
+
+@contextlib.contextmanager
+def up(state: Path, *arguments: str, env: dict[str, str] | None = None) -> Iterator[Up]:
+    """A ready `servegate up` inside the block; its end is checked to be clean."""
+    one = Up(state, *arguments, env=env)
+    try:
+        yield one.wait_ready()
+    finally:
+        code = one.program.stop()
+    assert code == 0, one.program.output

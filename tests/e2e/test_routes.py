@@ -1,0 +1,103 @@
+"""Shares of traffic, exactly: seeded draws on each protocol, and changes under load."""
+
+import json
+import random
+import threading
+
+import harness
+import pytest
+import tritonclient.grpc
+import tritonclient.http
+from load import Load
+
+from serve.core.routes import Split
+
+pytestmark = pytest.mark.triton
+
+SEVEN = (harness.ROOT / "examples/digits/seven.json").read_bytes()
+
+
+def one_call(module, url):
+    values = json.loads(SEVEN)["inputs"][0]
+    import numpy as np
+
+    tensor = module.InferInput("x", values["shape"], "FP32")
+    tensor.set_data_from_numpy(np.array(values["data"], np.float32).reshape(values["shape"]))
+    with module.InferenceServerClient(url) as client:
+        while True:
+            reply = client.infer("digits", [tensor]).get_response()
+            yield reply["model_version"] if isinstance(reply, dict) else reply.model_version
+
+
+def test_with_a_seed_exactly_the_expected_calls_land_on_each_version(seeded):
+    done = harness.servegate("route", "set", "digits", "1=90", "2=10", "--admin-url", seeded.admin)
+    assert done.returncode == 0, done.stderr
+    assert "in force on every worker" in done.stderr
+    draws = random.Random(7)  # worker 0 of a gateway started with --seed 7
+    split = Split.of({1: 90, 2: 10})
+    for module, url in ((tritonclient.http, seeded.http), (tritonclient.grpc, seeded.grpc)):
+        calls = one_call(module, url)
+        landed = [next(calls) for _ in range(100)]
+        calls.close()
+        assert landed == [str(split.choose(draws.random())) for _ in range(100)]
+        assert "2" in landed and "1" in landed
+
+
+def test_200_route_changes_under_load_fail_no_call_and_reach_every_worker(gateway):
+    generations = []
+    watched: dict[str, list[int]] = {}
+    stop = threading.Event()
+
+    def watch():
+        while not stop.is_set():
+            for worker in gateway.get("/api/snapshot")["workers"]:
+                watched.setdefault(worker["name"], []).append(worker["generation"])
+
+    watcher = threading.Thread(target=watch)
+    path = "/v2/models/digits/infer"
+    with Load(gateway.http, lambda number, count: (path, SEVEN, "")) as load:
+        load.wait_calls(50)
+        watcher.start()
+        for change in range(200):
+            weight = 1 + change % 99
+            answer = gateway.split("digits", v1=100 - weight, v2=weight)
+            assert answer["in_force"], f"change {change} did not reach every worker"
+            generations.append(answer["generation"])
+        load.wait_calls(50)
+        stop.set()
+        watcher.join()
+    assert not load.failures, load.failures[:3]
+    assert set(load.versions) == {"1", "2"}
+    assert generations == sorted(set(generations))
+    assert set(watched) == {"worker-0", "worker-1"}
+    assert all(seen == sorted(seen) for seen in watched.values())
+    final = {worker["generation"] for worker in gateway.get("/api/snapshot")["workers"]}
+    assert final == {generations[-1]}
+
+
+def test_a_route_to_a_version_that_does_not_exist_is_refused_and_changes_nothing(gateway):
+    before = gateway.get("/api/routes/digits")
+    status, answer = harness.request(
+        gateway.admin + "/api/routes/digits", "PUT", {"split": {"1": 50, "9": 50}}
+    )
+    assert status == 404 and answer["code"] == "unknown_version"
+    assert gateway.get("/api/routes/digits") == before
+
+
+def test_the_command_line_shows_models_routes_labels_and_replicas(gateway):
+    url = ("--admin-url", gateway.admin)
+    for arguments, wanted in (
+        (("model", "ls"), "digits\tready"),
+        (("model", "show", "digits"), "1\tready\tstable"),
+        (("label", "ls", "digits"), "candidate\t2"),
+        (("route", "show", "digits"), "version\tweight"),
+        (("replica", "ls"), "digits@1,2"),
+    ):
+        done = harness.servegate(*arguments, *url)
+        assert done.returncode == 0, done.stderr
+        assert wanted in done.stdout, done.stdout
+    missing = harness.servegate("model", "show", "nope", *url)
+    assert missing.returncode == 3 and "unknown model: 'nope'" in missing.stderr
+    assert "Traceback" not in missing.stderr
+    nobody = harness.servegate("model", "ls", "--admin-url", "http://127.0.0.1:9")
+    assert nobody.returncode == 6 and "does not answer" in nobody.stderr

@@ -1,0 +1,99 @@
+"""Starting twice, stopping cleanly, and clearing up after a kill -9."""
+
+import hashlib
+import os
+import re
+import signal
+import socket
+import time
+from pathlib import Path
+
+import harness
+import pytest
+
+pytestmark = pytest.mark.triton
+
+NAMES = ("http", "grpc", "metrics", "admin")
+
+
+def segments():
+    return {entry.name for entry in Path("/dev/shm").iterdir()}
+
+
+def prefix(up):
+    """The mark of this state folder in the names of its shared memory."""
+    return "servegate-" + hashlib.sha256(os.fsencode(up.state.resolve())).hexdigest()[:8]
+
+
+def open_ports(up):
+    ports = (up.http_port, up.grpc_port, up.metrics_port, up.admin_port)
+    return [port for port in ports if _connects(port)]
+
+
+def _connects(port):
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_stops_everything_within_ten_seconds(tmp_path, number):
+    up = harness.Up(tmp_path / "state").wait_ready()
+    below = harness.descendants(up.program.process.pid)
+    assert len(below) >= 5  # triton, its two stubs, control, worker
+    assert any(name.startswith(prefix(up)) for name in segments())
+    begun = time.monotonic()
+    assert up.program.stop(number) == 0
+    assert time.monotonic() - begun < 10
+    assert not [pid for pid in below if harness.is_alive(pid)]
+    assert not [name for name in segments() if name.startswith(prefix(up))]
+    assert not open_ports(up)
+    assert "Traceback" not in up.program.output
+
+
+def test_the_next_start_sweeps_what_a_kill_9_has_left(tmp_path):
+    state = tmp_path / "state"
+    first = harness.Up(state).wait_ready()
+    below = harness.descendants(first.program.process.pid)
+    first.program.stop(signal.SIGKILL)
+    harness.until(lambda: not open_ports(first), what="workers die with their parent")
+    with harness.up(state) as second:
+        assert not [pid for pid in below if harness.is_alive(pid)]
+        body = {"inputs": [{"name": "x", "shape": [1, 8, 8, 1], "datatype": "FP32"}]}
+        body["inputs"][0]["data"] = [0.0] * 64
+        url = f"http://{second.http}/v2/models/digits/infer"
+        assert harness.request(url, "POST", body)[0] == 200
+    assert not [name for name in segments() if name.startswith(prefix(second))]
+
+
+def test_a_second_start_on_the_same_state_or_ports_fails_with_a_sentence(tmp_path):
+    with harness.up(tmp_path / "state") as up:
+        same_state = harness.Program("up", "--state", str(up.state))
+        assert same_state.process.wait(30) == 1
+        said = harness.until(lambda: same_state.lines and same_state.output)
+        assert re.search(r"state folder .* is in use", said)
+        for name in NAMES:
+            other = harness.Up.__new__(harness.Up)
+            other.state = tmp_path / "other"
+            ports = dict(zip(NAMES, harness.free_ports(4), strict=True))
+            ports[name] = getattr(up, f"{name}_port")
+            for key, port in ports.items():
+                setattr(other, f"{key}_port", port)
+            second = harness.Program("up", *other.ports())
+            assert second.process.wait(30) == 1
+            second.stop()
+            assert re.search(rf"port {ports[name]} on 127.0.0.1 cannot be used", second.output)
+            assert f"--{name}-port" in second.output and "Traceback" not in second.output
+
+
+def test_what_cannot_start_says_so_in_a_sentence(tmp_path):
+    for arguments, code, wanted in (
+        (("--model-repo", str(tmp_path / "none")), 1, "is not a folder"),
+        (("--host", "0.0.0.0"), 1, "listening on 0.0.0.0 is refused"),
+        (("--replicas", "0"), 2, "replicas must be at least 1"),
+        (("--triton", "localhost:1"), 2, "is not the address of a Triton"),
+    ):
+        free = zip(NAMES, harness.free_ports(4), strict=True)
+        ports = [f"--{name}-port={port}" for name, port in free]
+        done = harness.servegate("up", "--state", str(tmp_path / "s"), *ports, *arguments)
+        assert done.returncode == code, done.stderr
+        assert wanted in done.stderr and "Traceback" not in done.stderr

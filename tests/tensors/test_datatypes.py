@@ -1,0 +1,252 @@
+"""Elements as raw bytes, as JSON and as arrays, checked against tritonclient's own serializers."""
+
+import json
+
+import ml_dtypes
+import numpy as np
+import pytest
+import tritonclient.utils as triton
+
+from serve.core.errors import Invalid
+from serve.tensors.datatypes import (
+    DATATYPES,
+    cast,
+    datatype_of,
+    from_json,
+    from_nested,
+    from_raw,
+    numpy_dtype,
+    to_json,
+    to_raw,
+)
+from serve.tensors.sampling import random_tensor
+
+NUMERIC = [each for each in DATATYPES if each not in ("BYTES", "BF16")]
+WORDS = [b"", b"plain", "grüße".encode(), b"\x00\xff\x00", b"x" * 300]
+
+
+def objects(*elements):
+    array = np.empty(len(elements), dtype=object)
+    array[:] = elements
+    return array
+
+
+def extremes(datatype):
+    """The values of a datatype that are most likely to be spoilt."""
+    dtype = numpy_dtype(datatype)
+    if datatype == "BOOL":
+        return np.array([True, False])
+    if dtype.kind == "f":
+        limits = np.finfo(dtype)
+        values = [0.0, -0.0, limits.max, limits.min, limits.tiny, np.inf, -np.inf, np.nan]
+        return np.array(values, dtype=dtype)
+    return np.array([0, 1, np.iinfo(dtype).min, np.iinfo(dtype).max], dtype=dtype)
+
+
+@pytest.mark.parametrize("datatype", DATATYPES)
+def test_every_datatype_survives_the_way_through_raw_bytes(datatype):
+    sent = random_tensor(datatype, (3, 2, 4), np.random.default_rng(7))
+    received = from_raw(to_raw(sent, datatype), datatype, (3, 2, 4))
+    assert received.dtype == sent.dtype
+    assert (received == sent).all()
+
+
+@pytest.mark.parametrize("datatype", DATATYPES)
+def test_every_datatype_survives_the_way_through_json(datatype):
+    sent = random_tensor(datatype, (3, 2, 4), np.random.default_rng(7))
+    received = from_json(json.loads(json.dumps(to_json(sent))), datatype, (3, 2, 4))
+    assert received.dtype == sent.dtype
+    assert (received == sent).all()
+
+
+@pytest.mark.parametrize("datatype", NUMERIC)
+def test_the_extreme_values_keep_every_bit(datatype):
+    sent = extremes(datatype)
+    raw = to_raw(sent, datatype)
+    assert raw == sent.tobytes()
+    assert from_raw(raw, datatype, sent.shape).tobytes() == raw
+
+
+@pytest.mark.parametrize("datatype", NUMERIC)
+def test_arrays_and_datatypes_belong_together_as_they_do_for_triton(datatype):
+    assert numpy_dtype(datatype) == triton.triton_to_np_dtype(datatype)
+    assert datatype_of(np.zeros(1, dtype=numpy_dtype(datatype))) == datatype
+
+
+@pytest.mark.parametrize("shape", [(), (0,), (2, 0, 3)])
+@pytest.mark.parametrize("datatype", DATATYPES)
+def test_scalars_and_empty_tensors_keep_their_shape(datatype, shape):
+    sent = random_tensor(datatype, shape, np.random.default_rng(1))
+    assert from_raw(to_raw(sent, datatype), datatype, shape).shape == shape
+    assert from_json(to_json(sent), datatype, shape).shape == shape
+
+
+def test_bytes_are_written_as_tritonclient_writes_them():
+    words = objects(*WORDS)
+    assert to_raw(words, "BYTES") == triton.serialize_byte_tensor(words).item()
+    assert to_raw(objects("grüße"), "BYTES") == to_raw(objects("grüße".encode()), "BYTES")
+
+
+def test_bytes_are_read_as_tritonclient_reads_them():
+    raw = triton.serialize_byte_tensor(objects(*WORDS)).item()
+    assert from_raw(raw, "BYTES", (5,)).tolist() == triton.deserialize_bytes_tensor(raw).tolist()
+    assert from_raw(raw, "BYTES", (5,)).tolist() == WORDS
+
+
+def test_numpy_text_arrays_are_bytes_too():
+    assert datatype_of(np.array(["a", "bc"])) == "BYTES"
+    assert to_raw(np.array(["a", "bc"]), "BYTES") == to_raw(np.array([b"a", b"bc"]), "BYTES")
+
+
+def test_bfloat16_rounds_to_nearest_even_as_ml_dtypes_does():
+    rng = np.random.default_rng(3)
+    bits = rng.integers(0, 2**32, 200_000, dtype=np.uint32)
+    ties = (rng.integers(0, 2**16, 2_000, dtype=np.uint32) << np.uint32(16)) | np.uint32(0x8000)
+    values = np.concatenate([bits, ties]).view(np.float32)
+    values = np.concatenate([values[~np.isnan(values)], extremes("FP32")[:-1]])
+    with np.errstate(over="ignore"):  # the largest floats round to infinity
+        expected = values.astype(ml_dtypes.bfloat16)
+    assert to_raw(values, "BF16") == expected.tobytes()
+    assert (from_raw(expected.tobytes(), "BF16", values.shape) == expected.astype(np.float32)).all()
+
+
+@pytest.mark.parametrize("bits", [0x7F800001, 0x7FFFFFFF, 0xFF800001, 0xFFFFFFFF])
+def test_no_nan_becomes_a_number_as_bfloat16(bits):
+    sent = np.array([bits], dtype=np.uint32).view(np.float32)
+    assert np.isnan(from_raw(to_raw(sent, "BF16"), "BF16", (1,))).all()
+
+
+def test_views_and_foreign_byte_orders_are_sent_in_row_major_little_endian():
+    array = np.arange(12, dtype=np.int32).reshape(3, 4)
+    assert to_raw(array.T, "INT32") == array.T.copy().tobytes()
+    assert to_raw(array.astype(">i4"), "INT32") == array.tobytes()
+    assert to_raw(array[::2, ::-1], "INT32") == array[::2, ::-1].copy().tobytes()
+
+
+def test_what_was_read_can_be_written_to():
+    array = from_raw(b"\x01\x02", "UINT8", (2,))
+    array[0] = 9
+    assert array.tolist() == [9, 2]
+
+
+@pytest.mark.parametrize(
+    ("raw", "datatype", "shape", "why"),
+    [
+        (b"\0" * 7, "FP32", (2,), "FP32 of shape [2] takes 8"),
+        (b"\0" * 9, "INT8", (2, 4), "takes 8"),
+        (b"\x05\0\0\0ab", "BYTES", (1,), "needs 9 bytes, 6 are left"),
+        (b"\x05\0", "BYTES", (1,), "needs 4 bytes, 2 are left"),
+        (b"\0\0\0\0", "BYTES", (2,), "its shape has 2"),
+        (b"\0\0\0\0" * 3, "BYTES", (2,), "has 3 elements"),
+        (b"", "FP31", (0,), "unknown datatype 'FP31'"),
+        (b"", "FP32", (0, 2**62, 2**62), "has the shape"),
+    ],
+)
+def test_raw_bytes_that_do_not_fit_name_the_tensor_and_the_reason(raw, datatype, shape, why):
+    with pytest.raises(Invalid) as raised:
+        from_raw(raw, datatype, shape, "scores")
+    assert "tensor 'scores'" in str(raised.value)
+    assert why in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("data", "datatype"),
+    [
+        (["1"], "FP32"),
+        ([True], "INT32"),
+        ([1], "BOOL"),
+        ([1.0], "INT64"),
+        ([256], "UINT8"),
+        ([-1], "UINT64"),
+        ([10**400], "FP64"),
+        ([1e39], "FP32"),
+        ([7], "BYTES"),
+        ([None], "FP32"),
+        ([{}], "FP32"),
+    ],
+)
+def test_json_values_of_another_kind_are_refused(data, datatype):
+    with pytest.raises(Invalid, match=f"no value of {datatype}"):
+        from_json(data, datatype, (1,))
+
+
+def test_large_whole_numbers_are_exact_in_json():
+    values = [0, 2**53 + 1, 2**64 - 1]
+    assert from_json(values, "UINT64", (3,)).tolist() == values
+
+
+def test_nested_lists_give_their_own_shape():
+    assert from_nested([[1, 2, 3], [4, 5, 6]], "INT8").shape == (2, 3)
+    assert from_nested(2.5, "FP32").shape == ()
+    assert from_nested([], "FP32").shape == (0,)
+    assert from_nested([["a"], ["b"]], "BYTES").tolist() == [[b"a"], [b"b"]]
+
+
+@pytest.mark.parametrize("data", [[[1, 2], [3]], [[1], 2], [1, [2]], [[[1]], [[]]]])
+def test_ragged_lists_are_refused(data):
+    with pytest.raises(Invalid, match="different lengths"):
+        from_nested(data, "FP32")
+
+
+def test_lists_deeper_than_numpy_goes_are_refused():
+    deep = 1.0
+    for _ in range(40):
+        deep = [deep]
+    for read in (lambda: from_nested(deep, "FP32"), lambda: from_json(deep, "FP32", (1,))):
+        with pytest.raises(Invalid, match="more than 32 dimensions"):
+            read()
+
+
+def test_bytes_that_are_no_text_can_still_be_shown():
+    assert to_json(objects(b"a\xff")) == ["a\\xff"]
+
+
+def test_arrays_without_a_datatype_are_refused():
+    for array in (np.zeros(1, dtype=complex), np.zeros(1, dtype="datetime64[s]")):
+        with pytest.raises(Invalid, match="no KServe v2 datatype"):
+            datatype_of(array, "x")
+    with pytest.raises(Invalid, match="BYTES holds texts and bytes, this is int"):
+        to_raw(objects(1), "BYTES", "x")
+    with pytest.raises(Invalid, match="FP32 is made from float32"):
+        to_raw(np.zeros(1), "FP32", "x")
+
+
+@pytest.mark.parametrize(
+    ("array", "datatype"),
+    [
+        (np.array([1.5, -2.0]), "FP32"),
+        (np.array([1.0, 0.0]), "UINT8"),
+        (np.array([0, 255], dtype=np.int64), "UINT8"),
+        (np.array([0, 1]), "BOOL"),
+        (np.array([True, False]), "FP32"),
+        (np.array([2**63], dtype=np.uint64), "FP64"),
+        (np.array([np.inf, np.nan]), "FP16"),
+        (np.array([], dtype=np.float64), "INT8"),
+    ],
+)
+def test_a_cast_that_keeps_the_values_is_made(array, datatype):
+    result = cast(array, datatype)
+    assert result.dtype == numpy_dtype(datatype)
+    assert np.array_equal(result.astype(array.dtype), array, equal_nan=array.dtype.kind == "f")
+
+
+@pytest.mark.parametrize(
+    ("array", "datatype"),
+    [
+        (np.array([0.5]), "INT32"),
+        (np.array([np.nan]), "INT32"),
+        (np.array([256]), "UINT8"),
+        (np.array([-1]), "UINT64"),
+        (np.array([2**63], dtype=np.uint64), "INT64"),
+        (np.array([2.0**64]), "UINT64"),
+        (np.array([1e39]), "FP32"),
+        (np.array([65520.0]), "FP16"),
+        (np.array([2]), "BOOL"),
+        (np.array(["1"]), "FP32"),
+        (np.array([1]), "BYTES"),
+        (np.array([1j]), "FP32"),
+    ],
+)
+def test_a_cast_that_would_change_the_values_is_refused(array, datatype):
+    with pytest.raises(Invalid, match="tensor 'x' holds"):
+        cast(array, datatype, "x")

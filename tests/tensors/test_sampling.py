@@ -1,0 +1,43 @@
+"""Generated inputs."""
+
+import numpy as np
+import pytest
+
+from serve.core.errors import Invalid
+from serve.tensors.datatypes import DATATYPES, numpy_dtype, to_raw
+from serve.tensors.sampling import random_tensor
+
+
+@pytest.mark.parametrize("datatype", DATATYPES)
+def test_a_random_tensor_has_the_datatype_and_can_be_sent(datatype):
+    tensor = random_tensor(datatype, (-1, 3, -1), np.random.default_rng(0), batch=4)
+    assert tensor.dtype == numpy_dtype(datatype)
+    assert tensor.shape == (4, 3, 1)
+    assert to_raw(tensor, datatype)
+
+
+@pytest.mark.parametrize("datatype", DATATYPES)
+def test_the_same_seed_gives_the_same_tensor(datatype):
+    one, other = (random_tensor(datatype, (50,), np.random.default_rng(5)) for _ in range(2))
+    assert (one == other).all()
+    assert len(set(one.tolist())) > 1
+
+
+@pytest.mark.parametrize(
+    ("datatype", "low", "high"),
+    [("FP16", 0, 1), ("FP32", 0, 1), ("UINT8", 0, 256), ("INT8", -128, 128), ("INT64", 0, 100)],
+)
+def test_numbers_are_in_a_range_that_models_meet(datatype, low, high):
+    values = random_tensor(datatype, (20_000,), np.random.default_rng(1)).astype(np.float64)
+    assert low <= values.min() and values.max() < high
+    assert values.max() - values.min() > 0.95 * (high - low)
+
+
+def test_texts_are_short_words():
+    words = random_tensor("BYTES", (200,), np.random.default_rng(2)).tolist()
+    assert all(3 <= len(word) <= 8 and word.isalpha() and word.islower() for word in words)
+
+
+def test_an_unknown_datatype_is_refused():
+    with pytest.raises(Invalid, match="FP8"):
+        random_tensor("FP8", (1,), np.random.default_rng(0))
