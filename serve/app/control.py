@@ -44,7 +44,12 @@ class ControlPlane:
         self._store = Store(settings.state_path / STORE_FILE, clock=time.time)
         self._fleet = Fleet(replicas, clock=time.monotonic)
         self._inventory = Inventory(repository, self._fleet, decisions=lambda: self._decisions)
-        self._publisher = Publisher(self._compile, self._store, clock=time.monotonic)
+        self._publisher = Publisher(
+            self._compile,
+            self._store,
+            clock=time.monotonic,
+            knows=lambda: self._fleet.is_known,
+        )
         self._models = Models(
             self._store,
             self._inventory,

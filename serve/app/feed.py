@@ -84,7 +84,7 @@ class Feed:
 
     def _save(self, data: bytes) -> None:
         """Replace the file whole; a disk that is full must not stop the worker."""
-        scratch = self._saved.with_name(f"{self._saved.name}.{self._worker}")
+        scratch = self._saved.with_name(f"{self._saved.name}.{os.getpid()}")
         try:
             descriptor = os.open(scratch, os.O_CREAT | os.O_WRONLY | os.O_TRUNC, 0o600)
             with os.fdopen(descriptor, "wb") as file:

@@ -62,7 +62,7 @@ class Worker:
             self._live,
             url=settings.control_url,
             secret=secret,
-            worker=f"worker-{number}",
+            worker=f"worker-{number}@{socket.gethostname()}:{settings.http_port}",
             saved=settings.state_path / SNAPSHOT_FILE,
         )
         self._meters.gauge(

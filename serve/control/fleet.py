@@ -48,6 +48,7 @@ class Fleet:
     def __init__(self, replicas: tuple[Replica, ...], *, clock: Callable[[], float]) -> None:
         self._clock = clock
         self._seen = {replica.name: Observation(replica) for replica in replicas}
+        self._answered = False
         self.failures: dict[tuple[str, str], Failure] = {}
 
     def __repr__(self) -> str:
@@ -60,6 +61,12 @@ class Fleet:
         return self._seen
 
     @property
+    def is_known(self) -> bool:
+        """Whether every replica was looked at, and at least one has answered since the start."""
+        states = [seen.state for seen in self._seen.values()]
+        return "unseen" not in states and self._answered
+
+    @property
     def pools(self) -> frozenset[str]:
         """The pools that have at least one replica."""
         return frozenset(seen.replica.pool for seen in self._seen.values())
@@ -67,6 +74,7 @@ class Fleet:
     def saw(self, name: str, held: Held) -> bool:
         """The replica answered and holds this; whether that is news."""
         before = self._seen[name]
+        self._answered = True
         if before.is_up and before.held == held:
             return False
         since = before.since if before.is_up else self._clock()

@@ -71,23 +71,29 @@ def physical(model: Model) -> str:
 
 @dataclass(slots=True)
 class Worker:
-    """One data-plane worker, as its polls show it; times are monotonic seconds."""
+    """One data-plane worker: the generation it serves, and how many of its polls wait now."""
 
     name: str
     generation: int
-    seen: float
-    polling: bool
+    seen: float = 0.0  # monotonic seconds
+    polls: int = 0
 
 
 class Publisher:
     """The present snapshot, the workers that serve it, and those who wait for either."""
 
     def __init__(
-        self, build: Callable[[], Snapshot], store: Store, *, clock: Callable[[], float]
+        self,
+        build: Callable[[], Snapshot],
+        store: Store,
+        *,
+        clock: Callable[[], float],
+        knows: Callable[[], bool] = lambda: True,
     ) -> None:
         self._build = build
         self._store = store
         self._clock = clock
+        self._knows = knows
         self._snapshot = Snapshot(0)
         self._changed = asyncio.Condition()
         self._refreshing = asyncio.Lock()
@@ -109,12 +115,18 @@ class Publisher:
         return tuple(
             worker
             for _, worker in sorted(self._workers.items())
-            if worker.polling or now - worker.seen < GONE_AFTER
+            if worker.polls or now - worker.seen < GONE_AFTER
         )
 
     async def refresh(self, at_least: int = 0) -> int:
-        """Compile anew and publish what changed; gives the generation that now holds."""
+        """Compile anew and publish what changed; gives the generation that now holds.
+
+        Nothing is published before `knows` says that the replicas have been looked at: what the
+        workers hold from an earlier control plane is better than a guess.
+        """
         async with self._refreshing:
+            if not self._knows():
+                return self._snapshot.generation
             built = self._build()
             if built.same_content(self._snapshot) and self._snapshot.generation > at_least:
                 return self._snapshot.generation
@@ -128,17 +140,26 @@ class Publisher:
             return generation
 
     async def poll(self, worker: str, after: int, within: float) -> Snapshot | None:
-        """A worker serves generation `after`: wait for a newer one; None when the time is up."""
-        entry = self._workers.setdefault(worker, Worker(worker, after, 0.0, False))
-        entry.generation, entry.seen, entry.polling = after, self._clock(), True
-        await self._notify()
-        if after > self._snapshot.generation:
-            # It was served by a control plane whose store is gone: overtake its generation.
-            await self.refresh(at_least=after)
+        """A worker serves generation `after`: wait for a newer one; None when the time is up.
+
+        Cancel it when the worker's connection is gone: it is forgotten then, unless it polls again.
+        """
+        entry = self._workers.setdefault(worker, Worker(worker, after))
+        entry.generation = after
+        entry.polls += 1
         try:
+            await self._notify()
+            if after > self._snapshot.generation:
+                # It was served by a control plane whose store is gone: overtake its generation.
+                await self.refresh(at_least=after)
             await self._wait(lambda: self._snapshot.generation > after, within)
+        except asyncio.CancelledError:
+            if entry.polls == 1:
+                self._workers.pop(worker, None)
+            raise
         finally:
-            entry.seen, entry.polling = self._clock(), False
+            entry.polls -= 1
+            entry.seen = self._clock()
         return self._snapshot if self._snapshot.generation > after else None
 
     async def close(self) -> None:
