@@ -7,6 +7,8 @@ from, for `servegate config explain`.
 
 import dataclasses
 import ipaddress
+import json
+import math
 import os
 import tomllib
 from collections.abc import Callable, Mapping
@@ -116,7 +118,7 @@ def load(flags: Mapping[str, Any], environment: Mapping[str, str], folder: Path)
         values[name] = _convert(name, given, row.default, source)
         sources[name] = source
     settings = Settings(**values)
-    _check(settings)
+    _check(settings, sources)
     return Explained(settings, sources)
 
 
@@ -144,11 +146,10 @@ def _convert(name: str, given: Any, default: Any, source: str) -> Any:
     reader = _READERS[type(default)]
     try:
         return reader(given)
-    except ValueError as error:
+    except (ValueError, TypeError) as error:
         kind = _KINDS[type(default)]
-        raise Invalid(
-            f"'{given}' is no value for {name} ({source})", why=f"{kind} is needed"
-        ) from error
+        why = f"{kind} is needed"
+        raise Invalid(f"'{given}' is no value for {name} ({source})", why=why) from error
 
 
 def _boolean(value: Any) -> bool:
@@ -181,17 +182,26 @@ def _number(value: Any) -> float:
     return float(value)
 
 
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise ValueError(value)
+    return value
+
+
 def _words(value: Any) -> tuple[str, ...]:
-    if isinstance(value, str):
-        return tuple(part.strip() for part in value.split(",") if part.strip())
-    return tuple(str(part) for part in value)
+    """A list, as TOML and flags give it; in a variable a JSON list, or words between commas."""
+    if isinstance(value, str) and value.lstrip().startswith("["):
+        value = json.loads(value)
+    elif isinstance(value, str):
+        value = [part.strip() for part in value.split(",") if part.strip()]
+    return tuple(_text(part) for part in value)
 
 
 _READERS: dict[type, Callable[[Any], Any]] = {
     bool: _boolean,
     int: _whole,
     float: _number,
-    str: str,
+    str: _text,
     tuple: _words,
 }
 _KINDS = {
@@ -205,30 +215,42 @@ _KINDS = {
 
 def _to_text(value: Any) -> str:
     if isinstance(value, tuple):
-        return ",".join(value)
+        return json.dumps(value)
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _check(settings: Settings) -> None:
-    for name in ("http_port", "grpc_port", "metrics_port", "admin_port"):
-        if not 0 < getattr(settings, name) < 65536:
-            raise Invalid(f"{name} must be from 1 to 65535")
+def _one_of(*words: str) -> tuple[Callable[[Any], bool], str]:
+    return lambda value: value in words, f"one of {', '.join(words)} is needed"
+
+
+_PORT = (lambda value: 0 < value < 65536, "a port from 1 to 65535 is needed")
+_COUNT = (lambda value: value >= 1, "at least 1 is needed")
+_TIME = (lambda value: 0 < value < math.inf, "a number of seconds above 0 is needed")
+_RULES: dict[str, tuple[Callable[[Any], bool], str]] = {
+    **dict.fromkeys(("http_port", "grpc_port", "metrics_port", "admin_port"), _PORT),
+    **dict.fromkeys(("replicas", "workers", "max_in_flight", "max_body_bytes"), _COUNT),
+    **dict.fromkeys(("call_timeout", "connect_timeout", "drain_timeout", "start_timeout"), _TIME),
+    **dict.fromkeys(("tick", "scan_interval"), _TIME),
+    "log_level": _one_of("debug", "info", "warning", "error"),
+    "log_format": _one_of("text", "json"),
+}
+
+
+def _check(settings: Settings, sources: Mapping[str, str]) -> None:
+    for name, (fits, why) in _RULES.items():
+        value = getattr(settings, name)
+        if not fits(value):
+            raise Invalid(f"'{value}' is no value for {name} ({sources[name]})", why=why)
     ports = [settings.http_port, settings.grpc_port, settings.metrics_port, settings.admin_port]
     if len(set(ports)) < len(ports):
         raise Invalid(
             "two listeners have the same port", why=f"http, grpc, metrics, admin: {ports}"
         )
-    for name in ("replicas", "workers", "max_in_flight", "max_body_bytes"):
-        if getattr(settings, name) < 1:
-            raise Invalid(f"{name} must be at least 1")
-    for name in ("call_timeout", "connect_timeout", "tick", "scan_interval", "start_timeout"):
-        if not getattr(settings, name) > 0:
-            raise Invalid(f"{name} must be above 0")
-    if settings.log_level not in ("debug", "info", "warning", "error"):
-        raise Invalid(f"'{settings.log_level}' is no log level: debug, info, warning or error")
-    if settings.log_format not in ("text", "json"):
-        raise Invalid(f"'{settings.log_format}' is no log format: text or json")
-    settings.tritons()
+    try:
+        settings.tritons()
+    except Invalid as error:
+        what = f"{error.what} ({sources['triton']})"
+        raise Invalid(what, why=error.why, try_this=error.try_this) from error
 
 
 def _is_loopback(host: str) -> bool:

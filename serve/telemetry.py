@@ -31,6 +31,7 @@ _BUCKETS = (
     0.0005, 0.001, 0.002, 0.003, 0.005, 0.0075, 0.01, 0.015, 0.02, 0.03, 0.05, 0.075, 0.1, 0.15,
     0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0,
 )  # fmt: skip
+_log = logging.getLogger("servegate.telemetry")
 _CALL = ("model", "version", "route", "protocol")
 
 
@@ -120,7 +121,7 @@ def merge(texts: Mapping[str, str]) -> bytes:
     merged: dict[str, Metric] = {}
     sums: dict[str, dict[tuple[str, tuple[tuple[str, str], ...]], float]] = {}
     for source, text in texts.items():
-        for family in text_string_to_metric_families(text):
+        for family in _families(source, text):
             known = merged.setdefault(
                 family.name, Metric(family.name, family.documentation, family.type)
             )
@@ -137,6 +138,15 @@ def merge(texts: Mapping[str, str]) -> bytes:
     registry = CollectorRegistry()
     registry.register(_Table(merged.values))
     return generate_latest(registry)
+
+
+def _families(source: str, text: str) -> list[Metric]:
+    """The metrics of one source; none when it says something else."""
+    try:
+        return list(text_string_to_metric_families(text))
+    except ValueError as error:
+        _log.warning("the metrics of %s cannot be read: %s", source, error)
+        return []
 
 
 class JsonFormatter(logging.Formatter):

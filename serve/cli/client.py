@@ -32,7 +32,10 @@ class AdminClient:
     def __init__(self, url: str, *, reason: str = "", timeout: float = 30.0) -> None:
         self._url = url.rstrip("/")
         self._timeout = timeout
-        self._headers = {"servegate-author": _author(), "servegate-reason": reason}
+        self._headers = {  # headers are ASCII: what is more is percent-encoded
+            "servegate-author": quote(_author(), safe=" "),
+            "servegate-reason": quote(reason, safe=" "),
+        }
 
     def get(self, path: str) -> Any:
         """The JSON behind a path."""
@@ -64,15 +67,22 @@ class AdminClient:
             )
         except httpx2.TimeoutException as error:
             raise DeadlineExceeded from error
-        except httpx2.HTTPError as error:
+        except (httpx2.HTTPError, httpx2.InvalidURL, ValueError) as error:
             raise NoControl(
                 f"the control plane at {self._url} does not answer",
                 why=str(error),
                 try_this="servegate up, or --admin-url URL",
             ) from error
-        if answer.is_success:
+        if not answer.is_success:
+            raise _error(answer)
+        try:
             return answer.json()
-        raise _error(answer)
+        except ValueError as error:
+            raise NoControl(
+                f"what answers at {self._url} is no control plane",
+                why="its answer is not JSON",
+                try_this="--admin-url URL",
+            ) from error
 
 
 def segment(name: str) -> str:

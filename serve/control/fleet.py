@@ -86,7 +86,9 @@ class Fleet:
         before = self._seen[name]
         if before.state == "lost":
             return False
-        self._seen[name] = replace(before, state="lost", why=why, since=self._clock())
+        self._seen[name] = replace(
+            before, state="lost", why=why, since=self._clock(), self_managed=False
+        )
         for key in [key for key in self.failures if key[0] == name]:
             del self.failures[key]  # it may come back as another process
         return True

@@ -9,7 +9,7 @@ from types import MappingProxyType
 from serve.control.decisions import Decisions
 from serve.control.fleet import Fleet, Held
 from serve.control.registry import Model, Registry, discovered
-from serve.core.errors import Invalid, TritonFailed
+from serve.core.errors import Invalid, TritonFailed, Unavailable
 from serve.triton import config as triton_config
 from serve.triton.config import Configuration
 from serve.triton.control import TritonControl
@@ -76,11 +76,14 @@ class Inventory:
         self._removed -= set(self._registry.models)
         return changed
 
-    async def learn(self, control: TritonControl, held: Held) -> None:
-        """Ask a replica for the configurations of models that are not known yet."""
+    async def learn(self, control: TritonControl, held: Held) -> bool:
+        """Ask a replica for configurations that are not known yet; whether any was learned."""
+        learned = False
         for name in held:
             if name not in self._configs:
                 try:
                     self._configs[name] = triton_config.of_message(await control.config(name))
-                except TritonFailed as error:
+                    learned = True
+                except (TritonFailed, Unavailable) as error:
                     _log.warning("the configuration of %s cannot be read: %s", name, error)
+        return learned

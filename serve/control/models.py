@@ -1,5 +1,6 @@
 """Models, labels and routes: what people ask of the control plane, checked before it is written."""
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 
@@ -69,6 +70,7 @@ class Models:
         self._publisher = publisher
         self._decisions = decisions
         self._reload = reload
+        self._writing = asyncio.Lock()
 
     @property
     def decisions(self) -> Decisions:
@@ -123,16 +125,14 @@ class Models:
     async def configure(self, name: str, *, objective: str | None, pool: str | None, by: By) -> int:
         """Set a model's objective or pool; None leaves it, an empty text removes it."""
         self._model(name)
-        body = dict(self._decisions().entry(MODEL, name).body or {})
-        if objective is not None:
-            body["objective"] = str(Objective.parse(objective)) if objective else ""
-        if pool is not None:
-            if pool and pool not in self._fleet.pools:
-                raise Invalid(
-                    f"there is no pool '{pool}'", why=f"pools: {', '.join(self._fleet.pools)}"
-                )
-            body["pool"] = pool
-        return await self._write(MODEL, name, {k: v for k, v in body.items() if v}, by)
+        if pool and pool not in self._fleet.pools:
+            pools = ", ".join(sorted(self._fleet.pools))
+            raise Invalid(f"there is no pool '{pool}'", why=f"pools: {pools}")
+        given = {"objective": objective and str(Objective.parse(objective)), "pool": pool}
+        async with self._writing:  # what others set meanwhile is kept
+            body = dict(self._decisions().entry(MODEL, name).body or {})
+            body.update({key: value for key, value in given.items() if value is not None})
+            return await self._write(MODEL, name, {k: v for k, v in body.items() if v}, by)
 
     async def _write(self, kind: str, key: str, after: object, by: By) -> int:
         """Write, read back, publish; gives the generation in which the change holds."""

@@ -56,6 +56,11 @@ class Unload:
 Step = Load | Unload
 
 
+def _removes(step: Step) -> bool:
+    """Whether something that is ready now will go."""
+    return isinstance(step, Unload) or step.removes
+
+
 def plan(
     models: Mapping[str, Model],
     held: Held,
@@ -158,8 +163,8 @@ class ReplicaKeeper:
         try:
             held = held_of(await self._control.index())
             news = self._fleet.saw(self._name, held)
-            if self._inventory.is_discovering:
-                await self._inventory.learn(self._control, held)
+            if self._inventory.is_discovering and await self._inventory.learn(self._control, held):
+                news = True
         except (Unavailable, TritonFailed) as error:
             news = self._fleet.lost(self._name, error.why or str(error))
             self._applied.clear()
@@ -189,9 +194,13 @@ class ReplicaKeeper:
         if not seen.is_up or seen.self_managed or self._inventory.is_discovering:
             return
         models = self._inventory.for_pool(seen.replica.pool)
-        for step in plan(models, seen.held, self._applied, self._inventory.removed):
+        steps = plan(models, seen.held, self._applied, self._inventory.removed)
+        await self._forget_failures(steps)
+        for step in steps:
             if isinstance(step, Load) and not self._is_due(step):
                 continue
+            if _removes(step) and not self._fleet.is_known:
+                continue  # another replica may be the only one that workers know of
             try:
                 await self._take(step)
             except NotExplicit as error:
@@ -203,9 +212,10 @@ class ReplicaKeeper:
             await self.observe()
 
     async def _take(self, step: Step) -> None:
-        if isinstance(step, Unload) or step.removes:
+        if _removes(step):
             generation = await self._publisher.refresh()
-            await self._publisher.in_force(generation, STEER_TIMEOUT)
+            if not await self._publisher.in_force(generation, STEER_TIMEOUT):
+                return  # some worker may still send calls there
         if isinstance(step, Unload):
             await self._control.unload(step.name)
             self._applied.pop(step.name, None)
@@ -221,10 +231,22 @@ class ReplicaKeeper:
             self._failed(step, str(error))
             await self._publisher.refresh()
             return
-        self._fleet.failures.pop((self._name, name), None)
+        if self._fleet.failures.pop((self._name, name), None) is not None:
+            await self._publisher.refresh()
         if configuration is not None:
             self._applied[name] = configuration.digest
         _log.info("replica %s loaded %s %s", self._name, name, list(step.versions) or "")
+
+    async def _forget_failures(self, steps: list[Step]) -> None:
+        """What is no longer to be loaded here has not failed here, either."""
+        loading = {step.model.name for step in steps if isinstance(step, Load)}
+        settled = [
+            key for key in self._fleet.failures if key[0] == self._name and key[1] not in loading
+        ]
+        for key in settled:
+            del self._fleet.failures[key]
+        if settled:
+            await self._publisher.refresh()
 
     def _is_due(self, step: Load) -> bool:
         failure = self._fleet.failures.get((self._name, step.model.name))
@@ -234,7 +256,7 @@ class ReplicaKeeper:
         key = (self._name, step.model.name)
         before = self._fleet.failures.get(key)
         tries = before.tries + 1 if before and before.about == step.about else 1
-        pause = min(FIRST_RETRY * 2 ** (tries - 1), LAST_RETRY)
+        pause = min(FIRST_RETRY * 2 ** min(tries - 1, 16), LAST_RETRY)
         self._fleet.failures[key] = Failure(reason, step.about, tries, self._clock() + pause)
         if tries == 1:
             _log.warning("replica %s cannot load %s: %s", self._name, step.model.name, reason)

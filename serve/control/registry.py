@@ -65,8 +65,13 @@ class Registry:
             known = self._models.get(folder.name)
             try:
                 fingerprint = folder.fingerprint()
-            except FileNotFoundError:
-                continue  # it changes under our hands: the next scan sees it whole
+            except FileNotFoundError:  # it changes under our hands: the next scan sees it whole
+                if known is not None:
+                    found[folder.name] = known
+                continue
+            except OSError as error:
+                found[folder.name] = _broken(folder, "", (), error)
+                continue
             unchanged = known is not None and known.fingerprint == fingerprint
             found[folder.name] = known if unchanged and known else _read(folder, fingerprint)
         changed = found != dict(self._models)
@@ -94,8 +99,9 @@ def discovered(
 
 def _read(folder: ModelFolder, fingerprint: str) -> Model:
     """One folder as a model; what is wrong with it becomes its problem."""
-    versions = folder.versions()
+    versions: tuple[int, ...] = ()
     try:
+        versions = folder.versions()
         check_model_name(folder.name)
         text = folder.config_text()
         configuration = triton_config.parse(text) if text is not None else None
@@ -118,7 +124,13 @@ def _read(folder: ModelFolder, fingerprint: str) -> Model:
             card=folder.document(MODEL_CARD) or _EMPTY,
         )
     except (Invalid, OSError) as error:
-        return Model(folder.name, versions, (), None, fingerprint, problem=str(error))
+        return _broken(folder, fingerprint, versions, error)
+
+
+def _broken(
+    folder: ModelFolder, fingerprint: str, versions: tuple[int, ...], error: Exception
+) -> Model:
+    return Model(folder.name, versions, (), None, fingerprint, problem=str(error))
 
 
 def _labels(folder: ModelFolder, configuration: Configuration | None) -> dict[str, tuple[str, ...]]:

@@ -98,6 +98,7 @@ class Publisher:
         self._changed = asyncio.Condition()
         self._refreshing = asyncio.Lock()
         self._workers: dict[str, Worker] = {}
+        self._ahead = 0  # the highest generation of a worker that this process did not give out
         self._closed = False
 
     def __repr__(self) -> str:
@@ -118,7 +119,7 @@ class Publisher:
             if worker.polls or now - worker.seen < GONE_AFTER
         )
 
-    async def refresh(self, at_least: int = 0) -> int:
+    async def refresh(self) -> int:
         """Compile anew and publish what changed; gives the generation that now holds.
 
         Nothing is published before `knows` says that the replicas have been looked at: what the
@@ -128,9 +129,10 @@ class Publisher:
             if not self._knows():
                 return self._snapshot.generation
             built = self._build()
-            if built.same_content(self._snapshot) and self._snapshot.generation > at_least:
-                return self._snapshot.generation
-            following = max(self._snapshot.generation, at_least) + 1
+            present = self._snapshot.generation
+            if built.same_content(self._snapshot) and present > self._ahead:
+                return present
+            following = max(present, self._ahead) + 1
             try:
                 generation = await self._store.next_generation(following)
             except Unavailable:
@@ -151,7 +153,8 @@ class Publisher:
             await self._notify()
             if after > self._snapshot.generation:
                 # It was served by a control plane whose store is gone: overtake its generation.
-                await self.refresh(at_least=after)
+                self._ahead = max(self._ahead, after)
+                await self.refresh()
             await self._wait(lambda: self._snapshot.generation > after, within)
         except asyncio.CancelledError:
             if entry.polls == 1:

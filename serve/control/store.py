@@ -81,13 +81,14 @@ class Store:
 
     def __init__(self, path: Path, *, clock: Callable[[], float]) -> None:
         self._clock = clock  # seconds since the epoch: revisions tell people when
-        self._url = f"sqlite:///{path}"
-        self._engine = sa.create_engine(self._url, connect_args={"timeout": 5})
+        self._path = path
+        url = sa.URL.create("sqlite", database=str(path))
+        self._engine = sa.create_engine(url, connect_args={"timeout": 5})
         sa.event.listen(self._engine, "connect", _on_connect)
         self._lock = asyncio.Lock()
 
     def __repr__(self) -> str:
-        return f"<Store {self._url}>"
+        return f"<Store {self._path}>"
 
     def migrate(self) -> None:
         """Bring the schema up to date, from nothing or from any earlier version."""

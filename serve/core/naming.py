@@ -10,8 +10,8 @@ from collections.abc import Iterable
 
 from serve.core.errors import Invalid
 
-_MODEL = re.compile(r"^[A-Za-z0-9_][A-Za-z0-9._-]{0,254}$")
-_LABEL = re.compile(r"^[A-Za-z_][A-Za-z0-9._-]{0,62}$")
+_MODEL = re.compile(r"^[A-Za-z0-9_][A-Za-z0-9._-]{0,254}\Z")
+_LABEL = re.compile(r"^[A-Za-z_][A-Za-z0-9._-]{0,62}\Z")
 RESERVED_MODELS = frozenset({"stats"})  # GET /v2/models/stats means all models
 RESERVED_LABELS = frozenset({"latest", "versions", "labels"})
 

@@ -33,4 +33,9 @@ class Objective:
         return cls(quantile, limit / 1000 if match["unit"] == "ms" else limit)
 
     def __str__(self) -> str:
-        return f"p{self.quantile:g}<{self.limit * 1000:g}ms"
+        return f"p{_plain(self.quantile)}<{_plain(self.limit * 1000)}ms"
+
+
+def _plain(number: float) -> str:
+    """Without an exponent and without idle zeros."""
+    return f"{number:.6f}".rstrip("0").rstrip(".")

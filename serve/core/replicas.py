@@ -20,6 +20,7 @@ class Replica:
     def parse(cls, text: str, *, name: str, pool: str = "default") -> "Replica":
         """Read `HOST:HTTP:GRPC:METRICS`, as `--triton` takes it; IPv6 hosts stand in brackets."""
         host, *ports = text.rsplit(":", 3)
+        host = host.strip("[]")
         if len(ports) != 3 or not host or not all(_is_port(port) for port in ports):
             raise Invalid(
                 f"'{text}' is not the address of a Triton server",
@@ -27,7 +28,7 @@ class Replica:
                 try_this="--triton 127.0.0.1:8000:8001:8002",
             )
         http, grpc, metrics = (int(port) for port in ports)
-        return cls(name, host.strip("[]"), http, grpc, metrics, pool)
+        return cls(name, host, http, grpc, metrics, pool)
 
     def __str__(self) -> str:
         return self.address

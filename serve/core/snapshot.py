@@ -91,8 +91,10 @@ class Snapshot:
                 for name, item in data["models"].items()
             }
             generation = int(data["generation"])
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
+        except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
             raise Invalid("the snapshot is malformed", why=repr(error)) from error
+        if generation < 0:
+            raise Invalid(f"the snapshot's generation is {generation}")
         return cls(generation, MappingProxyType(models), MappingProxyType(replicas))
 
 
@@ -120,8 +122,13 @@ def _model_from_json(name: str, item: Any, replicas: Mapping[str, Replica]) -> M
     for version, entry in item["targets"].items():
         holders = tuple(str(holder) for holder in entry["replicas"])
         strangers = [holder for holder in holders if holder not in replicas]
-        if strangers:
-            raise Invalid(f"version {version} of '{name}' names unknown replicas {strangers}")
+        if strangers or len(set(holders)) < len(holders):
+            raise Invalid(
+                f"version {version} of '{name}' names unknown replicas, or one twice",
+                why=", ".join(holders),
+            )
+        if not entry["physical_name"]:
+            raise Invalid(f"version {version} of '{name}' has no physical name")
         targets[int(version)] = Target(
             model=name,
             version=int(version),

@@ -9,7 +9,7 @@ from serve.core.calls import Call, Headers, Reply, Verb
 from serve.core.errors import BodyTooLarge, ServegateError
 from serve.proxy.gateway import Gateway
 from serve.wire import kserve_grpc, protobuf
-from serve.wire.status import OK, grpc_error
+from serve.wire.status import OK, grpc_error, not_ready
 
 _CODES = {code.value[0]: code for code in grpc.StatusCode}
 OPTIONS = (
@@ -67,7 +67,8 @@ class KServeGrpc(grpc.GenericRpcHandler):  # type: ignore[misc]  # grpc has no t
             try:
                 answer = await self._gateway.handle(self._call(verb, message, context))
             except ServegateError as error:
-                return await _write(grpc_error(error), context)
+                told = not_ready("grpc", error) if verb is Verb.READY else None
+                return await _write(told or grpc_error(error), context)
             return await _write(answer.reply, context, answer.decision)
 
         return behave

@@ -9,7 +9,7 @@ from serve.core.errors import BadRequest, BodyTooLarge, ServegateError
 from serve.proxy.gateway import Gateway
 from serve.wire import kserve_http
 from serve.wire.kserve_http import Probe, Question
-from serve.wire.status import http_error
+from serve.wire.status import http_error, not_ready
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -59,7 +59,12 @@ class KServeHttp:
             return self._health(asked)
         headers: Headers = tuple(scope["headers"])
         body = await _read(receive, headers, self._max_body) if asked.verb is Verb.INFER else b""
-        answer = await self._gateway.handle(self._call(asked, headers, body))
+        call = self._call(asked, headers, body)
+        try:
+            answer = await self._gateway.handle(call)
+        except ServegateError as error:
+            told = not_ready("http", error) if asked.verb is Verb.READY else None
+            return told or http_error(error)
         if not answer.decision:
             return answer.reply
         reply = answer.reply

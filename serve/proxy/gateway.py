@@ -113,7 +113,7 @@ class Gateway:
         """Try replicas until one has answered for good, or the rule forbids another."""
         target = f"{choice.target.model}/{choice.target.version}" if choice else ""
         left = list(names)
-        why = ""
+        why = retry = ""
         refused: Answer | None = None
         for _ in range(attempts_allowed(call)):
             name = pick(
@@ -128,12 +128,13 @@ class Gateway:
             if call.deadline is not None and self._clock() >= call.deadline:
                 raise DeadlineExceeded
             left.remove(name)
+            if retry:
+                self._meters.retried(call, retry)
             try:
                 reply = await self._send(call, choice, snapshot, name)
             except NotSent as error:
                 self._health.failed(name)
-                self._meters.retried(call, "not sent")
-                why = str(error)
+                why, retry = str(error), "not sent"
                 continue
             answer = Answer(reply, choice, snapshot.generation, name)
             proof = refusal(call.protocol, call.verb, reply)
@@ -142,8 +143,7 @@ class Gateway:
                 return answer
             if proof.lacks_version:
                 self._health.failed(name, target)
-            self._meters.retried(call, proof.reason)
-            refused = answer
+            refused, retry = answer, proof.reason
         if refused is not None:
             return refused
         raise NoReplica(call.model, str(choice.target.version) if choice else "", why)

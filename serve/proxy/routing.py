@@ -16,6 +16,7 @@ from serve.core.errors import NoReplica, UnknownLabel, UnknownModel, UnknownVers
 from serve.core.routes import draw_of
 from serve.core.snapshot import ModelView, Snapshot
 
+_LONGEST_NUMBER = 19  # digits of the largest version that Triton can count to
 # Questions about a model as a whole: Triton's answer without a version names all of them.
 _WHOLE_MODEL = frozenset({Verb.METADATA, Verb.CONFIG, Verb.STATS})
 
@@ -26,6 +27,8 @@ def choose(snapshot: Snapshot, call: Call, draw: Callable[[], float]) -> Choice:
     if model is None:
         raise UnknownModel(call.model)
     if call.selector.isascii() and call.selector.isdigit():
+        if len(call.selector) > _LONGEST_NUMBER:
+            raise UnknownVersion(call.model, call.selector[:_LONGEST_NUMBER] + "…")
         return _named(model, int(call.selector), "number")
     if call.selector:
         version = model.labels.get(call.selector)

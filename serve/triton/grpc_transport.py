@@ -10,7 +10,7 @@ import grpc
 import grpc.aio
 
 from serve.core.calls import Call, Choice, Headers, Reply
-from serve.core.errors import DeadlineExceeded, NotSent
+from serve.core.errors import DeadlineExceeded, NotSent, OutcomeUnknown
 from serve.core.replicas import Replica
 from serve.wire import kserve_grpc, protobuf, status
 
@@ -23,7 +23,21 @@ _OPTIONS = (
     ("grpc.max_reconnect_backoff_ms", 1000),
     ("grpc.use_local_subchannel_pool", 1),
 )
-# What the library says when a call was never put on a connection.
+# What the library says when the connection broke; Triton itself writes none of these.
+_BROKEN = (
+    "Socket closed",
+    "recvmsg:",
+    "sendmsg:",
+    "Connection reset",
+    "Broken pipe",
+    "GOAWAY",
+    "Stream removed",
+    "RST_STREAM",
+    "keepalive",
+    "Endpoint read failed",
+    "Cancelling all calls",
+)
+# What it says when a call was never put on a connection.
 _NEVER_SENT = ("failed to connect to all addresses", "Failed to pick subchannel", "DNS resolution")
 
 
@@ -80,8 +94,16 @@ def _message(call: Call, choice: Choice | None) -> bytes:
 
 def _failure(error: grpc.aio.AioRpcError, replica: Replica) -> Reply:
     code, details = error.code(), error.details() or ""
+    if code is grpc.StatusCode.DEADLINE_EXCEEDED:
+        raise DeadlineExceeded from error
     if code is grpc.StatusCode.UNAVAILABLE and details.startswith(_NEVER_SENT):
         raise NotSent(f"replica {replica.name} cannot be reached", why=details) from error
+    if code is grpc.StatusCode.UNAVAILABLE and any(word in details for word in _BROKEN):
+        raise OutcomeUnknown(
+            f"the connection to replica {replica.name} broke during the call",
+            why=details,
+            try_this="the call again only if it may be executed twice",
+        ) from error
     return Reply(code.value[0], b"", _from_grpc(error.trailing_metadata()), details)
 
 

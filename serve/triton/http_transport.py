@@ -43,7 +43,7 @@ class HttpTransport:
         """See `core.calls.Transport`."""
         assert self._session is not None, "used outside its context"
         remaining = None if call.deadline is None else max(call.deadline - self._clock(), 0.001)
-        headers = [(key.decode("latin-1"), value.decode("latin-1")) for key, value in call.headers]
+        headers = [(key.decode("latin-1"), _text(value)) for key, value in call.headers]
         is_infer = call.verb == "infer"
         try:
             async with self._session.request(
@@ -67,6 +67,14 @@ class HttpTransport:
                 why=str(error) or type(error).__name__,
                 try_this="the call again only if it may be executed twice",
             ) from error
+
+
+def _text(value: bytes) -> str:
+    """The library writes UTF-8; bytes that are none cannot pass through it as they are."""
+    try:
+        return value.decode("utf-8")
+    except UnicodeDecodeError:
+        return value.decode("latin-1")
 
 
 def _path(call: Call, choice: Choice | None) -> str:

@@ -29,8 +29,8 @@ class ModelFolder:
 
     @property
     def name(self) -> str:
-        """The model's name in Triton: the folder's."""
-        return self.path.name
+        """The model's name in Triton: the folder's, with what is no text in it escaped."""
+        return os.fsencode(self.path.name).decode("utf-8", "backslashreplace")
 
     def versions(self) -> tuple[int, ...]:
         """The numbered folders, ascending; like Triton, names such as `01` or `0` do not count."""
@@ -61,7 +61,7 @@ class ModelFolder:
             return None
         try:
             value = json.loads(text)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise Invalid(f"{file} is not JSON", why=str(error)) from error
         if not isinstance(value, dict):
             raise Invalid(f"{file} must hold a JSON object")

@@ -55,7 +55,7 @@ def read(text: str) -> Readings:
     cpu: float | None = None
     for family in text_string_to_metric_families(text):
         for sample in family.samples:
-            name, labels, value = sample.name, sample.labels, sample.value
+            name, labels, value = sample.name.removesuffix("_total"), sample.labels, sample.value
             if name == "nv_cpu_utilization":
                 cpu = value
             elif "gpu_uuid" in labels and "model" not in labels:
@@ -80,12 +80,10 @@ def _model(row: Mapping[str, float]) -> ModelReading:
         for part in ("input", "infer", "output")
     )
     return ModelReading(
-        success=count("nv_inference_request_success_total")
-        or count("nv_inference_request_success"),
-        failure=count("nv_inference_request_failure_total")
-        or count("nv_inference_request_failure"),
-        inferences=count("nv_inference_count_total") or count("nv_inference_count"),
-        executions=count("nv_inference_exec_count_total") or count("nv_inference_exec_count"),
+        success=count("nv_inference_request_success"),
+        failure=count("nv_inference_request_failure"),
+        inferences=count("nv_inference_count"),
+        executions=count("nv_inference_exec_count"),
         pending=count("nv_inference_pending_request_count"),
         queue_seconds=row.get("nv_inference_queue_duration_us", 0.0) * micro,
         compute_seconds=compute * micro,

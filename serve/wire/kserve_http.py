@@ -113,7 +113,7 @@ def head_length(headers: Headers, body: bytes) -> int | None:
     if not values:
         return None
     text = values[0].strip()
-    if len(values) > 1 or not text.isdigit():
+    if len(values) > 1 or not text.isdigit() or len(text) > 19:
         raise BadRequest("Inference-Header-Content-Length must be given once, as a number")
     if any(key == b"content-encoding" for key, _ in headers):
         return int(text)

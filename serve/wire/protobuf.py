@@ -69,9 +69,9 @@ def _sequence(entry: bytes) -> str:
     while position < len(entry):
         number, kind, position = _key(entry, position)
         start, position = _skip(entry, position, kind)
-        if number == 1:
+        if number == 1 and kind == _BYTES:
             key = entry[start:position]
-        elif number == 2:
+        elif number == 2 and kind == _BYTES:
             value = entry[start:position]
     return _parameter(value) if key == b"sequence_id" else ""
 

@@ -27,24 +27,28 @@ from serve.core.errors import (
     UnknownModel,
 )
 
-OK, CANCELLED, UNKNOWN, INVALID_ARGUMENT, DEADLINE_EXCEEDED, NOT_FOUND = 0, 1, 2, 3, 4, 5
-RESOURCE_EXHAUSTED, FAILED_PRECONDITION, ABORTED, UNIMPLEMENTED, INTERNAL = 8, 9, 10, 12, 13
-UNAVAILABLE = 14
-
-GRPC_NAMES = {
-    OK: "OK",
-    CANCELLED: "CANCELLED",
-    UNKNOWN: "UNKNOWN",
-    INVALID_ARGUMENT: "INVALID_ARGUMENT",
-    DEADLINE_EXCEEDED: "DEADLINE_EXCEEDED",
-    NOT_FOUND: "NOT_FOUND",
-    RESOURCE_EXHAUSTED: "RESOURCE_EXHAUSTED",
-    FAILED_PRECONDITION: "FAILED_PRECONDITION",
-    ABORTED: "ABORTED",
-    UNIMPLEMENTED: "UNIMPLEMENTED",
-    INTERNAL: "INTERNAL",
-    UNAVAILABLE: "UNAVAILABLE",
-}
+GRPC_NAMES = (
+    "OK",
+    "CANCELLED",
+    "UNKNOWN",
+    "INVALID_ARGUMENT",
+    "DEADLINE_EXCEEDED",
+    "NOT_FOUND",
+    "ALREADY_EXISTS",
+    "PERMISSION_DENIED",
+    "RESOURCE_EXHAUSTED",
+    "FAILED_PRECONDITION",
+    "ABORTED",
+    "OUT_OF_RANGE",
+    "UNIMPLEMENTED",
+    "INTERNAL",
+    "UNAVAILABLE",
+    "DATA_LOSS",
+    "UNAUTHENTICATED",
+)
+OK, INVALID_ARGUMENT, DEADLINE_EXCEEDED, NOT_FOUND = 0, 3, 4, 5
+RESOURCE_EXHAUSTED, FAILED_PRECONDITION, ABORTED = 8, 9, 10
+UNIMPLEMENTED, INTERNAL, UNAVAILABLE = 12, 13, 14
 
 # The most specific class comes first: the first row that matches decides.
 _TABLE: tuple[tuple[type[ServegateError], int, int], ...] = (
@@ -93,6 +97,20 @@ def grpc_error(error: ServegateError) -> Reply:
     return Reply(status=grpc_code(error), body=b"", headers=headers, message=str(error))
 
 
+def not_ready(protocol: str, error: ServegateError) -> Reply | None:
+    """What Triton says when somebody asks whether a model is ready that it does not have.
+
+    That is no error to it: 400 over HTTP, an answer that says no (an empty message) over gRPC.
+    """
+    if not isinstance(error, NotFound | Unavailable):
+        return None
+    headers: Headers = ((b"servegate-error", error.code.encode()),)
+    if protocol == "grpc":
+        return Reply(OK, b"", headers)
+    media: Headers = ((b"content-type", b"text/plain"),)
+    return Reply(400, b'{"error":"Model version not ready"}', media + headers)
+
+
 @dataclass(frozen=True, slots=True)
 class Refusal:
     """An answer of Triton that proves that the call was not executed."""
@@ -134,4 +152,6 @@ def succeeded(protocol: str, reply: Reply) -> bool:
 
 def code_name(protocol: str, status: int) -> str:
     """The status as metrics and logs write it: `200`, `NOT_FOUND`."""
-    return str(status) if protocol == "http" else GRPC_NAMES.get(status, str(status))
+    if protocol == "http" or not 0 <= status < len(GRPC_NAMES):
+        return str(status)
+    return GRPC_NAMES[status]

@@ -5,10 +5,11 @@ from collections.abc import Sequence
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
+from starlette.exceptions import HTTPException
 from starlette.middleware.trustedhost import TrustedHostMiddleware
 
 from serve import __version__
-from serve.core.errors import Invalid, ServegateError
+from serve.core.errors import Invalid, MethodNotAllowed, NotHere, ServegateError
 from serve.listeners.admin import models, replicas, routes, snapshot
 from serve.listeners.admin.context import Control
 from serve.wire.status import http_status
@@ -28,6 +29,7 @@ def create(control: Control, *, hosts: Sequence[str]) -> FastAPI:
     app.add_middleware(TrustedHostMiddleware, allowed_hosts=list(hosts), www_redirect=False)
     app.add_exception_handler(ServegateError, _explain)
     app.add_exception_handler(RequestValidationError, _malformed)
+    app.add_exception_handler(HTTPException, _nowhere)
     for module in (models, routes, replicas, snapshot):
         app.include_router(module.router)
 
@@ -52,6 +54,13 @@ async def _explain(request: Request, error: Exception) -> JSONResponse:
         "try_this": error.try_this,
     }
     return JSONResponse(body, http_status(error), {"servegate-error": error.code})
+
+
+async def _nowhere(request: Request, error: Exception) -> JSONResponse:
+    """The framework's own refusals, in the same shape as ours."""
+    assert isinstance(error, HTTPException)
+    kind = MethodNotAllowed if error.status_code == 405 else NotHere
+    return await _explain(request, kind(str(error.detail), try_this="GET /openapi.json"))
 
 
 async def _malformed(request: Request, error: Exception) -> JSONResponse:

@@ -4,6 +4,7 @@ import hmac
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Annotated
+from urllib.parse import unquote
 
 from fastapi import Depends, Header, Request
 
@@ -39,8 +40,8 @@ def by(
     servegate_reason: Annotated[str, Header(max_length=1000)] = "",
     if_match: Annotated[str, Header(max_length=100)] = "",
 ) -> By:
-    """Who changes something and why; `If-Match` names the state that they had read."""
-    return By(servegate_author or "anonymous", servegate_reason, if_match)
+    """Who changes something and why (percent-encoded); `If-Match` is the state they had read."""
+    return By(unquote(servegate_author) or "anonymous", unquote(servegate_reason), if_match)
 
 
 def worker_only(request: Request, authorization: Annotated[str, Header()] = "") -> None:
