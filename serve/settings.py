@@ -41,6 +41,7 @@ class Settings:
     metrics_port: int = _row(8002, "Prometheus metrics")
     admin_host: str = _row("127.0.0.1", "address of the admin API")
     admin_port: int = _row(8080, "admin API and web UI")
+    admin_hosts: tuple[str, ...] = _row((), "further Host names of the admin API")
     triton: tuple[str, ...] = _row((), "running Tritons, HOST:HTTP:GRPC:METRICS, comma-separated")
     control: str = _row("", "URL of the control plane, for `proxy`; default: this machine's")
     secret: str = _row("", "shared by control and workers; default: made in the state folder")
@@ -62,6 +63,17 @@ class Settings:
     def state_path(self) -> Path:
         """The state folder, absolute."""
         return Path(self.state).absolute()
+
+    @property
+    def allowed_hosts(self) -> tuple[str, ...]:
+        """The Host names under which the admin API may be addressed; `*` is any.
+
+        On loopback the list keeps web pages of other names out (DNS rebinding). Whoever binds
+        another address without naming hosts has said with `insecure` that the network protects it.
+        """
+        if not _is_loopback(self.admin_host) and not self.admin_hosts:
+            return ("*",)
+        return ("localhost", "127.0.0.1", "[::1]", self.admin_host, *self.admin_hosts)
 
     @property
     def control_url(self) -> str:

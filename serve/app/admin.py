@@ -38,10 +38,11 @@ def admin_server(
         clock=time.monotonic,
         secret=secret,
     )
-    host = settings.admin_host
-    application = create(control, hosts=["localhost", "127.0.0.1", "[::1]", host])
     return Server(
-        application, host=host, port=settings.admin_port, timeout_graceful_shutdown=_GRACE
+        create(control, hosts=settings.allowed_hosts),
+        host=settings.admin_host,
+        port=settings.admin_port,
+        timeout_graceful_shutdown=_GRACE,
     )
 
 

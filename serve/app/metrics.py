@@ -58,6 +58,7 @@ async def _fetch(
             aiohttp.ClientSession(connector=connector, timeout=_PATIENCE) as session,
             session.get(url) as response,
         ):
+            response.raise_for_status()
             texts[name] = await response.text()
     except (aiohttp.ClientError, OSError, TimeoutError) as error:
         _log.debug("no metrics from %s: %s", name, error)

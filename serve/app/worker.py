@@ -32,6 +32,7 @@ from serve.triton.grpc_transport import GrpcTransport
 from serve.triton.http_transport import HttpTransport
 
 _log = logging.getLogger("servegate.worker")
+KEEP_ALIVE = 75  # seconds; longer than the pools of common clients keep an idle connection
 
 
 class Worker:
@@ -99,6 +100,7 @@ class Worker:
             http = Server(
                 KServeHttp(self._gateway, **options),
                 timeout_graceful_shutdown=self._settings.drain_timeout,
+                timeout_keep_alive=KEEP_ALIVE,
             )
             about = Server(self._about, uds=str(inside))
             data = listener(

@@ -185,6 +185,8 @@ class Models:
 
     def _problems(self, model: Model, versions: tuple[VersionStatus, ...]) -> tuple[str, ...]:
         problems = [model.problem] if model.problem else self._failures(model)
+        if model.trouble:
+            problems.append(f"what was read before stays in force: {model.trouble}")
         ready = {status.number for status in versions if status.state == "ready"}
         decisions = self._decisions()
         split = decisions.split(model.name)

@@ -5,7 +5,7 @@ harms no other. Replicas without a repository of ours are asked instead, see `di
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -24,7 +24,8 @@ class Model:
     """One model as it exists. `wanted` are the versions that replicas should hold.
 
     `configuration` is None for a model without config.pbtxt: Triton completes it, and chooses the
-    version by its default policy. `problem` says why a model is not served at all.
+    version by its default policy. `problem` says why a model is not served at all; `trouble` why
+    what is on disk now is not, so that what was read before stays in force.
     """
 
     name: str
@@ -33,6 +34,7 @@ class Model:
     configuration: Configuration | None
     fingerprint: str
     problem: str = ""
+    trouble: str = ""
     labels: Mapping[str, tuple[str, ...]] = field(default_factory=lambda: _EMPTY)
     preprocessing: Mapping[str, Any] = field(default_factory=lambda: _EMPTY)
     card: Mapping[str, Any] = field(default_factory=lambda: _EMPTY)
@@ -70,13 +72,32 @@ class Registry:
                     found[folder.name] = known
                 continue
             except OSError as error:
-                found[folder.name] = _broken(folder, "", (), error)
+                broken = _broken(folder, "", known.versions if known else (), error)
+                found[folder.name] = _or_before(known, broken)
                 continue
-            unchanged = known is not None and known.fingerprint == fingerprint
-            found[folder.name] = known if unchanged and known else _read(folder, fingerprint)
+            if known is None or known.fingerprint != fingerprint:
+                found[folder.name] = _or_before(known, _read(folder, fingerprint))
+            else:
+                found[folder.name] = known
         changed = found != dict(self._models)
         self._models = MappingProxyType(found)
         return changed
+
+
+def _or_before(known: Model | None, read: Model) -> Model:
+    """What was read, unless it cannot be served and what was read before can."""
+    if not read.problem or known is None or known.problem:
+        return read
+    wanted = tuple(version for version in known.wanted if version in read.versions)
+    if not wanted:
+        return read
+    return replace(
+        known,
+        versions=read.versions,
+        wanted=wanted,
+        fingerprint=read.fingerprint,
+        trouble=read.problem,
+    )
 
 
 def discovered(

@@ -1,5 +1,6 @@
 """KServe v2 over gRPC: a generic handler on raw messages that turns requests into calls."""
 
+import asyncio
 from collections.abc import Awaitable, Callable
 
 import grpc
@@ -7,7 +8,7 @@ import grpc.aio
 
 from serve.core.calls import Call, Headers, Reply, Verb
 from serve.core.errors import BodyTooLarge, ServegateError
-from serve.proxy.gateway import Gateway
+from serve.proxy.gateway import Answer, Gateway
 from serve.wire import kserve_grpc, protobuf
 from serve.wire.status import OK, grpc_error, not_ready
 
@@ -42,6 +43,7 @@ class KServeGrpc(grpc.GenericRpcHandler):  # type: ignore[misc]  # grpc has no t
         self._timeout = timeout
         self._clock = clock
         self._is_draining = is_draining
+        self._running: set[asyncio.Future[Answer]] = set()
 
     def service(self, details: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler:
         """The behaviour behind a method path."""
@@ -65,13 +67,29 @@ class KServeGrpc(grpc.GenericRpcHandler):  # type: ignore[misc]  # grpc has no t
     def _verb(self, verb: Verb) -> Behaviour:
         async def behave(message: bytes, context: grpc.aio.ServicerContext) -> bytes:
             try:
-                answer = await self._gateway.handle(self._call(verb, message, context))
+                answer = await self._finish(self._call(verb, message, context))
             except ServegateError as error:
                 told = not_ready("grpc", error) if verb is Verb.READY else None
                 return await _write(told or grpc_error(error), context)
             return await _write(answer.reply, context, answer.decision)
 
         return behave
+
+    async def _finish(self, call: Call) -> Answer:
+        """Handle the call to its end, also when the client leaves before.
+
+        Triton before 24.12 may crash when calls in flight are cancelled (server issues 7368, 8034),
+        so a client that has gone does not cancel anything: its answer is dropped.
+        """
+        task = asyncio.ensure_future(self._gateway.handle(call))
+        self._running.add(task)
+        task.add_done_callback(self._done)
+        return await asyncio.shield(task)
+
+    def _done(self, task: "asyncio.Future[Answer]") -> None:
+        self._running.discard(task)
+        if not task.cancelled():
+            task.exception()  # looked at, so that nobody complains that nobody did
 
     def _call(self, verb: Verb, message: bytes, context: grpc.aio.ServicerContext) -> Call:
         if len(message) > self._max_body:

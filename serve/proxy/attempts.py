@@ -8,15 +8,13 @@
 | reset, EOF or timeout after bytes were written (`OutcomeUnknown`)    | perhaps   | fail       |
 | any other answer                                                     | yes       | the answer |
 
-Never the same replica twice, at most two extra attempts, never for the calls of a sequence, whose
-state lives on one replica.
+Never the same replica twice, at most two extra attempts, never for a model that serves sequences,
+whose state lives on one replica.
 """
-
-from serve.core.calls import Call
 
 EXTRA_ATTEMPTS = 2
 
 
-def attempts_allowed(call: Call) -> int:
-    """How many replicas may be tried for this call, the first one included."""
-    return 1 if call.sequence else 1 + EXTRA_ATTEMPTS
+def attempts_allowed(*, stateful: bool) -> int:
+    """How many replicas may be tried for a call, the first one included."""
+    return 1 if stateful else 1 + EXTRA_ATTEMPTS

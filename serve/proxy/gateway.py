@@ -92,13 +92,14 @@ class Gateway:
         try:
             snapshot = self._live.snapshot
             if call.verb is Verb.SERVER_METADATA:
-                return await self._attempt(call, None, snapshot, tuple(snapshot.replicas))
-            choice = choose(snapshot, call, self._draw)
-            self._admission.enter(call.model)
-            try:
-                answer = await self._attempt(call, choice, snapshot, choice.target.replicas)
-            finally:
-                self._admission.leave(call.model)
+                answer = await self._attempt(call, None, snapshot, tuple(snapshot.replicas))
+            else:
+                choice = choose(snapshot, call, self._draw)
+                self._admission.enter(call.model)
+                try:
+                    answer = await self._attempt(call, choice, snapshot, choice.target.replicas)
+                finally:
+                    self._admission.leave(call.model)
         except ServegateError as error:
             self._meters.call_failed(call, choice, error.code, self._clock() - begun)
             raise
@@ -115,7 +116,8 @@ class Gateway:
         left = list(names)
         why = retry = ""
         refused: Answer | None = None
-        for _ in range(attempts_allowed(call)):
+        stateful = choice is not None and snapshot.models[call.model].sequences
+        for _ in range(attempts_allowed(stateful=stateful)):
             name = pick(
                 left,
                 load=self._loads.on_replica,

@@ -119,6 +119,12 @@ class Refusal:
     lacks_version: bool  # the replica does not hold the version that the snapshot says it has
 
 
+# What Triton's core writes (tritonserver 2.51) when it turns a request away before executing it.
+_BEFORE_EXECUTION = (
+    b"Exceeds maximum queue size",
+    b"Server is stopping",
+    b"Server not ready",
+)
 _BUSY = Refusal("refused", lacks_version=False)
 _ABSENT = Refusal("version absent", lacks_version=True)
 
@@ -126,21 +132,19 @@ _ABSENT = Refusal("version absent", lacks_version=True)
 def refusal(protocol: str, verb: Verb, reply: Reply) -> Refusal | None:
     """Whether the reply is a complete refusal by Triton itself; None for every other answer.
 
-    Retry rules 3 and 4: a 503 / UNAVAILABLE from the server, and "unknown model" from a replica
-    that should have it. gRPC libraries make UNAVAILABLE up themselves, so there the message must be
-    one that Triton writes.
+    Retry rules 3 and 4: a 503 / UNAVAILABLE from the server before it executed anything, and
+    "unknown model" from a replica that should have it. A model's own code may answer UNAVAILABLE
+    after it has run, and gRPC libraries make it up themselves: the words must be the server's.
     """
     if verb is not Verb.INFER:
         return None
-    if protocol == "http":
-        if reply.status == 503:
-            return _ABSENT if b"is not at ready state" in reply.body else _BUSY
-        if reply.status == 404 and b"Request for unknown model" in reply.body:
-            return _ABSENT
+    absent, busy = (404, 503) if protocol == "http" else (NOT_FOUND, UNAVAILABLE)
+    if reply.status not in (absent, busy):
         return None
-    if reply.status in (NOT_FOUND, UNAVAILABLE) and "Request for unknown model" in reply.message:
+    said = reply.body if protocol == "http" else reply.message.encode()
+    if b"Request for unknown model" in said:
         return _ABSENT
-    if reply.status == UNAVAILABLE and "Exceeds maximum queue size" in reply.message:
+    if reply.status == busy and any(words in said for words in _BEFORE_EXECUTION):
         return _BUSY
     return None
 

@@ -1,0 +1,117 @@
+"""A scene for the keeper of one replica: a fake Triton, a repository, and rounds of its life."""
+
+import asyncio
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+from builders import ControlPlane, replica
+
+from serve.control.fleet import Fleet
+from serve.control.inventory import Inventory
+from serve.control.reconciler import ReplicaKeeper
+from serve.core.errors import Unavailable
+from serve.triton import config as triton_config
+from serve.triton.control import Entry, NotExplicit
+
+
+class FakeTriton:
+    """Stands for `TritonControl`: one server that holds its models in memory."""
+
+    def __init__(self) -> None:
+        self.held: dict[str, set[int]] = {}
+        self.asked: list[str] = []
+        self.configs: dict[str, str] = {}
+        self.broken: dict[str, Exception] = {}
+        self.is_up = True
+        self.is_explicit = True
+        self.closed = False
+
+    async def index(self) -> tuple[Entry, ...]:
+        self._reach()
+        return tuple(
+            Entry(name, version, "READY", "")
+            for name, versions in self.held.items()
+            for version in versions
+        )
+
+    async def load(self, model: str, config: str | None) -> None:
+        self._change(f"load {model}")
+        if model in self.broken:
+            raise self.broken[model]
+        versions = json.loads(config)["version_policy"]["specific"]["versions"] if config else [1]
+        self.held[model] = {int(version) for version in versions}
+
+    async def unload(self, model: str) -> None:
+        self._change(f"unload {model}")
+        self.held.pop(model, None)
+
+    async def config(self, model: str) -> object:
+        if model in self.broken:
+            raise self.broken[model]
+        return triton_config.parse(self.configs[model]).message
+
+    async def close(self) -> None:
+        self.closed = True
+
+    def _change(self, what: str) -> None:
+        self._reach()
+        self.asked.append(what)
+        if not self.is_explicit:
+            raise NotExplicit("replica a manages its models itself")
+
+    def _reach(self) -> None:
+        if not self.is_up:
+            raise Unavailable("asking replica a failed", why="connection refused")
+
+
+class Scene:
+    """One replica, its keeper and a repository; `round` is one look and one reconciliation."""
+
+    def __init__(self, folder: Path, *others: str, discovering: bool = False) -> None:
+        self.plane = ControlPlane(folder, replicas=[replica(name) for name in ("a", *others)])
+        self.triton = FakeTriton()
+        self.keeper = ReplicaKeeper(
+            "a",
+            self.triton,  # type: ignore[arg-type]
+            fleet=self.plane.fleet,
+            inventory=self._discovering() if discovering else self.plane.inventory,
+            publisher=self.plane.publisher,
+            clock=self.plane.clock,
+            tick=60.0,
+        )
+
+    def _discovering(self) -> Inventory:
+        self.plane.inventory = Inventory(
+            None, self.plane.fleet, decisions=lambda: self.plane.decisions
+        )
+        return self.plane.inventory
+
+    @property
+    def repository(self) -> Path:
+        return self.plane.repository
+
+    @property
+    def fleet(self) -> Fleet:
+        return self.plane.fleet
+
+    async def round(self) -> None:
+        await self.plane.inventory.scan()
+        await self.keeper.observe()
+        await self.keeper.reconcile()
+
+    def play(self, *steps: Callable[[], object]) -> list[str]:
+        """A round, and another after each step; gives what Triton was asked, in order."""
+
+        async def scenario() -> None:
+            await self.round()
+            for step in steps:
+                step()
+                await self.round()
+
+        asyncio.run(scenario())
+        return self.triton.asked
+
+
+def nothing() -> None:
+    """A round in which nothing changes."""

@@ -1,0 +1,126 @@
+"""The fleet: who holds a version, and what stays in force when replicas are lost."""
+
+import pytest
+from builders import Clock, replica
+
+from serve.control.fleet import Failure, Fleet
+
+
+def fleet(*names: str) -> Fleet:
+    return Fleet(tuple(replica(name) for name in names), clock=Clock(5.0))
+
+
+def test_a_version_is_held_by_the_replicas_on_which_it_is_ready() -> None:
+    three = fleet("a", "b", "c")
+    three.saw("c", {"m": (1, 2)})
+    three.saw("a", {"m": (1,)})
+    three.saw("b", {"x": (1,)})
+    assert three.holders("m", 1, "default") == ("a", "c")
+    assert three.holders("m", 2, "default") == ("c",)
+    assert three.holders("m", 3, "default") == ()
+
+
+def test_replicas_of_another_pool_do_not_count() -> None:
+    two = Fleet((replica("a"), replica("b", pool="a100")), clock=Clock())
+    two.saw("a", {"m": (1,)})
+    two.saw("b", {"m": (1,)})
+    assert two.holders("m", 1, "a100") == ("b",)
+    assert two.pools == {"default", "a100"}
+
+
+def test_a_lost_replica_gets_no_calls_while_another_holds_the_version() -> None:
+    two = fleet("a", "b")
+    two.saw("a", {"m": (1,)})
+    two.saw("b", {"m": (1,)})
+    two.lost("a", "refused")
+    assert two.holders("m", 1, "default") == ("b",)
+
+
+def test_a_control_plane_that_has_lost_sight_of_everything_switches_nothing_off() -> None:
+    two = fleet("a", "b")
+    two.saw("a", {"m": (1,)})
+    two.saw("b", {"m": (1,)})
+    two.lost("a", "refused")
+    two.lost("b", "refused")
+    assert two.holders("m", 1, "default") == ("a", "b")
+
+
+def test_a_version_that_only_a_lost_replica_held_stays_where_it_was() -> None:
+    two = fleet("a", "b")
+    two.saw("a", {"m": (1,)})
+    two.saw("b", {"x": (1,)})
+    two.lost("a", "refused")
+    assert two.holders("m", 1, "default") == ("a",)
+
+
+def test_a_replica_that_comes_back_empty_holds_nothing() -> None:
+    two = fleet("a", "b")
+    two.saw("a", {"m": (1,)})
+    two.lost("a", "refused")
+    two.saw("a", {})
+    assert two.holders("m", 1, "default") == ()
+
+
+def test_only_news_is_news() -> None:
+    one = fleet("a")
+    news = [
+        one.saw("a", {"m": (1,)}),
+        one.saw("a", {"m": (1,)}),
+        one.saw("a", {"m": (1, 2)}),
+        one.lost("a", "refused"),
+        one.lost("a", "refused again"),
+        one.saw("a", {"m": (1, 2)}),
+    ]
+    assert news == [True, False, True, True, False, True]
+
+
+@pytest.mark.parametrize("state", ["unseen", "up", "lost"])
+def test_an_operator_sees_the_state_of_a_replica_and_why(state: str) -> None:
+    one = fleet("a")
+    if state == "up":
+        one.saw("a", {})
+    if state == "lost":
+        one.lost("a", "refused")
+    seen = one.observations["a"]
+    assert (seen.state, seen.why) == (state, "refused" if state == "lost" else "")
+
+
+def test_the_time_of_a_state_begins_when_the_state_does() -> None:
+    clock = Clock(10.0)
+    one = Fleet((replica("a"),), clock=clock)
+    one.saw("a", {})
+    clock.now = 20.0
+    one.saw("a", {"m": (1,)})
+    assert one.observations["a"].since == 10.0
+    one.lost("a", "refused")
+    assert one.observations["a"].since == 20.0
+
+
+def test_what_failed_on_a_lost_replica_is_forgotten_since_it_may_come_back_as_another() -> None:
+    two = fleet("a", "b")
+    two.failures["a", "m"] = two.failures["b", "m"] = Failure("bad file", (), 1, 0.0)
+    two.lost("a", "refused")
+    assert list(two.failures) == [("b", "m")]
+
+
+def test_a_replica_that_comes_back_may_take_load_calls_again() -> None:
+    one = fleet("a")
+    one.saw("a", {})
+    one.manages_itself("a")
+    one.lost("a", "refused")
+    one.saw("a", {})
+    assert not one.observations["a"].self_managed
+
+
+def test_the_fleet_is_known_once_every_replica_was_looked_at_and_one_has_answered() -> None:
+    two = fleet("a", "b")
+    known = [two.is_known]
+    two.lost("a", "refused")
+    known.append(two.is_known)
+    two.lost("b", "refused")
+    known.append(two.is_known)
+    two.saw("b", {})
+    known.append(two.is_known)
+    two.lost("b", "refused")
+    known.append(two.is_known)
+    assert known == [False, False, False, True, True]

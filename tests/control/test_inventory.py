@@ -1,0 +1,121 @@
+"""The inventory: models of a folder, or of the replicas where there is none."""
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from builders import Clock, ControlPlane, replica, write_model
+
+from serve.control.decisions import Decisions
+from serve.control.fleet import Fleet
+from serve.control.inventory import Inventory
+from serve.control.store import Entry
+from serve.core.errors import TritonFailed
+from serve.triton import config as triton_config
+from serve.triton.config import Configuration
+
+
+class FakeTriton:
+    """Stands for `TritonControl` where only configurations are asked for."""
+
+    def __init__(self, **configs: str) -> None:
+        self.configs = configs
+        self.asked: list[str] = []
+
+    async def config(self, model: str) -> Any:
+        self.asked.append(model)
+        if model not in self.configs:
+            raise TritonFailed("not found")
+        return triton_config.parse(self.configs[model]).message
+
+
+def after(folder: Path, *steps: Callable[[Path], object]) -> Inventory:
+    """The inventory of a repository that is scanned, and again after each step."""
+    plane = ControlPlane(folder)
+
+    async def scenario() -> None:
+        await plane.inventory.scan()
+        for step in steps:
+            step(plane.repository)
+            await plane.inventory.scan()
+
+    asyncio.run(scenario())
+    return plane.inventory
+
+
+def test_a_model_whose_folder_has_gone_is_removed(tmp_path: Path) -> None:
+    inventory = after(tmp_path, write_model, lambda at: (at / "m").rename(at / ".gone"))
+    assert inventory.models == {}
+    assert inventory.removed == {"m"}
+
+
+def test_a_model_that_comes_back_is_removed_no_more(tmp_path: Path) -> None:
+    inventory = after(
+        tmp_path,
+        write_model,
+        lambda at: (at / "m").rename(at / ".gone"),
+        lambda at: (at / ".gone").rename(at / "m"),
+    )
+    assert (set(inventory.models), inventory.removed) == ({"m"}, frozenset())
+
+
+def test_a_repository_that_cannot_be_read_removes_nothing(tmp_path: Path) -> None:
+    inventory = after(tmp_path, write_model, lambda at: at.rename(at.with_name("elsewhere")))
+    assert (set(inventory.models), inventory.removed) == ({"m"}, frozenset())
+
+
+def test_a_pool_wants_the_models_that_are_assigned_to_it(tmp_path: Path) -> None:
+    plane = ControlPlane(tmp_path)
+    write_model(plane.repository, "small")
+    write_model(plane.repository, "big")
+    entries = {("model", "big"): Entry({"pool": "a100"}, 1)}
+    plane.decisions = Decisions(MappingProxyType(entries))
+    asyncio.run(plane.inventory.scan())
+    assert set(plane.inventory.for_pool("a100")) == {"big"}
+    assert set(plane.inventory.for_pool("default")) == {"small"}
+
+
+def discovering() -> tuple[Inventory, Fleet]:
+    fleet = Fleet((replica("a"), replica("b")), clock=Clock())
+    return Inventory(None, fleet, decisions=Decisions), fleet
+
+
+def test_without_a_folder_what_any_replica_holds_exists() -> None:
+    inventory, fleet = discovering()
+    fleet.saw("a", {"m": (1, 2)})
+    fleet.saw("b", {"m": (3,), "x": (1,)})
+    assert inventory.is_discovering
+    assert {name: model.versions for name, model in inventory.models.items()} == {
+        "m": (1, 2, 3),
+        "x": (1,),
+    }
+
+
+def learned(inventory: Inventory, triton: FakeTriton, *names: str) -> dict[str, Any]:
+    held = dict.fromkeys(names, (1,))
+    asyncio.run(inventory.learn(triton, held))  # type: ignore[arg-type]
+    return {name: model.configuration for name, model in inventory.models.items()}
+
+
+def test_the_configuration_of_what_was_discovered_is_asked_once() -> None:
+    inventory, fleet = discovering()
+    fleet.saw("a", {"m": (1,)})
+    triton = FakeTriton(m='backend: "x" sequence_batching { }')
+    learned(inventory, triton, "m")
+    known = learned(inventory, triton, "m")
+    assert triton.asked == ["m"]
+    assert isinstance(known["m"], Configuration)
+    assert known["m"].batches_sequences
+
+
+def test_a_configuration_that_cannot_be_read_harms_no_other_and_is_asked_again() -> None:
+    inventory, fleet = discovering()
+    fleet.saw("a", {"m": (1,), "x": (1,)})
+    triton = FakeTriton(x='backend: "x"')
+    known = learned(inventory, triton, "m", "x")
+    assert known["m"] is None
+    assert known["x"] is not None
+    triton.configs["m"] = 'backend: "m"'
+    assert learned(inventory, triton, "m", "x")["m"] is not None

@@ -1,0 +1,97 @@
+"""Snapshots: what is compiled from models, decisions and what the replicas hold."""
+
+from types import MappingProxyType
+from typing import Any
+
+import pytest
+from builders import Clock, replica, target
+
+from serve.control.decisions import Decisions
+from serve.control.fleet import Failure, Fleet
+from serve.control.registry import Model
+from serve.control.snapshots import compile_models, replicas_of
+from serve.control.store import Entry
+from serve.core.replicas import Replica
+from serve.core.snapshot import ModelView
+from serve.triton import config as triton_config
+
+
+def model(
+    *wanted: int, name: str = "m", config: str | None = 'backend: "onnxruntime"', problem: str = ""
+) -> Model:
+    configuration = triton_config.parse(config) if config is not None else None
+    return Model(name, wanted, wanted, configuration, "", problem)
+
+
+def fleet(*replicas: Replica, **held: tuple[int, ...]) -> Fleet:
+    """A fleet whose replicas hold these versions of the model `m`."""
+    made = Fleet(replicas or tuple(replica(name) for name in held), clock=Clock())
+    for name, versions in held.items():
+        made.saw(name, {"m": versions})
+    return made
+
+
+def compiled(one: Model, held: Fleet, **decided: Any) -> ModelView:
+    entries = {tuple(key.split("__")): Entry(body, 1) for key, body in decided.items()}
+    decisions = Decisions(MappingProxyType(entries))  # type: ignore[arg-type]
+    return compile_models({one.name: one}, decisions, held)[one.name]
+
+
+def test_a_target_is_a_wanted_version_with_the_replicas_that_hold_it() -> None:
+    made = compiled(model(1, 2, 3), fleet(a=(1, 2), b=(2, 4)))
+    assert made.targets == {1: target(1, "a"), 2: target(2, "a", "b")}
+
+
+def test_without_a_route_the_highest_version_that_is_held_serves() -> None:
+    made = compiled(model(1, 2, 3), fleet(a=(1, 2)))
+    assert (str(made.split), made.routed) == ("2=100", False)
+
+
+def test_a_route_is_taken_as_it_was_set_even_where_a_version_is_lacking() -> None:
+    made = compiled(model(1, 2), fleet(a=(1,)), route__m={"split": {"1": 90, "2": 10}})
+    assert (str(made.split), made.routed) == ("1=90 2=10", True)
+
+
+def test_a_model_that_nobody_holds_is_in_the_snapshot_without_targets() -> None:
+    made = compiled(model(1), fleet(a=()))
+    assert (made.targets, made.split, made.failed) == ({}, None, False)
+
+
+def test_a_model_that_could_not_be_loaded_has_failed() -> None:
+    held = fleet(a=())
+    held.failures["a", "m"] = Failure("bad file", (), 1, 0.0)
+    assert compiled(model(1), held).failed
+
+
+def test_a_model_with_a_problem_is_not_in_the_snapshot() -> None:
+    broken = model(problem="line 2")
+    assert compile_models({"m": broken}, Decisions(), fleet(a=(1,))) == {}
+
+
+def test_labels_come_along() -> None:
+    decided = {"label__m:stable": {"version": 1}, "label__x:stable": {"version": 2}}
+    assert compiled(model(1), fleet(a=(1,)), **decided).labels == {"stable": 1}
+
+
+def test_only_the_replicas_of_the_models_pool_serve_it() -> None:
+    two = fleet(replica("a"), replica("b", pool="a100"), a=(1,), b=(1,))
+    assert compiled(model(1), two).targets == {1: target(1, "a")}
+    assert compiled(model(1), two, model__m={"pool": "a100"}).targets == {1: target(1, "b")}
+
+
+def test_without_a_configuration_whatever_triton_holds_counts() -> None:
+    made = compiled(model(1, 2, config=None), fleet(a=(7,)))
+    assert (set(made.targets), made.targets[7].flavour) == ({7}, "auto")
+
+
+@pytest.mark.parametrize(
+    ("config", "sequences"), [("sequence_batching { }", True), ("dynamic_batching { }", False)]
+)
+def test_a_model_with_sequences_is_marked(config: str, sequences: bool) -> None:
+    assert compiled(model(1, config=config), fleet(a=(1,))).sequences is sequences
+
+
+def test_every_replica_is_in_the_snapshot_lost_ones_included() -> None:
+    two = fleet(a=(1,), b=(1,))
+    two.lost("b", "refused")
+    assert replicas_of(two) == {"a": replica("a"), "b": replica("b")}

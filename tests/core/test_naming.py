@@ -1,0 +1,59 @@
+"""Which words may name models and labels, and how versions are called in Triton."""
+
+import pytest
+
+from serve.core.errors import Invalid
+from serve.core.naming import check_label, check_model_name, physical_name
+
+
+@pytest.mark.parametrize("name", ["digits", "m", "_m", "9", "resnet-50.v2", "A_b", "x" * 255])
+def test_a_model_may_be_called(name: str) -> None:
+    assert check_model_name(name) == name
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["", "stats", ".hidden", "-m", "a b", "a/b", "a%2Fb", "größe", "a:b", "m\n", "\nm", "x" * 256],
+)
+def test_a_model_may_not_be_called(name: str) -> None:
+    with pytest.raises(Invalid):
+        check_model_name(name)
+
+
+@pytest.mark.parametrize("name", ["stable", "candidate-2", "_x", "v1.2", "x" * 63])
+def test_a_label_may_be_called(name: str) -> None:
+    assert check_label(name) == name
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "",
+        "1",
+        "01",
+        "1a",
+        ".x",
+        "-x",
+        "a b",
+        "a/b",
+        "a:b",
+        "é",
+        "stable\n",
+        "x" * 64,
+        "latest",
+        "versions",
+        "labels",
+    ],
+)
+def test_a_label_may_not_be_called(name: str) -> None:
+    with pytest.raises(Invalid):
+        check_label(name)
+
+
+def test_a_version_goes_by_the_models_name_while_all_configurations_agree() -> None:
+    assert physical_name("digits", "ab" * 32, ["ab" * 32, "ab" * 32]) == "digits"
+    assert physical_name("digits", "ab" * 32, []) == "digits"
+
+
+def test_a_version_with_a_configuration_of_its_own_carries_its_digest() -> None:
+    assert physical_name("digits", "0123456789abcdef", ["ff"]) == "digits--01234567"

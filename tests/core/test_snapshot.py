@@ -1,0 +1,148 @@
+"""Snapshots: the form in which they travel, and everything that is checked when they arrive."""
+
+import json
+from collections.abc import Callable
+from types import MappingProxyType
+from typing import Any
+
+import pytest
+from builders import replica, snapshot, target, view
+
+from serve.core.errors import Invalid
+from serve.core.snapshot import Snapshot
+
+
+def full() -> Snapshot:
+    digits = view(
+        target(1, "a", "b", model="digits"),
+        target(2, "b", model="digits", physical="digits--01234567"),
+        name="digits",
+        split="1=90 2=10",
+        labels={"stable": 1},
+        sequences=True,
+    )
+    return snapshot(digits, view(name="empty"), generation=7, replicas=["c"])
+
+
+def test_a_snapshot_survives_the_journey_as_json() -> None:
+    assert Snapshot.from_json(json.loads(json.dumps(full().to_json()))) == full()
+
+
+def test_an_empty_snapshot_survives_too() -> None:
+    assert Snapshot.from_json(Snapshot(1).to_json()) == Snapshot(1)
+
+
+def test_a_snapshot_cannot_be_edited() -> None:
+    arrived = Snapshot.from_json(full().to_json())
+    with pytest.raises(TypeError):
+        arrived.models["digits"].targets[3] = target(3)  # type: ignore[index]
+
+
+def test_pools_and_addresses_of_replicas_travel_along() -> None:
+    there = Snapshot(1, replicas=MappingProxyType({"a": replica("a", http=9, pool="a100")}))
+    assert Snapshot.from_json(there.to_json()).replicas["a"] == replica("a", http=9, pool="a100")
+
+
+def test_same_content_leaves_the_generation_out() -> None:
+    one, two = snapshot(view(target()), generation=1), snapshot(view(target()), generation=2)
+    assert one.same_content(two)
+    assert not one.same_content(snapshot(view(target(2)), generation=1))
+    assert not one.same_content(snapshot(view(target()), generation=1, replicas=["z"]))
+
+
+def test_the_latest_target_is_the_highest_version() -> None:
+    assert view(target(2), target(10), target(9)).latest == target(10)
+    assert view().latest is None
+
+
+def test_keys_that_are_not_known_are_passed_over_so_that_formats_can_grow() -> None:
+    data = full().to_json()
+    data["later"] = data["models"]["digits"]["later"] = 1
+    assert Snapshot.from_json(data) == full()
+
+
+@pytest.mark.parametrize("data", [None, [], "x", 1, {}, {"format": 1}])
+def test_what_is_no_snapshot_at_all_is_refused(data: Any) -> None:
+    with pytest.raises(Invalid):
+        Snapshot.from_json(data)
+
+
+def _set(*path: Any) -> Callable[[Any], None]:
+    """Sets the value at the end of the path."""
+
+    def damage(data: Any) -> None:
+        *way, last, value = path
+        for step in way:
+            data = data[step]
+        data[last] = value
+
+    return damage
+
+
+MODEL = ("models", "digits")
+TARGET = (*MODEL, "targets", "1")
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        pytest.param(_set("format", 2), id="another format"),
+        pytest.param(_set("generation", "seven"), id="generation is a word"),
+        pytest.param(_set("generation", None), id="generation is null"),
+        pytest.param(_set("generation", float("inf")), id="generation is Infinity"),
+        pytest.param(_set("generation", -1), id="generation is negative"),
+        pytest.param(_set("models", []), id="models are a list"),
+        pytest.param(_set("replicas", ["a"]), id="replicas are a list"),
+        pytest.param(_set("replicas", "a", "address", "10.0.0.1"), id="address without ports"),
+        pytest.param(_set("replicas", "a", "address", 5), id="address is a number"),
+        pytest.param(_set(*MODEL, None), id="model is null"),
+        pytest.param(_set(*MODEL, "labels", {"stable": "one"}), id="label of a word"),
+        pytest.param(_set(*MODEL, "labels", ["stable"]), id="labels are a list"),
+        pytest.param(_set(*MODEL, "split", {"1": -1}), id="negative weight"),
+        pytest.param(_set(*MODEL, "split", {"1": 0}), id="split without weight"),
+        pytest.param(_set(*MODEL, "split", {"x": 1}), id="split over a word"),
+        pytest.param(_set(*MODEL, "split", [1]), id="split is a list"),
+        pytest.param(_set(*MODEL, "targets", "one", {}), id="version is a word"),
+        pytest.param(_set(*TARGET, "replicas", ["nobody"]), id="unknown replica"),
+        pytest.param(_set(*TARGET, "replicas", ["a", "a"]), id="a replica twice"),
+        pytest.param(_set(*TARGET, "replicas", None), id="no replicas"),
+        pytest.param(_set(*TARGET, "physical_version", "new"), id="physical version is a word"),
+        pytest.param(_set(*TARGET, "physical_name", ""), id="physical name is empty"),
+    ],
+)
+def test_a_snapshot_that_does_not_hold_together_is_refused(damage: Callable[[Any], None]) -> None:
+    data = json.loads(json.dumps(full().to_json()))
+    damage(data)
+    with pytest.raises(Invalid):
+        Snapshot.from_json(data)
+
+
+PARTS = [
+    "generation",
+    "models",
+    "replicas",
+    "format",
+    "replicas.a.pool",
+    "replicas.a.address",
+    "models.digits.labels",
+    "models.digits.split",
+    "models.digits.routed",
+    "models.digits.sequences",
+    "models.digits.targets",
+    "models.digits.targets.1.physical_name",
+    "models.digits.targets.1.physical_version",
+    "models.digits.targets.1.flavour",
+    "models.digits.targets.1.replicas",
+]
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_a_snapshot_that_lacks_a_part_is_refused(part: str) -> None:
+    data = json.loads(json.dumps(full().to_json()))
+    *way, last = part.split(".")
+    inner = data
+    for step in way:
+        inner = inner[step]
+    del inner[last]
+    with pytest.raises(Invalid):
+        Snapshot.from_json(data)

@@ -1,0 +1,256 @@
+"""The admin API over HTTP: what can be asked and changed, and the shape of every error."""
+
+import asyncio
+import os
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import httpx2
+import pytest
+from builders import ControlPlane, replica, write_model
+
+from serve.control.fleet import Failure
+from serve.core.replicas import Replica
+from serve.listeners.admin.application import create
+from serve.listeners.admin.context import Control
+from serve.triton.metrics import GpuReading, ModelReading, Readings
+
+T = TypeVar("T")
+Client = httpx2.AsyncClient
+HALVES = {"split": {"1": 50, "2": 50}}
+NO_WAIT = {"wait": 0}
+READ = Readings(
+    {("m", 1): ModelReading(5, 0, 5, 5, 3, 0.0, 0.0)}, {"GPU-1": GpuReading(0.5, 1, 2, 3)}, 0.25
+)
+
+
+async def read(one: Replica) -> Readings | None:
+    """Replica `a` tells its metrics, the others do not."""
+    return READ if one.name == "a" else None
+
+
+def plane(folder: Path) -> ControlPlane:
+    """Model `m`: versions 1 and 2 are ready on `a`, version 3 is loading."""
+    made = ControlPlane(folder, replicas=[replica("a"), replica("b")])
+    model = write_model(made.repository, "m", 1, 2, 3)
+    (model / "model_card.json").write_text('{"summary": "a model"}')
+    return asyncio.run(made.begin(a={"m": (1, 2)}))
+
+
+def play(one: ControlPlane, scenario: Callable[[Client], Awaitable[T]], *, host: str = "") -> T:
+    control = Control(
+        models=one.models,
+        fleet=one.fleet,
+        publisher=one.publisher,
+        readings=read,
+        metrics=lambda: b"# metrics\n",
+        clock=one.clock,
+        secret="secret",
+    )
+    app = create(control, hosts=["localhost", "[::1]"])
+
+    async def run() -> T:
+        transport = httpx2.ASGITransport(app=app, raise_app_exceptions=False)
+        base = f"http://{host or 'localhost:8080'}"
+        async with Client(transport=transport, base_url=base) as client:
+            return await scenario(client)
+
+    return asyncio.run(run())
+
+
+def ask(
+    one: ControlPlane, method: str, path: str, *, body: Any = None, **headers: str
+) -> httpx2.Response:
+    named = {name.replace("_", "-"): value for name, value in headers.items()}
+    return play(
+        one, lambda client: client.request(method, path, json=body, headers=named, params=NO_WAIT)
+    )
+
+
+def assert_error(answer: httpx2.Response, status: int, code: str) -> dict[str, str]:
+    """Every error has this status, this code, and the same five parts."""
+    assert answer.status_code == status
+    body: dict[str, str] = answer.json()
+    assert set(body) == {"error", "code", "what", "why", "try_this"}
+    assert (body["code"], answer.headers["servegate-error"]) == (code, code)
+    return body
+
+
+def test_models_are_listed_with_their_versions(tmp_path: Path) -> None:
+    [model] = ask(plane(tmp_path), "GET", "/api/models").json()
+    assert (model["name"], model["state"], model["split"]) == ("m", "partial", {"2": 100})
+    assert [version["state"] for version in model["versions"]] == ["ready", "ready", "loading"]
+
+
+def test_one_model_is_shown_with_what_was_recorded_with_it(tmp_path: Path) -> None:
+    answer = ask(plane(tmp_path), "GET", "/api/models/m")
+    assert answer.json()["card"] == {"summary": "a model"}
+    assert answer.headers["etag"] == '"0"'
+
+
+def test_a_route_is_put_and_shown_with_the_etag_of_its_revision(tmp_path: Path) -> None:
+    one = plane(tmp_path)
+    put = ask(one, "PUT", "/api/routes/m", body=HALVES, servegate_author="ada")
+    shown = ask(one, "GET", "/api/routes/m")
+    generation = one.publisher.snapshot.generation
+    assert put.json() == {"generation": generation, "in_force": True}
+    assert shown.json() == {"model": "m", "split": {"1": 50, "2": 50}, "routed": True}
+    assert put.headers["etag"] == shown.headers["etag"] != '"0"'
+
+
+def test_a_change_that_worker_has_not_acknowledged_is_not_in_force(tmp_path: Path) -> None:
+    one = plane(tmp_path)
+    asyncio.run(one.publisher.poll("worker-0", 0, 0))
+    answer = ask(one, "PUT", "/api/routes/m", body=HALVES)
+    assert (answer.status_code, answer.json()["in_force"]) == (200, False)
+
+
+def test_who_and_why_are_taken_from_the_headers(tmp_path: Path) -> None:
+    one = plane(tmp_path)
+    ask(one, "PUT", "/api/routes/m", body=HALVES, servegate_author="ada", servegate_reason="test")
+    ask(one, "PUT", "/api/models/m/labels/stable", body={"version": 1})
+    rows = asyncio.run(one.store.history())
+    assert [(row["author"], row["reason"]) for row in rows] == [("anonymous", ""), ("ada", "test")]
+
+
+def test_a_reason_may_be_in_any_language(tmp_path: Path) -> None:
+    one = plane(tmp_path)
+    ask(one, "PUT", "/api/routes/m", body=HALVES, servegate_reason="f%C3%BCr%20100%25")
+    [row] = asyncio.run(one.store.history())
+    assert row["reason"] == "für 100%"
+
+
+def test_of_two_people_who_read_the_same_route_the_second_is_refused(tmp_path: Path) -> None:
+    one = plane(tmp_path)
+    seen = ask(one, "GET", "/api/routes/m").headers["etag"]
+    first = ask(one, "PUT", "/api/routes/m", body=HALVES, if_match=seen)
+    second = ask(one, "PUT", "/api/routes/m", body={"split": {"1": 1}}, if_match=seen)
+    assert first.status_code == 200
+    body = assert_error(second, 412, "precondition_failed")
+    assert first.headers["etag"] in body["why"]
+    assert ask(one, "GET", "/api/routes/m").json()["split"] == {"1": 50, "2": 50}
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "status", "code"),
+    [
+        ("GET", "/api/models/nope", None, 404, "unknown_model"),
+        ("GET", "/api/routes/nope", None, 404, "unknown_model"),
+        ("PUT", "/api/routes/nope", HALVES, 404, "unknown_model"),
+        ("PUT", "/api/routes/m", {"split": {"9": 1}}, 404, "unknown_version"),
+        ("PUT", "/api/routes/m", {"split": {"3": 1}}, 409, "version_not_ready"),
+        ("PUT", "/api/routes/m", {"split": {}}, 422, "invalid"),
+        ("PUT", "/api/routes/m", {"split": {"1": -1}}, 422, "invalid"),
+        ("PUT", "/api/routes/m", {"split": {"1": 0}}, 422, "invalid"),
+        ("PUT", "/api/routes/m", {"split": {"1": 1.5}}, 422, "invalid"),
+        ("PUT", "/api/routes/m", {"split": {"new": 1}}, 422, "invalid"),
+        ("PUT", "/api/routes/m", {"splits": {"1": 1}}, 422, "invalid"),
+        ("PUT", "/api/routes/m", {"split": {"1": 1}, "more": 1}, 422, "invalid"),
+        ("PUT", "/api/routes/m", [], 422, "invalid"),
+        ("PUT", "/api/routes/m", None, 422, "invalid"),
+        ("PUT", "/api/models/m/labels/stable", {"version": 3}, 409, "version_not_ready"),
+        ("PUT", "/api/models/m/labels/stable", {"version": 0}, 422, "invalid"),
+        ("PUT", "/api/models/m/labels/7", {"version": 1}, 422, "invalid"),
+        ("PUT", "/api/models/m/labels/stable%0A", {"version": 1}, 422, "invalid"),
+        ("DELETE", "/api/models/m/labels/stable", None, 404, "unknown_label"),
+        ("PATCH", "/api/models/m", {"objective": "fast"}, 422, "invalid"),
+        ("PATCH", "/api/models/m", {"pool": "h100"}, 422, "invalid"),
+        ("PATCH", "/api/models/m", {"colour": "blue"}, 422, "invalid"),
+        ("GET", "/api/nothing", None, 404, "not_here"),
+        ("POST", "/api/models", None, 405, "method_not_allowed"),
+    ],
+)
+def test_what_cannot_be_is_refused_in_one_shape(
+    tmp_path: Path, method: str, path: str, body: Any, status: int, code: str
+) -> None:
+    one = plane(tmp_path)
+    assert_error(ask(one, method, path, body=body), status, code)
+    assert asyncio.run(one.store.read()) == {}
+
+
+def test_a_refusal_names_the_part_of_the_request_that_does_not_fit(tmp_path: Path) -> None:
+    answer = ask(plane(tmp_path), "PUT", "/api/models/m/labels/stable", body={"version": "x"})
+    assert "body.version" in assert_error(answer, 422, "invalid")["why"]
+
+
+def test_a_store_that_does_not_answer_is_unavailable(tmp_path: Path) -> None:
+    one = plane(tmp_path)
+    (tmp_path / "control.sqlite").unlink()
+    (tmp_path / "control.sqlite").mkdir()
+    one.store.close()
+    assert_error(ask(one, "PUT", "/api/routes/m", body=HALVES), 503, "unavailable")
+
+
+def test_labels_are_put_and_deleted(tmp_path: Path) -> None:
+    one = plane(tmp_path)
+    put = ask(one, "PUT", "/api/models/m/labels/stable", body={"version": 1})
+    labels = [ask(one, "GET", "/api/models/m").json()["labels"]]
+    ask(one, "DELETE", "/api/models/m/labels/stable")
+    labels.append(ask(one, "GET", "/api/models/m").json()["labels"])
+    assert labels == [{"stable": 1}, {}]
+    assert put.headers["etag"] == '"1"'
+
+
+def test_a_patch_leaves_what_it_does_not_name(tmp_path: Path) -> None:
+    one = plane(tmp_path)
+    ask(one, "PATCH", "/api/models/m", body={"objective": "p99<50ms"})
+    ask(one, "PATCH", "/api/models/m", body={"pool": "default"})
+    shown = ask(one, "GET", "/api/models/m").json()
+    assert (shown["objective"], shown["pool"]) == ("p99<50ms", "default")
+
+
+def test_replicas_are_shown_with_what_they_hold_lack_and_measure(tmp_path: Path) -> None:
+    one = plane(tmp_path)
+    one.fleet.failures["a", "m"] = Failure("bad file", (), 1, 0.0)
+    one.clock.now += 12.34
+    a, b = ask(one, "GET", "/api/replicas").json()
+    assert (a["state"], a["held"], a["failures"]) == ("up", {"m": [1, 2]}, {"m": "bad file"})
+    assert (a["pending"], a["cpu_utilization"], a["gpu_utilization"]) == (3, 0.25, {"GPU-1": 0.5})
+    assert a["seconds"] == 12.3
+    assert (b["state"], b["pending"], b["seconds"]) == ("lost", None, 12.3)
+
+
+def test_a_folder_whose_name_is_no_text_is_listed_with_its_problem(tmp_path: Path) -> None:
+    one = plane(tmp_path)
+    Path(os.fsdecode(os.fsencode(one.repository) + b"/\xff/1")).mkdir(parents=True)
+    asyncio.run(one.inventory.scan())
+    answer = ask(one, "GET", "/api/models")
+    assert answer.status_code == 200
+    assert sorted(model["state"] for model in answer.json()) == ["failed", "partial"]
+
+
+def test_the_process_tells_that_it_lives_and_what_it_counts(tmp_path: Path) -> None:
+    one = plane(tmp_path)
+    assert ask(one, "GET", "/livez").status_code == 200
+    assert ask(one, "GET", "/metrics").text == "# metrics\n"
+
+
+@pytest.mark.parametrize("host", ["localhost", "localhost:9999", "LOCALHOST", "[::1]:8080"])
+def test_the_api_answers_under_its_own_names(tmp_path: Path, host: str) -> None:
+    answer = play(plane(tmp_path), lambda client: client.get("/api/models"), host=host)
+    assert answer.status_code == 200
+
+
+@pytest.mark.parametrize("host", ["evil.example", "localhost.evil.example", "127.0.0.2"])
+def test_a_page_that_calls_us_by_another_name_is_refused(tmp_path: Path, host: str) -> None:
+    answer = play(plane(tmp_path), lambda client: client.get("/api/models"), host=host)
+    assert answer.status_code == 400
+
+
+def test_every_command_of_the_document_has_a_summary_and_every_body_an_example(
+    tmp_path: Path,
+) -> None:
+    document = ask(plane(tmp_path), "GET", "/openapi.json").json()
+    operations = [one for path in document["paths"].values() for one in path.values()]
+    bodies = [one["requestBody"] for one in operations if "requestBody" in one]
+    assert len(bodies) >= 3
+    assert all(one["summary"] for one in operations)
+    for body in bodies:
+        name = body["content"]["application/json"]["schema"]["$ref"].rpartition("/")[2]
+        assert document["components"]["schemas"][name]["examples"], name
+
+
+def test_what_is_between_control_and_workers_is_not_in_the_document(tmp_path: Path) -> None:
+    document = ask(plane(tmp_path), "GET", "/openapi.json").json()
+    assert not [path for path in document["paths"] if path.startswith("/internal")]

@@ -1,0 +1,177 @@
+"""The snapshot over HTTP: workers, who know the secret, wait for it; nobody else sees the path."""
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+from builders import ControlPlane, until, write_model
+from fastapi import FastAPI
+
+from serve.core.snapshot import Snapshot
+from serve.listeners.admin.application import create
+from serve.listeners.admin.context import Control
+
+SECRET = {"authorization": "Bearer secret"}
+PATH = "/internal/snapshot"
+
+
+async def unread(replica: object) -> None:
+    """No replica tells its metrics."""
+
+
+class Scene:
+    """A control plane with one model on one replica, and its application."""
+
+    def __init__(self, folder: Path) -> None:
+        self.plane = ControlPlane(folder)
+        write_model(self.plane.repository, "m", 1)
+        asyncio.run(self.plane.begin(a={"m": (1,)}))
+        self.app: FastAPI = create(
+            Control(
+                models=self.plane.models,
+                fleet=self.plane.fleet,
+                publisher=self.plane.publisher,
+                readings=unread,
+                metrics=lambda: b"",
+                clock=self.plane.clock,
+                secret="secret",
+            ),
+            hosts=["localhost"],
+        )
+
+    async def get(
+        self, path: str, headers: dict[str, str] | None = None, **query: str
+    ) -> httpx2.Response:
+        transport = httpx2.ASGITransport(app=self.app)
+        async with httpx2.AsyncClient(transport=transport, base_url="http://localhost") as client:
+            return await client.get(path, headers=headers or {}, params=query)
+
+
+def test_a_worker_that_knows_the_secret_gets_the_snapshot(tmp_path: Path) -> None:
+    scene = Scene(tmp_path)
+    answer = asyncio.run(scene.get(PATH, SECRET, worker="worker-0", after="0"))
+    assert answer.status_code == 200
+    assert Snapshot.from_json(answer.json()) == scene.plane.publisher.snapshot
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {},
+        {"authorization": ""},
+        {"authorization": "secret"},
+        {"authorization": "Bearer"},
+        {"authorization": "Bearer wrong"},
+        {"authorization": "Bearer secret2"},
+        {"authorization": "bearer secret "},
+    ],
+)
+@pytest.mark.parametrize("query", [{"worker": "w", "after": "0"}, {}], ids=["whole", "empty"])
+def test_without_the_secret_there_is_nothing_here(
+    tmp_path: Path, headers: dict[str, str], query: dict[str, str]
+) -> None:
+    scene = Scene(tmp_path)
+    answer = asyncio.run(scene.get(PATH, headers, **query))
+    assert answer.status_code == 404
+    assert b"generation" not in answer.content
+    assert scene.plane.publisher.workers == ()
+
+
+@pytest.mark.parametrize(
+    "query", [{}, {"worker": "w", "after": "x"}, {"worker": "w", "after": "-1"}]
+)
+def test_a_poll_that_says_nothing_is_refused(tmp_path: Path, query: dict[str, str]) -> None:
+    answer = asyncio.run(Scene(tmp_path).get(PATH, SECRET, **query))
+    assert (answer.status_code, answer.json()["code"]) == (422, "invalid")
+
+
+def test_a_worker_waits_for_the_next_generation(tmp_path: Path) -> None:
+    scene = Scene(tmp_path)
+    publisher = scene.plane.publisher
+    before = publisher.snapshot.generation
+
+    async def scenario() -> int:
+        waiting = asyncio.create_task(scene.get(PATH, SECRET, worker="w", after=str(before)))
+        await until(lambda: any(worker.polls for worker in publisher.workers))
+        scene.plane.fleet.saw("b", {"m": (1,)})
+        await publisher.refresh()
+        return int((await waiting).json()["generation"])
+
+    assert asyncio.run(scenario()) == before + 1
+
+
+def test_people_see_the_snapshot_and_who_serves_it(tmp_path: Path) -> None:
+    scene = Scene(tmp_path)
+    generation = scene.plane.publisher.snapshot.generation
+    asyncio.run(scene.plane.publisher.poll("worker-0", generation - 1, 0))
+    shown = asyncio.run(scene.get("/api/snapshot")).json()
+    assert shown["generation"] == generation
+    assert shown["workers"] == [{"name": "worker-0", "generation": generation - 1}]
+    assert Snapshot.from_json(shown["snapshot"]) == scene.plane.publisher.snapshot
+
+
+class Connection:
+    """One worker's connection to the application: a poll that waits until it is closed."""
+
+    def __init__(self, scene: Scene, generation: int) -> None:
+        self._closed = asyncio.Event()
+        self._begun = False
+        scope: dict[str, Any] = {
+            "type": "http",
+            "method": "GET",
+            "path": PATH,
+            "raw_path": PATH.encode(),
+            "query_string": f"worker=w&after={generation}".encode(),
+            "headers": [(b"host", b"localhost"), (b"authorization", b"Bearer secret")],
+        }
+        self.task = asyncio.create_task(scene.app(scope, self._receive, self._send))
+
+    async def _receive(self) -> dict[str, Any]:
+        if not self._begun:
+            self._begun = True
+            return {"type": "http.request", "body": b"", "more_body": False}
+        await self._closed.wait()
+        return {"type": "http.disconnect"}
+
+    async def _send(self, message: object) -> None:
+        pass
+
+    async def close(self) -> None:
+        self._closed.set()
+        await self.task
+
+
+def test_a_worker_whose_connection_has_gone_is_not_waited_for(tmp_path: Path) -> None:
+    scene = Scene(tmp_path)
+    publisher = scene.plane.publisher
+
+    async def scenario() -> None:
+        connection = Connection(scene, publisher.snapshot.generation)
+        await until(lambda: len(publisher.workers) == 1)
+        await connection.close()
+        await until(lambda: publisher.workers == ())
+
+    asyncio.run(scenario())
+
+
+def test_the_end_of_an_old_connection_does_not_forget_the_worker_on_its_new_one(
+    tmp_path: Path,
+) -> None:
+    scene = Scene(tmp_path)
+    publisher = scene.plane.publisher
+    generation = publisher.snapshot.generation
+
+    async def scenario() -> list[int]:
+        old = Connection(scene, generation)
+        new = Connection(scene, generation)
+        await until(lambda: [worker.polls for worker in publisher.workers] == [2])
+        await old.close()
+        await until(lambda: [worker.polls for worker in publisher.workers] == [1])
+        scene.plane.clock.now += 1000
+        waiting = [worker.generation for worker in publisher.workers]
+        await new.close()
+        return waiting
+
+    assert asyncio.run(scenario()) == [generation]

@@ -1,0 +1,50 @@
+"""Admission: a finite number of calls per model, counted by the loads."""
+
+import pytest
+
+from serve.core.errors import Overloaded
+from serve.proxy.admission import Admission
+from serve.proxy.loads import Loads
+
+
+def test_a_model_at_its_limit_refuses_the_next_call_and_counts_it_not() -> None:
+    loads = Loads()
+    admission = Admission(loads, limit=2)
+    admission.enter("m")
+    admission.enter("m")
+    with pytest.raises(Overloaded, match="limit of 2"):
+        admission.enter("m")
+    assert loads.on_model("m") == 2
+
+
+def test_a_call_that_leaves_makes_room() -> None:
+    admission = Admission(Loads(), limit=1)
+    admission.enter("m")
+    admission.leave("m")
+    admission.enter("m")
+
+
+def test_a_busy_model_does_not_starve_the_others() -> None:
+    loads = Loads()
+    admission = Admission(loads, limit=1)
+    admission.enter("busy")
+    admission.enter("other")
+    assert loads.total == 2
+
+
+def test_loads_keep_replicas_and_models_apart() -> None:
+    loads = Loads()
+    loads.model_entered("x")
+    loads.replica_entered("x")
+    loads.replica_entered("x")
+    loads.replica_left("x")
+    assert (loads.on_model("x"), loads.on_replica("x"), loads.total) == (1, 1, 1)
+
+
+def test_what_is_over_leaves_nothing_behind() -> None:
+    loads = Loads()
+    loads.replica_entered("a")
+    loads.replica_left("a")
+    loads.model_entered("m")
+    loads.model_left("m")
+    assert repr(loads) == "<Loads replicas={} models={}>"

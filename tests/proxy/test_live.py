@@ -1,0 +1,39 @@
+"""Live: the snapshot in force is swapped whole and never goes backwards."""
+
+import pytest
+from builders import snapshot
+
+from serve.core.errors import NoSnapshot
+from serve.core.snapshot import Snapshot
+from serve.proxy.live import Live
+
+
+def test_before_the_first_snapshot_there_is_none() -> None:
+    live = Live()
+    assert live.generation == 0
+    with pytest.raises(NoSnapshot):
+        _ = live.snapshot
+
+
+def test_a_newer_snapshot_comes_into_force_whole() -> None:
+    live, newer = Live(), snapshot(generation=5)
+    assert live.swap(snapshot(generation=2))
+    assert live.swap(newer)
+    assert live.snapshot is newer
+
+
+@pytest.mark.parametrize("generation", [5, 4, 1, 0, -1])
+def test_an_older_snapshot_or_the_same_changes_nothing(generation: int) -> None:
+    live, present = Live(), snapshot(generation=5)
+    live.swap(present)
+    assert not live.swap(snapshot(generation=generation))
+    assert live.snapshot is present
+
+
+def test_listeners_are_told_after_the_swap_and_only_of_swaps() -> None:
+    live, told = Live(), list[tuple[Snapshot, int]]()
+    live.on_swap(lambda new: told.append((new, live.generation)))
+    first = snapshot(generation=3)
+    live.swap(first)
+    live.swap(snapshot(generation=2))
+    assert told == [(first, 3)]

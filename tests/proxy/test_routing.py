@@ -1,0 +1,115 @@
+"""Routing: each row of its table, and what is said when no version can answer."""
+
+import pytest
+from builders import call, snapshot, target, view
+
+from serve.core.calls import Choice, Verb
+from serve.core.errors import NoReplica, UnknownLabel, UnknownModel, UnknownVersion
+from serve.core.routes import Split, draw_of
+from serve.core.snapshot import ModelView
+from serve.proxy.routing import choose
+
+SPLIT = view(target(1), target(2), target(3), split="1=3 2=1", labels={"stable": 1, "gone": 9})
+NEWEST = view(target(1), target(2))
+
+
+def pick(
+    model: ModelView,
+    *,
+    verb: Verb = Verb.INFER,
+    selector: str = "",
+    sequence: str = "",
+    draw: float = 0.0,
+) -> Choice:
+    asked = call(verb, selector=selector, sequence=sequence)
+    return choose(snapshot(model), asked, lambda: draw)
+
+
+@pytest.mark.parametrize(
+    ("selector", "version", "by"),
+    [("3", 3, "number"), ("03", 3, "number"), ("stable", 1, "label:stable")],
+)
+def test_a_call_that_names_a_version_gets_it(selector: str, version: int, by: str) -> None:
+    chosen = pick(SPLIT, selector=selector)
+    assert (chosen.target.version, chosen.by, chosen.pinned) == (version, by, True)
+
+
+@pytest.mark.parametrize(("draw", "version"), [(0.0, 1), (0.74, 1), (0.75, 2), (0.99, 2)])
+def test_a_call_that_names_none_follows_the_split(draw: float, version: int) -> None:
+    chosen = pick(SPLIT, draw=draw)
+    assert (chosen.target.version, chosen.by, chosen.pinned) == (version, "split", True)
+
+
+def test_without_a_route_the_highest_version_answers_as_in_triton() -> None:
+    chosen = pick(NEWEST)
+    assert (chosen.target.version, chosen.by, chosen.pinned) == (2, "latest", True)
+
+
+def test_a_route_to_one_version_needs_no_draw() -> None:
+    def never() -> float:
+        raise AssertionError("a draw was made")
+
+    one = view(target(1), target(2), split="1=5 2=0")
+    chosen = choose(snapshot(one), call(), never)
+    assert (chosen.target.version, chosen.by) == (1, "split")
+
+
+def test_a_sequence_keeps_its_version_whatever_is_drawn() -> None:
+    expected = Split.parse(["1=3", "2=1"]).choose(draw_of("m", "n77"))
+    chosen = {pick(SPLIT, sequence="n77", draw=n / 10).target.version for n in range(10)}
+    assert chosen == {expected}
+
+
+def test_sequences_are_divided_by_the_split() -> None:
+    chosen = [pick(SPLIT, sequence=f"n{n}") for n in range(400)]
+    share = sum(one.target.version == 1 for one in chosen) / len(chosen)
+    assert 0.68 < share < 0.82
+    assert {one.by for one in chosen} == {"sequence"}
+
+
+@pytest.mark.parametrize("verb", [Verb.METADATA, Verb.CONFIG, Verb.STATS])
+def test_questions_about_the_whole_model_name_no_version_to_triton(verb: Verb) -> None:
+    chosen = pick(SPLIT, verb=verb, draw=0.99)
+    assert (chosen.target.version, chosen.pinned) == (1, False)
+
+
+def test_readiness_is_asked_of_the_version_with_the_largest_share() -> None:
+    chosen = pick(view(target(1), target(2), split="1=1 2=9"), verb=Verb.READY)
+    assert (chosen.target.version, chosen.pinned) == (2, True)
+
+
+def test_a_question_about_a_named_version_names_it_to_triton() -> None:
+    assert pick(SPLIT, verb=Verb.METADATA, selector="2").pinned
+
+
+def test_an_unknown_model_is_said_in_tritons_words() -> None:
+    with pytest.raises(UnknownModel, match="Request for unknown model: 'm' is not found"):
+        choose(snapshot(), call(), lambda: 0.0)
+
+
+@pytest.mark.parametrize("selector", ["9", "0", "9" * 5000])
+def test_an_unknown_number_is_an_unknown_version(selector: str) -> None:
+    with pytest.raises(UnknownVersion):
+        pick(SPLIT, selector=selector)
+
+
+@pytest.mark.parametrize("selector", ["canary", "-1", "1.0", "٣", "Stable"])
+def test_a_word_that_is_no_label_is_an_unknown_label(selector: str) -> None:
+    with pytest.raises(UnknownLabel, match="gone, stable"):
+        pick(SPLIT, selector=selector)
+
+
+def test_a_label_whose_version_nobody_holds_is_unavailable_not_unknown() -> None:
+    with pytest.raises(NoReplica, match="version 9"):
+        pick(SPLIT, selector="gone")
+
+
+def test_a_route_to_a_version_that_nobody_holds_is_unavailable() -> None:
+    with pytest.raises(NoReplica, match="the route sends calls to it"):
+        pick(view(target(1), split="1=1 2=1"), draw=0.9)
+
+
+@pytest.mark.parametrize("selector", ["", "1"])
+def test_a_model_that_nobody_holds_is_unavailable(selector: str) -> None:
+    with pytest.raises(NoReplica):
+        pick(view(), selector=selector)

@@ -1,0 +1,188 @@
+"""Settings: four sources and their order, errors that name their source, and safe addresses."""
+
+import dataclasses
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from serve.core.errors import CannotStart, Invalid
+from serve.core.replicas import Replica
+from serve.settings import FILE, Explained, Settings, load, require_safe_addresses
+
+NOWHERE = Path("/nonexistent")
+
+
+def explained(
+    folder: Path,
+    file: str = "",
+    *,
+    environment: Mapping[str, str] | None = None,
+    **flags: Any,
+) -> Explained:
+    if file:
+        (folder / FILE).write_text(file)
+    return load(flags, environment or {}, folder)
+
+
+def test_a_setting_that_nobody_gives_has_its_default(tmp_path: Path) -> None:
+    given = explained(tmp_path)
+    assert given.settings == Settings()
+    assert set(given.sources.values()) == {"default"}
+
+
+def test_a_flag_wins_over_the_environment_over_the_file_over_the_default(tmp_path: Path) -> None:
+    file = "http_port = 1001\ngrpc_port = 1002\nmetrics_port = 1003\n"
+    environment = {"SERVEGATE_HTTP_PORT": "2001", "SERVEGATE_GRPC_PORT": "2002"}
+    given = explained(tmp_path, file, environment=environment, http_port=3001)
+    chosen = given.settings
+    assert (chosen.http_port, chosen.grpc_port) == (3001, 2002)
+    assert (chosen.metrics_port, chosen.admin_port) == (1003, 8080)
+    assert [given.sources[name] for name in ("http_port", "grpc_port", "metrics_port")] == [
+        "flag --http-port",
+        "environment SERVEGATE_GRPC_PORT",
+        "servegate.toml",
+    ]
+
+
+def test_a_flag_that_was_not_given_decides_nothing(tmp_path: Path) -> None:
+    environment = {"SERVEGATE_REPLICAS": "3"}
+    assert explained(tmp_path, environment=environment, replicas=None).settings.replicas == 3
+
+
+def test_a_flag_may_say_no(tmp_path: Path) -> None:
+    assert not explained(tmp_path, "insecure = true", insecure=False).settings.insecure
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "value"),
+    [
+        ("http_port", "1234", 1234),
+        ("call_timeout", "2.5", 2.5),
+        ("insecure", "yes", True),
+        ("insecure", "FALSE", False),
+        ("insecure", "", False),
+        ("triton_args", " --a=1 , --b ", ("--a=1", "--b")),
+        ("triton_args", "", ()),
+        ("state", "/srv/größe", "/srv/größe"),
+    ],
+)
+def test_a_variable_is_read_as_the_type_of_its_setting(
+    tmp_path: Path, name: str, text: str, value: object
+) -> None:
+    environment = {f"SERVEGATE_{name.upper()}": text}
+    assert getattr(explained(tmp_path, environment=environment).settings, name) == value
+
+
+BROKEN = {
+    "http_port": ["eighty", "80.5", "", "0", "65536", "-1"],
+    "workers": ["none", "0"],
+    "call_timeout": ["soon", "0", "-1", "nan"],
+    "insecure": ["maybe", "2"],
+    "log_level": ["loud"],
+    "log_format": ["xml"],
+    "triton": ["localhost", "a=1:2:3", "a=h:1:2:3,a=h:4:5:6"],
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "text"), [(name, text) for name, texts in BROKEN.items() for text in texts]
+)
+def test_a_value_that_does_not_fit_is_told_with_its_source(
+    tmp_path: Path, name: str, text: str
+) -> None:
+    variable = f"SERVEGATE_{name.upper()}"
+    with pytest.raises(Invalid) as from_environment:
+        explained(tmp_path, environment={variable: text})
+    with pytest.raises(Invalid) as from_flag:
+        load({name: text}, {}, tmp_path)
+    assert f"environment {variable}" in str(from_environment.value)
+    assert f"flag --{name.replace('_', '-')}" in str(from_flag.value)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "http_port = '80x'",
+        "http_port = true",
+        "http_port = 80.5",
+        "http_port = [80]",
+        "http_port = 2020-01-01",
+        "call_timeout = [1]",
+        "call_timeout = true",
+        "triton = 5",
+        "host = ['a']",
+        "[http_port]\nx = 1",
+        "http_ports = 80",
+        "http_port",
+        "\udcff",
+    ],
+)
+def test_a_value_of_the_file_that_does_not_fit_names_the_file(tmp_path: Path, line: str) -> None:
+    (tmp_path / FILE).write_bytes(line.encode("utf-8", "surrogateescape"))
+    with pytest.raises(Invalid, match=r"servegate\.toml"):
+        load({}, {}, tmp_path)
+
+
+def test_two_listeners_may_not_have_the_same_port(tmp_path: Path) -> None:
+    with pytest.raises(Invalid, match="same port"):
+        explained(tmp_path, http_port=8001)
+
+
+def test_a_list_may_be_written_as_one_in_the_file(tmp_path: Path) -> None:
+    given = explained(tmp_path, 'triton = ["a=h:1:2:3", "h:4:5:6"]')
+    assert given.settings.tritons() == (
+        Replica("a", "h", 1, 2, 3),
+        Replica("triton-1", "h", 4, 5, 6),
+    )
+
+
+def test_settings_survive_the_way_to_a_child_process() -> None:
+    settings = Settings(
+        model_repo="a folder/größe",
+        triton=("a=h:1:2:3", "b=[::1]:4:5:6"),
+        call_timeout=0.1,
+        insecure=True,
+        seed=-1,
+        secret="s3cret=",
+    )
+    assert load({}, settings.environment(), NOWHERE).settings == settings
+
+
+def test_a_flag_of_triton_that_contains_a_comma_survives_too(tmp_path: Path) -> None:
+    settings = explained(
+        tmp_path, 'triton_args = ["--cache-config=local,size=1048576", "--x"]'
+    ).settings
+    assert load({}, settings.environment(), NOWHERE).settings == settings
+
+
+def test_every_setting_is_in_the_environment_of_a_child_process() -> None:
+    names = {f"SERVEGATE_{row.name.upper()}" for row in dataclasses.fields(Settings)}
+    assert set(Settings().environment()) == names
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "127.9.9.9", "::1", "localhost"])
+def test_listening_on_loopback_needs_no_leave(host: str) -> None:
+    require_safe_addresses(Settings(), (host,))
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "10.0.0.1", "example.com", "", "localhost."])
+def test_listening_elsewhere_is_refused_unless_the_operator_insists(host: str) -> None:
+    with pytest.raises(CannotStart, match="listening on"):
+        require_safe_addresses(Settings(), ("127.0.0.1", host))
+    require_safe_addresses(Settings(insecure=True), (host,))
+
+
+@pytest.mark.parametrize(
+    ("settings", "url"),
+    [
+        (Settings(), "http://127.0.0.1:8080"),
+        (Settings(admin_host="0.0.0.0", admin_port=9), "http://127.0.0.1:9"),
+        (Settings(admin_host="::"), "http://[::1]:8080"),
+        (Settings(admin_host="::1"), "http://[::1]:8080"),
+        (Settings(control="http://control:80/"), "http://control:80"),
+    ],
+)
+def test_workers_find_the_control_plane(settings: Settings, url: str) -> None:
+    assert settings.control_url == url

@@ -1,0 +1,52 @@
+"""KServe v2 over gRPC: which methods of Triton's service the gateway serves."""
+
+import pytest
+from tritonclient.grpc import service_pb2
+
+from serve.core.calls import Headers, Verb
+from serve.core.errors import NotHere, NotServed
+from serve.wire.kserve_grpc import SERVER_LIVE, SERVER_READY, end_to_end, method_of, parse
+
+SERVICE = service_pb2.DESCRIPTOR.services_by_name["GRPCInferenceService"]
+METHODS = {f"/{SERVICE.full_name}/{method.name}" for method in SERVICE.methods}
+
+
+@pytest.mark.parametrize("verb", Verb)
+def test_the_method_of_a_verb_is_one_of_tritons_and_leads_back_to_it(verb: Verb) -> None:
+    assert method_of(verb) in METHODS
+    assert parse(method_of(verb)) is verb
+
+
+def test_what_is_not_served_is_said_to_be_so_for_the_rest_of_tritons_service() -> None:
+    served = {method_of(verb) for verb in Verb} | {SERVER_LIVE, SERVER_READY}
+    assert served < METHODS
+    for method in METHODS - served:
+        with pytest.raises(NotServed, match=method.rpartition("/")[2]):
+            parse(method)
+
+
+@pytest.mark.parametrize(
+    "method", ["", "/", "ModelInfer", "/grpc.health.v1.Health/Check", "/inference.Other/ModelInfer"]
+)
+def test_methods_of_other_services_are_not_here(method: str) -> None:
+    with pytest.raises(NotHere):
+        parse(method)
+
+
+def test_metadata_of_one_hop_stays_behind() -> None:
+    kept: Headers = ((b"authorization", b"Bearer x"), (b"trace-bin", b"\x00\xff"), (b"x", b"1"))
+    hop: Headers = (
+        (b"user-agent", b"grpc-python"),
+        (b":path", b"/x"),
+        (b"te", b"trailers"),
+        (b"content-type", b"application/grpc"),
+        (b"grpc-timeout", b"5S"),
+        (b"grpc-accept-encoding", b"gzip"),
+        (b"host", b"a"),
+    )
+    assert end_to_end((*hop, *kept)) == kept
+
+
+def test_the_key_of_a_restricted_protocol_passes() -> None:
+    headers: Headers = ((b"triton-grpc-protocol-admin-key", b"secret"),)
+    assert end_to_end(headers) == headers

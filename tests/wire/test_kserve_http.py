@@ -1,0 +1,295 @@
+"""KServe v2 over HTTP: paths as Triton reads them, heads, and correlation ids."""
+
+import gzip
+import json
+
+import pytest
+
+from serve.core.calls import Headers, Verb
+from serve.core.errors import BadRequest, MethodNotAllowed, NotHere, NotServed
+from serve.wire.kserve_http import (
+    Probe,
+    Question,
+    end_to_end,
+    head_length,
+    parse,
+    sequence_of,
+    upstream_path,
+)
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "asked"),
+    [
+        ("GET", b"/v2", Question(Verb.SERVER_METADATA)),
+        ("GET", b"/v2/", Question(Verb.SERVER_METADATA)),
+        ("GET", b"/v2/health/live", Probe.LIVE),
+        ("GET", b"/v2/health/ready", Probe.READY),
+        ("GET", b"/v2/models/m", Question(Verb.METADATA, "m")),
+        ("GET", b"/v2/models/m/ready", Question(Verb.READY, "m")),
+        ("GET", b"/v2/models/m/config", Question(Verb.CONFIG, "m")),
+        ("GET", b"/v2/models/m/stats", Question(Verb.STATS, "m")),
+        ("POST", b"/v2/models/m/infer", Question(Verb.INFER, "m")),
+        ("GET", b"/v2/models/m/versions/2", Question(Verb.METADATA, "m", "2")),
+        ("GET", b"/v2/models/m/versions/2/ready", Question(Verb.READY, "m", "2")),
+        ("GET", b"/v2/models/m/versions/2/config", Question(Verb.CONFIG, "m", "2")),
+        ("GET", b"/v2/models/m/versions/2/stats", Question(Verb.STATS, "m", "2")),
+        ("POST", b"/v2/models/m/versions/2/infer", Question(Verb.INFER, "m", "2")),
+    ],
+)
+def test_every_path_of_triton_that_the_gateway_serves(
+    method: str, path: bytes, asked: Question | Probe
+) -> None:
+    assert parse(method, path) == asked
+
+
+def test_a_version_that_is_no_number_is_a_label() -> None:
+    assert parse("POST", b"/v2/models/m/versions/stable/infer").selector == "stable"  # type: ignore[union-attr]
+
+
+def test_a_leading_zero_is_left_in_place() -> None:
+    assert parse("GET", b"/v2/models/m/versions/01") == Question(Verb.METADATA, "m", "01")
+
+
+@pytest.mark.parametrize(
+    ("path", "model"),
+    [
+        (b"/v2/models/sim%70le", "sim%70le"),
+        (b"/v2/models/a%2Fb", "a%2Fb"),
+        (b"/v2/models/%2e%2e", "%2e%2e"),
+        (b"/v2/models/ready", "ready"),
+        (b"/v2/models/a.b-c_d", "a.b-c_d"),
+    ],
+)
+def test_nothing_is_percent_decoded(path: bytes, model: str) -> None:
+    assert parse("GET", path) == Question(Verb.METADATA, model)
+
+
+NOT_HERE = [
+    b"",
+    b"/",
+    b"/v1",
+    b"/V2",
+    b"/v2/x",
+    b"/v2/health",
+    b"/v2/health/",
+    b"/v2/health/live/",
+    b"/v2/health/ready/",
+    b"//v2/health/live",
+    b"//v2/models/m",
+    b"/v2//models/m",
+    b"/v2/models",
+    b"/v2/models/",
+    b"/v2/models//infer",
+    b"/v2/models/m/",
+    b"/v2/models/m/infer/",
+    b"/v2/models/m/Infer",
+    b"/v2/models/m/nothing",
+    b"/v2/models/m/generate",
+    b"/v2/models/m/generate_stream",
+    b"/v2/models/m/versions",
+    b"/v2/models/m/versions/",
+    b"/v2/models/m/versions/1/",
+    b"/v2/models/m/versions//infer",
+    b"/v2/models/m/versions/1/infer/",
+    b"/v2/models/m/versions/1/versions/2",
+    b"/v2/models/m/versions/1/trace/setting",
+    b"/v2/models/stats",
+    b"/v2/repositoryx",
+    b"/v2/logging/",
+    b"/metrics",
+    b"/prefix/v2/models/m",
+]
+
+
+@pytest.mark.parametrize("path", NOT_HERE)
+@pytest.mark.parametrize("method", ["GET", "POST"])
+def test_every_other_path_is_not_here(method: str, path: bytes) -> None:
+    with pytest.raises(NotHere):
+        parse(method, path)
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        ("POST", b"/v2"),
+        ("POST", b"/v2/health/live"),
+        ("POST", b"/v2/health/ready"),
+        ("HEAD", b"/v2/health/ready"),
+        ("HEAD", b"/v2/models/m"),
+        ("HEAD", b"/v2/models/m/ready"),
+        ("OPTIONS", b"/v2/models/m/infer"),
+        ("GET", b"/v2/models/m/infer"),
+        ("PUT", b"/v2/models/m/infer"),
+        ("POST", b"/v2/models/m"),
+        ("POST", b"/v2/models/m/ready"),
+        ("POST", b"/v2/models/m/versions/1/config"),
+        ("DELETE", b"/v2/models/m/stats"),
+        ("get", b"/v2"),
+    ],
+)
+def test_a_known_path_with_another_method_is_not_allowed(method: str, path: bytes) -> None:
+    with pytest.raises(MethodNotAllowed):
+        parse(method, path)
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        b"/v2/repository/index",
+        b"/v2/repository/r/index",
+        b"/v2/repository/models/m/load",
+        b"/v2/repository/models/m/unload",
+        b"/v2/repository/r/models/m/load",
+        b"/v2/systemsharedmemory/status",
+        b"/v2/systemsharedmemory/region/r/register",
+        b"/v2/cudasharedmemory/unregister",
+        b"/v2/trace/setting",
+        b"/v2/models/m/trace/setting",
+        b"/v2/logging",
+    ],
+)
+@pytest.mark.parametrize("method", ["GET", "POST"])
+def test_what_would_change_one_replica_out_of_many_is_not_served(method: str, path: bytes) -> None:
+    with pytest.raises(NotServed):
+        parse(method, path)
+
+
+@pytest.mark.parametrize(
+    ("verb", "version", "path"),
+    [
+        (Verb.INFER, 2, "/v2/models/m/versions/2/infer"),
+        (Verb.INFER, None, "/v2/models/m/infer"),
+        (Verb.READY, 2, "/v2/models/m/versions/2/ready"),
+        (Verb.METADATA, None, "/v2/models/m"),
+        (Verb.METADATA, 2, "/v2/models/m/versions/2"),
+        (Verb.CONFIG, None, "/v2/models/m/config"),
+        (Verb.STATS, None, "/v2/models/m/stats"),
+        (Verb.SERVER_METADATA, None, "/v2"),
+    ],
+)
+def test_the_path_on_triton_names_the_version_where_it_is_pinned(
+    verb: Verb, version: int | None, path: str
+) -> None:
+    assert upstream_path(verb, "m", version) == path
+
+
+# --- heads ---------------------------------------------------------------------------------------
+
+LENGTH = b"inference-header-content-length"
+
+
+def test_headers_of_one_hop_stay_behind_and_all_others_pass_in_their_order() -> None:
+    kept: Headers = ((b"x-b", b"1"), (b"content-type", b"a/b"), (b"x-b", b"2"), (LENGTH, b"7"))
+    hop: Headers = (
+        (b"connection", b"keep-alive"),
+        (b"keep-alive", b"timeout=5"),
+        (b"proxy-authorization", b"Basic x"),
+        (b"proxy-authenticate", b"Basic"),
+        (b"proxy-connection", b"close"),
+        (b"te", b"trailers"),
+        (b"trailer", b"x"),
+        (b"transfer-encoding", b"chunked"),
+        (b"upgrade", b"h2c"),
+        (b"host", b"a"),
+        (b"content-length", b"5"),
+        (b"expect", b"100-continue"),
+    )
+    assert end_to_end((*kept[:2], *hop, *kept[2:])) == kept
+
+
+def test_headers_that_connection_names_stay_behind_too() -> None:
+    headers: Headers = (
+        (b"x-secret", b"1"),
+        (b"connection", b"close, X-Secret"),
+        (b"connection", b" X-Other ,"),
+        (b"x-other", b"2"),
+        (b"x-kept", b"3"),
+    )
+    assert end_to_end(headers) == ((b"x-kept", b"3"),)
+
+
+def test_without_the_header_the_whole_body_is_the_head() -> None:
+    assert head_length((), b"{}") is None
+
+
+@pytest.mark.parametrize(("text", "length"), [(b"2", 2), (b"0", 0), (b"4", 4), (b" 3 ", 3)])
+def test_the_head_may_be_any_part_of_the_body(text: bytes, length: int) -> None:
+    assert head_length(((LENGTH, text),), b"{}xx") == length
+
+
+@pytest.mark.parametrize("text", [b"5", b"-1", b"two", b"", b"1.0", b"0x2", b"9" * 5000])
+def test_a_length_that_cannot_be_is_a_bad_request(text: bytes) -> None:
+    with pytest.raises(BadRequest):
+        head_length(((LENGTH, text),), b"{}xx")
+
+
+def test_a_length_given_twice_is_a_bad_request() -> None:
+    with pytest.raises(BadRequest):
+        head_length(((LENGTH, b"2"), (LENGTH, b"2")), b"{}xx")
+
+
+def test_in_a_compressed_body_the_length_counts_what_is_inside() -> None:
+    headers: Headers = ((LENGTH, b"500"), (b"content-encoding", b"gzip"))
+    assert head_length(headers, b"short") == 500
+
+
+# --- correlation ids -----------------------------------------------------------------------------
+
+
+def body(parameters: object) -> bytes:
+    return json.dumps({"inputs": [], "parameters": parameters}).encode()
+
+
+@pytest.mark.parametrize(
+    ("identity", "key"),
+    [
+        (77, "n77"),
+        ("77", "s77"),
+        ("user/9", "suser/9"),
+        (2**64 - 1, f"n{2**64 - 1}"),
+        (0, ""),
+        ("", ""),
+        (None, ""),
+        (True, ""),
+        (7.0, ""),
+        ([7], ""),
+        ({"a": 1}, ""),
+    ],
+)
+def test_the_correlation_id_is_a_number_or_a_text_and_the_two_differ(
+    identity: object, key: str
+) -> None:
+    assert sequence_of((), body({"sequence_id": identity, "sequence_start": True})) == key
+
+
+def test_the_id_is_read_from_the_head_alone() -> None:
+    head = body({"sequence_id": 5})
+    headers: Headers = ((LENGTH, str(len(head)).encode()),)
+    assert sequence_of(headers, head + b'{"parameters":\xff\x00') == "n5"
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"{",
+        b"[]",
+        b"1",
+        b"null",
+        b"\xff\xfe",
+        b'{"parameters":[]}',
+        b'{"parameters":"x"}',
+        b"{}",
+        b"[" * 100_000,
+        b'{"parameters":{"sequence_id":' + b"9" * 5000 + b"}}",
+    ],
+    ids=lambda data: data[:20],
+)
+def test_a_head_that_cannot_be_read_is_left_to_triton(data: bytes) -> None:
+    assert sequence_of((), data) == ""
+
+
+def test_a_compressed_body_is_not_read() -> None:
+    packed = gzip.compress(body({"sequence_id": 5}))
+    assert sequence_of(((b"content-encoding", b"gzip"),), packed) == ""

@@ -1,0 +1,193 @@
+"""Protobuf bytes: what the reader sees is what protobuf sees, and garbage is a bad request."""
+
+import contextlib
+import random
+
+import pytest
+from google.protobuf.message import DecodeError, Message
+from tritonclient.grpc import service_pb2
+
+from serve.core.errors import BadRequest
+from serve.wire.protobuf import Peek, boolean, peek, set_field
+
+NAMES = ["", "m", "digits", "größe", "x" * 127, "x" * 128, "x" * 20_000, "\0", "😀"]
+
+
+def request(
+    model: str = "digits", version: str = "", sequence: int | str | None = None, tensors: int = 1
+) -> service_pb2.ModelInferRequest:
+    """An infer request with some of everything around what routing reads."""
+    message = service_pb2.ModelInferRequest(model_name=model, model_version=version, id="77")
+    message.parameters["binary_data"].bool_param = True
+    message.parameters["temperature"].double_param = 0.5
+    if isinstance(sequence, int):
+        message.parameters["sequence_id"].int64_param = sequence
+    elif sequence is not None:
+        message.parameters["sequence_id"].string_param = sequence
+    for number in range(tensors):
+        message.inputs.add(name=f"x{number}", datatype="FP32", shape=[1, 8, 8, 1])
+        message.raw_input_contents.append(random.Random(number).randbytes(256))
+    return message
+
+
+@pytest.mark.parametrize("model", NAMES)
+@pytest.mark.parametrize("version", ["", "1", "stable", "9" * 300])
+def test_name_and_version_are_read_without_the_tensors(model: str, version: str) -> None:
+    message = request(model, version, tensors=3).SerializeToString()
+    assert peek(message, infer=True) == Peek(model, version, "")
+
+
+@pytest.mark.parametrize(
+    ("sequence", "key"),
+    [
+        (77, "n77"),
+        ("77", "s77"),
+        (2**63 - 1, f"n{2**63 - 1}"),
+        ("größe", "sgröße"),
+        (0, ""),
+        ("", ""),
+        (None, ""),
+    ],
+)
+def test_the_correlation_id_is_found_among_the_parameters(
+    sequence: int | str | None, key: str
+) -> None:
+    assert peek(request(sequence=sequence).SerializeToString(), infer=True).sequence == key
+
+
+def test_an_unsigned_correlation_id_is_the_same_number() -> None:
+    message = request()
+    message.parameters["sequence_id"].uint64_param = 2**64 - 1
+    assert peek(message.SerializeToString(), infer=True).sequence == f"n{2**64 - 1}"
+
+
+@pytest.mark.parametrize("kind", ["bool_param", "double_param"])
+def test_a_correlation_id_of_another_type_is_none(kind: str) -> None:
+    message = request()
+    setattr(message.parameters["sequence_id"], kind, 1)
+    assert peek(message.SerializeToString(), infer=True).sequence == ""
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        service_pb2.ModelReadyRequest(name="digits", version="2"),
+        service_pb2.ModelMetadataRequest(name="digits", version="2"),
+        service_pb2.ModelConfigRequest(name="digits", version="2"),
+        service_pb2.ModelStatisticsRequest(name="digits", version="2"),
+    ],
+    ids=lambda message: type(message).__name__,
+)
+def test_the_other_requests_have_name_and_version_in_the_same_places(message: Message) -> None:
+    assert peek(message.SerializeToString(), infer=False) == Peek("digits", "2", "")
+
+
+def test_an_empty_message_names_nothing() -> None:
+    assert peek(b"", infer=True) == Peek("", "", "")
+
+
+def test_fields_may_come_in_any_order_and_the_last_one_counts() -> None:
+    parts = [
+        service_pb2.ModelInferRequest(raw_input_contents=[b"tensor"]),
+        service_pb2.ModelInferRequest(model_version="1"),
+        service_pb2.ModelInferRequest(model_name="old"),
+        request("digits", "2", 5),
+    ]
+    message = b"".join(part.SerializeToString() for part in parts)
+    assert peek(message, infer=True) == Peek("digits", "2", "n5")
+
+
+def test_unknown_fields_of_every_kind_are_stepped_over() -> None:
+    fields = bytes.fromhex("f80601 f906 0102030405060708 fa06 02 0102 fd06 01020304")
+    message = fields + request("digits", "2").SerializeToString() + fields
+    assert peek(message, infer=True) == Peek("digits", "2", "")
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        pytest.param(b"\x0a\xff\xff", id="length cut off"),
+        pytest.param(b"\x0a\x05abc", id="text cut off"),
+        pytest.param(b"\x0a", id="key alone"),
+        pytest.param(b"\x00", id="field 0"),
+        pytest.param(b"\x0b", id="group"),
+        pytest.param(b"\x0f", id="wire type 7"),
+        pytest.param(b"\x09\x01", id="fixed64 cut off"),
+        pytest.param(b"\x0d\x01", id="fixed32 cut off"),
+        pytest.param(b"\x08" + b"\xff" * 11, id="endless number"),
+        pytest.param(b"\x08" + b"\xff" * 10 + b"\x01", id="number of eleven bytes"),
+        pytest.param(b"\x0a\x01\xff", id="name is not UTF-8"),
+        pytest.param(b"\x12\x01\xff", id="version is not UTF-8"),
+        pytest.param(b"\x22\x01\xff", id="broken parameter"),
+    ],
+)
+def test_a_message_that_is_none_is_a_bad_request(message: bytes) -> None:
+    with pytest.raises(BadRequest):
+        peek(message, infer=True)
+
+
+def test_garbage_is_read_or_refused_but_never_breaks_the_reader() -> None:
+    rng, seen = random.Random(7), set[type]()
+    for _ in range(20_000):
+        try:
+            seen.add(type(peek(rng.randbytes(rng.randrange(24)), infer=True)))
+        except BadRequest as error:
+            seen.add(type(error))
+    assert seen == {Peek, BadRequest}
+
+
+def test_of_a_damaged_message_protobuf_reads_nothing_else() -> None:
+    rng = random.Random(8)
+    whole = request("digits", "2", 77).SerializeToString()
+    agreed = 0
+    for _ in range(5_000):
+        damaged = bytearray(whole)
+        for _ in range(rng.randrange(1, 3)):
+            damaged[rng.randrange(40)] = rng.randrange(256)
+        try:
+            theirs = service_pb2.ModelInferRequest.FromString(bytes(damaged))
+        except DecodeError:
+            continue
+        mine = peek(bytes(damaged), infer=True)
+        assert (mine.model, mine.version) == (theirs.model_name, theirs.model_version)
+        agreed += 1
+    assert agreed > 500
+
+
+def test_a_message_that_ends_too_early_is_never_read_as_something_else() -> None:
+    whole = request("digits", "2", 77).SerializeToString()
+    seen = set()
+    for end in range(len(whole)):
+        with contextlib.suppress(BadRequest):
+            seen.add(peek(whole[:end], infer=True))
+    assert seen == {
+        Peek("", "", ""),
+        Peek("digits", "", ""),
+        Peek("digits", "2", ""),
+        Peek("digits", "2", "n77"),
+    }
+
+
+@pytest.mark.parametrize("name", NAMES[1:])
+def test_an_appended_field_wins_and_nothing_else_changes(name: str) -> None:
+    message = request("digits", "1", "abc", tensors=2)
+    changed = set_field(message.SerializeToString(), 1, name)
+    message.model_name = name
+    assert service_pb2.ModelInferRequest.FromString(changed) == message
+
+
+def test_name_and_version_may_both_be_appended() -> None:
+    whole = request("digits", "stable").SerializeToString()
+    changed = set_field(set_field(whole, 1, "digits--01234567"), 2, "3")
+    parsed = service_pb2.ModelInferRequest.FromString(changed)
+    assert (parsed.model_name, parsed.model_version) == ("digits--01234567", "3")
+    assert peek(changed, infer=True) == Peek("digits--01234567", "3", "")
+
+
+def test_a_field_number_beyond_one_byte_is_written_too() -> None:
+    assert set_field(b"", 16, "ab") == b"\x82\x01\x02ab"
+
+
+@pytest.mark.parametrize("value", [True, False])
+def test_a_boolean_answer_is_what_protobuf_writes(value: bool) -> None:
+    assert boolean(1, value) == service_pb2.ServerReadyResponse(ready=value).SerializeToString()

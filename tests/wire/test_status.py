@@ -1,0 +1,179 @@
+"""Status codes: the numbers of every error, the shapes of errors, and what is a refusal."""
+
+import inspect
+import json
+
+import grpc
+import pytest
+
+from serve.core import errors
+from serve.core.calls import Reply, Verb
+from serve.core.errors import ServegateError
+from serve.wire import status
+
+EXPECTED: dict[type[ServegateError], tuple[int, str]] = {
+    errors.ServegateError: (500, "INTERNAL"),
+    errors.BadRequest: (400, "INVALID_ARGUMENT"),
+    errors.BodyTooLarge: (413, "RESOURCE_EXHAUSTED"),
+    errors.NotFound: (404, "NOT_FOUND"),
+    errors.UnknownModel: (404, "NOT_FOUND"),
+    errors.UnknownVersion: (404, "NOT_FOUND"),
+    errors.UnknownLabel: (404, "NOT_FOUND"),
+    errors.NotHere: (404, "UNIMPLEMENTED"),
+    errors.MethodNotAllowed: (405, "UNIMPLEMENTED"),
+    errors.NotServed: (403, "UNIMPLEMENTED"),
+    errors.Conflict: (409, "ABORTED"),
+    errors.PreconditionFailed: (412, "FAILED_PRECONDITION"),
+    errors.VersionNotReady: (409, "ABORTED"),
+    errors.Invalid: (422, "INVALID_ARGUMENT"),
+    errors.Unavailable: (503, "UNAVAILABLE"),
+    errors.NoSnapshot: (503, "UNAVAILABLE"),
+    errors.NoReplica: (503, "UNAVAILABLE"),
+    errors.NoControl: (503, "UNAVAILABLE"),
+    errors.Overloaded: (429, "RESOURCE_EXHAUSTED"),
+    errors.DeadlineExceeded: (504, "DEADLINE_EXCEEDED"),
+    errors.NotSent: (500, "INTERNAL"),  # the gateway turns it into another error
+    errors.OutcomeUnknown: (502, "UNAVAILABLE"),
+    errors.CannotStart: (500, "INTERNAL"),
+    errors.TritonMissing: (500, "INTERNAL"),
+    errors.TritonDidNotStart: (500, "INTERNAL"),
+    errors.TritonFailed: (500, "INTERNAL"),
+}
+
+
+def test_every_class_of_error_is_in_the_table_of_this_test() -> None:
+    classes = {kind for _, kind in inspect.getmembers(errors, inspect.isclass)}
+    assert {kind for kind in classes if issubclass(kind, ServegateError)} == set(EXPECTED)
+
+
+@pytest.mark.parametrize("kind", EXPECTED)
+def test_every_error_has_its_status_in_both_protocols(kind: type[ServegateError]) -> None:
+    error = kind.__new__(kind)
+    http, name = EXPECTED[kind]
+    assert status.http_status(error) == http
+    assert status.grpc_code(error) == grpc.StatusCode[name].value[0]
+
+
+@pytest.mark.parametrize("code", grpc.StatusCode)
+def test_metrics_call_every_grpc_status_by_its_name(code: grpc.StatusCode) -> None:
+    assert status.code_name("grpc", code.value[0]) == code.name
+
+
+def test_metrics_call_a_grpc_status_that_does_not_exist_by_its_number() -> None:
+    assert [status.code_name("grpc", number) for number in (17, 999, -1)] == ["17", "999", "-1"]
+
+
+def test_metrics_call_an_http_status_by_its_number() -> None:
+    assert status.code_name("http", 404) == "404"
+
+
+def test_an_http_error_is_a_json_object_with_the_key_that_clients_read() -> None:
+    reply = status.http_error(errors.UnknownVersion("größe", "9"))
+    assert json.loads(reply.body) == {
+        "error": "Request for unknown model: 'größe' version 9 is not found"
+    }
+    assert dict(reply.headers) == {
+        b"content-type": b"application/json",
+        b"servegate-error": b"unknown_version",
+    }
+
+
+@pytest.mark.parametrize("error", [errors.UnknownModel("x"), errors.NotHere("Not Found")])
+def test_where_triton_says_text_plain_so_do_we(error: ServegateError) -> None:
+    assert dict(status.http_error(error).headers)[b"content-type"] == b"text/plain"
+
+
+@pytest.mark.parametrize(
+    "error", [errors.Overloaded("m", 5), errors.NoReplica("m", "1"), errors.NoSnapshot()]
+)
+def test_what_passes_by_itself_says_when_to_try_again(error: ServegateError) -> None:
+    assert dict(status.http_error(error).headers)[b"retry-after"] == b"1"
+
+
+def test_what_does_not_pass_says_nothing_of_trying_again() -> None:
+    assert b"retry-after" not in dict(status.http_error(errors.OutcomeUnknown("x")).headers)
+
+
+def test_a_grpc_error_is_a_status_with_message_and_code_in_its_trailers() -> None:
+    reply = status.grpc_error(errors.Overloaded("m", 5))
+    assert reply.status == grpc.StatusCode.RESOURCE_EXHAUSTED.value[0]
+    assert "limit of 5 calls" in reply.message
+    assert reply.headers == ((b"servegate-error", b"overloaded"),)
+
+
+def http(number: int, error: str) -> Reply:
+    return Reply(number, json.dumps({"error": error}).encode())
+
+
+def rpc(code: grpc.StatusCode, message: str) -> Reply:
+    return Reply(code.value[0], b"", (), message)
+
+
+UNKNOWN = "Request for unknown model: 'm' version 2 is not found"
+NOT_READY = "Request for unknown model: 'm' version 2 is not at ready state"
+FULL = "Exceeds maximum queue size"
+
+
+@pytest.mark.parametrize(
+    ("protocol", "reply", "lacks_version"),
+    [
+        ("http", http(404, UNKNOWN), True),
+        ("http", http(503, NOT_READY), True),
+        ("http", http(503, FULL), False),
+        ("http", Reply(503, b""), False),
+        ("grpc", rpc(grpc.StatusCode.NOT_FOUND, UNKNOWN), True),
+        ("grpc", rpc(grpc.StatusCode.UNAVAILABLE, NOT_READY), True),
+        ("grpc", rpc(grpc.StatusCode.UNAVAILABLE, f"[request id: 1] {FULL}"), False),
+    ],
+)
+def test_a_refusal_of_triton_proves_that_nothing_was_executed(
+    protocol: str, reply: Reply, lacks_version: bool
+) -> None:
+    refusal = status.refusal(protocol, Verb.INFER, reply)
+    assert refusal is not None
+    assert refusal.lacks_version is lacks_version
+
+
+@pytest.mark.parametrize(
+    ("protocol", "reply"),
+    [
+        ("http", http(200, UNKNOWN)),
+        ("http", http(400, UNKNOWN)),
+        ("http", http(404, "Not Found")),
+        ("http", http(429, FULL)),
+        ("http", http(500, FULL)),
+        ("http", http(502, "")),
+        ("http", http(504, "")),
+        ("grpc", rpc(grpc.StatusCode.OK, "")),
+        ("grpc", rpc(grpc.StatusCode.UNAVAILABLE, "Socket closed")),
+        ("grpc", rpc(grpc.StatusCode.UNAVAILABLE, "Stream removed (Socket closed)")),
+        ("grpc", rpc(grpc.StatusCode.UNAVAILABLE, "Cancelling all calls")),
+        ("grpc", rpc(grpc.StatusCode.NOT_FOUND, "file not found")),
+        ("grpc", rpc(grpc.StatusCode.INTERNAL, UNKNOWN)),
+        ("grpc", rpc(grpc.StatusCode.RESOURCE_EXHAUSTED, FULL)),
+    ],
+)
+def test_any_other_answer_is_the_answer(protocol: str, reply: Reply) -> None:
+    assert status.refusal(protocol, Verb.INFER, reply) is None
+
+
+@pytest.mark.parametrize("verb", set(Verb) - {Verb.INFER})
+def test_only_infer_calls_are_refused(verb: Verb) -> None:
+    assert status.refusal("http", verb, http(503, NOT_READY)) is None
+
+
+@pytest.mark.parametrize(
+    ("protocol", "number", "good"),
+    [
+        ("http", 200, True),
+        ("http", 299, True),
+        ("http", 300, False),
+        ("http", 400, False),
+        ("http", 0, False),
+        ("grpc", 0, True),
+        ("grpc", 2, False),
+        ("grpc", 200, False),
+    ],
+)
+def test_success_is_a_matter_of_the_protocol(protocol: str, number: int, good: bool) -> None:
+    assert status.succeeded(protocol, Reply(number, b"")) is good
