@@ -62,7 +62,7 @@ async def change(plane: ControlPlane, weight: int) -> float:
     """Seconds from a route change to its acknowledgement by the last worker."""
     begun = time.monotonic()
     split = Split.of({1: 100 - weight, 2: weight})
-    generation = await plane.models.set_route("digits", split, BY)
+    generation, _ = await plane.models.set_route("digits", split, BY)
     if not await plane.publisher.in_force(generation, 10.0):
         raise RuntimeError("a change was not in force after 10 s")
     return time.monotonic() - begun

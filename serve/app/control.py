@@ -142,7 +142,7 @@ class ControlPlane:
         """Look at the repository again and again; a change is published and reconciled."""
         while True:
             await asyncio.sleep(self._settings.scan_interval)
-            if await self._inventory.scan():
+            if await self._inventory.scan(settled=True):
                 await self._publisher.refresh()
                 for keeper in self._keepers:
                     keeper.wake()

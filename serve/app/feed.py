@@ -44,7 +44,7 @@ class Feed:
             snapshot = Snapshot.from_json(json.loads(self._saved.read_text("utf-8")))
         except FileNotFoundError:
             return False
-        except (OSError, ValueError, Invalid) as error:
+        except (OSError, ValueError, RecursionError, Invalid) as error:
             _log.warning("the saved snapshot cannot be read: %s", error)
             return False
         _log.info("serving generation %d from disk", snapshot.generation)

@@ -2,9 +2,12 @@
 
 import contextlib
 import os
+import re
 import secrets
+from pathlib import Path
 
 from serve.app.paths import SECRET_FILE
+from serve.core.errors import CannotStart
 from serve.settings import Settings
 
 
@@ -16,11 +19,22 @@ def shared_secret(settings: Settings) -> str:
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     scratch = path.with_name(f"{SECRET_FILE}.{os.getpid()}")
     with contextlib.suppress(FileNotFoundError):
-        return path.read_text("ascii").strip()
+        return _checked(path)
     descriptor = os.open(scratch, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
     with os.fdopen(descriptor, "w") as file:
         file.write(secrets.token_urlsafe(32))
     with contextlib.suppress(FileExistsError):
         os.link(scratch, path)  # whole or not at all, and the first of several processes wins
     scratch.unlink()
-    return path.read_text("ascii").strip()
+    return _checked(path)
+
+
+def _checked(path: Path) -> str:
+    secret = path.read_bytes().strip()
+    if not re.fullmatch(rb"[!-~]{16,200}", secret):
+        raise CannotStart(
+            f"{path} holds no secret",
+            why="16 to 200 printable ASCII characters without spaces are needed",
+            try_this="remove the file: a new secret is made at the next start",
+        )
+    return secret.decode("ascii")

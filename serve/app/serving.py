@@ -4,7 +4,60 @@ import contextlib
 from collections.abc import Iterator
 from typing import Any
 
+import httptools
 import uvicorn
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from serve.core.errors import BadRequest
+from serve.wire.status import http_error
+
+
+class Protocol(HttpToolsProtocol):
+    """uvicorn's HTTP/1.1 protocol, which goes on with HTTP/1.1 when a client offers an upgrade.
+
+    RFC 9110 lets a server ignore `Upgrade`; llhttp stops there, so the request is read anew without
+    it. Java's HttpClient offers h2c with every first request.
+    """
+
+    def on_headers_complete(self) -> None:
+        """Begin a request, unless it offers an upgrade and will be read again."""
+        if not self.parser.should_upgrade():
+            super().on_headers_complete()
+
+    def on_body(self, body: bytes) -> None:
+        """A piece of the body of a request that has begun."""
+        if not self.parser.should_upgrade():
+            super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        """The end of a request that has begun."""
+        if not self.parser.should_upgrade():
+            super().on_message_complete()
+
+    def data_received(self, data: bytes) -> None:
+        """Parse what has come; a request that offers an upgrade is parsed again without it."""
+        self._unset_keepalive_if_required()
+        try:
+            self.parser.feed_data(data)
+        except httptools.HttpParserUpgrade as offer:
+            method = self.parser.get_method()
+            if method == b"CONNECT":
+                self.send_400_response("CONNECT is not served")
+                return
+            kept = [pair for pair in self.headers if pair[0] not in (b"upgrade", b"connection")]
+            lines = [method + b" " + self.url + b" HTTP/1.1", *(b": ".join(pair) for pair in kept)]
+            self.parser = httptools.HttpRequestParser(self)
+            self.data_received(b"\r\n".join(lines) + b"\r\n\r\n" + data[offer.args[0] :])
+        except httptools.HttpParserError:
+            self.send_400_response("this is not HTTP/1.1")
+
+    def send_400_response(self, msg: str) -> None:
+        """What cannot be parsed is refused in the shape of every other error, and cut off."""
+        reply = http_error(BadRequest(msg))
+        head = b"".join(b"%b: %b\r\n" % pair for pair in reply.headers)
+        length = b"content-length: %d\r\nconnection: close\r\n\r\n" % len(reply.body)
+        self.transport.write(b"HTTP/1.1 400 Bad Request\r\n" + head + length + reply.body)
+        self.transport.close()
 
 
 class Server(uvicorn.Server):
@@ -21,7 +74,7 @@ class Server(uvicorn.Server):
                 date_header=False,
                 interface="asgi3",
                 proxy_headers=False,
-                http="httptools",
+                http=Protocol,
                 ws="none",
                 **options,
             )

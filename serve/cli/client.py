@@ -34,7 +34,7 @@ class AdminClient:
         self._timeout = timeout
         self._headers = {  # headers are ASCII: what is more is percent-encoded
             "servegate-author": quote(_author(), safe=" "),
-            "servegate-reason": quote(reason, safe=" "),
+            "servegate-reason": quote(reason, safe=" ", errors="surrogateescape"),
         }
 
     def get(self, path: str) -> Any:
@@ -87,7 +87,7 @@ class AdminClient:
 
 def segment(name: str) -> str:
     """A name as one segment of a path."""
-    return quote(name, safe="")
+    return quote(name, safe="", errors="surrogateescape")
 
 
 def _error(answer: Any) -> ServegateError:

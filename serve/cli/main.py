@@ -56,6 +56,12 @@ def main() -> None:
         app()
     except* ServegateError as errors:
         sys.exit(_tell(errors))
+    except* (OSError, MemoryError) as errors:
+        first: BaseException = errors
+        while isinstance(first, BaseExceptionGroup):
+            first = first.exceptions[0]
+        complain(ServegateError("the operating system refuses", why=str(first) or "out of memory"))
+        sys.exit(1)
 
 
 def _tell(errors: BaseExceptionGroup[ServegateError]) -> int:

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from serve.cli.output import say
+from serve.core.errors import CannotStart
 from serve.settings import Settings, load
 
 ModelRepo = Annotated[
@@ -135,7 +136,19 @@ def _run(settings: Settings, work: Coroutine[Any, Any, None]) -> None:
     from serve.telemetry import configure_logging
 
     configure_logging(level=settings.log_level, form=settings.log_format)
-    uvloop.run(work)
+    try:
+        uvloop.run(work)
+    except* OSError as errors:
+        raise _cannot_start(errors) from errors
+
+
+def _cannot_start(errors: BaseExceptionGroup[OSError]) -> CannotStart:
+    """A disk or a file that refuses, as a sentence."""
+    first: BaseException = errors
+    while isinstance(first, BaseExceptionGroup):
+        first = first.exceptions[0]
+    where = f" {first.filename}" if isinstance(first, OSError) and first.filename else ""
+    return CannotStart(f"the operating system refuses{where}", why=str(first))
 
 
 def _welcome(ready: Any) -> None:

@@ -62,13 +62,13 @@ class Inventory:
             {name: m for name, m in self.models.items() if decisions.pool(name) == pool}
         )
 
-    async def scan(self) -> bool:
-        """Look at the repository again; whether anything changed."""
+    async def scan(self, *, settled: bool = False) -> bool:
+        """Look at the repository again; whether anything changed. See `Registry.scan`."""
         if self._registry is None:
             return False
         before = set(self._registry.models)
         try:
-            changed = await asyncio.to_thread(self._registry.scan)
+            changed = await asyncio.to_thread(self._registry.scan, settled=settled)
         except Invalid as error:
             _log.warning("%s; what was read last stays in force", error)
             return False

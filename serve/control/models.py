@@ -3,13 +3,14 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from serve.control.decisions import LABEL, MODEL, ROUTE, Decisions, label_key
 from serve.control.fleet import Fleet
 from serve.control.inventory import Inventory
 from serve.control.registry import Model
 from serve.control.snapshots import Publisher, physical
-from serve.control.store import Change, Store
+from serve.control.store import Change, Store, etag
 from serve.core.errors import Invalid, UnknownLabel, UnknownModel, UnknownVersion, VersionNotReady
 from serve.core.naming import check_label
 from serve.core.objectives import Objective
@@ -23,6 +24,13 @@ class By:
     author: str
     reason: str = ""
     if_match: str = ""
+
+
+class Written(NamedTuple):
+    """A change that was written: the generation in which it holds, and the thing's new ETag."""
+
+    generation: int
+    etag: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +108,7 @@ class Models:
             problems=self._problems(model, versions),
         )
 
-    async def set_route(self, name: str, split: Split, by: By) -> int:
+    async def set_route(self, name: str, split: Split, by: By) -> Written:
         """Divide a model's calls; every version that gets calls must be ready somewhere."""
         model = self._model(name)
         for version in split.versions:
@@ -108,13 +116,13 @@ class Models:
         body = {"split": {str(version): weight for version, weight in split.shares}}
         return await self._write(ROUTE, name, body, by)
 
-    async def set_label(self, name: str, label: str, version: int, by: By) -> int:
+    async def set_label(self, name: str, label: str, version: int, by: By) -> Written:
         """Make a label name a version, which must be ready somewhere."""
         check_label(label)
         self._require_ready(self._model(name), version)
         return await self._write(LABEL, label_key(name, label), {"version": version}, by)
 
-    async def remove_label(self, name: str, label: str, by: By) -> int:
+    async def remove_label(self, name: str, label: str, by: By) -> Written:
         """Remove a label; calls that name it are refused from then on."""
         self._model(name)
         labels = self._decisions().labels(name)
@@ -122,7 +130,9 @@ class Models:
             raise UnknownLabel(name, label, labels)
         return await self._write(LABEL, label_key(name, label), None, by)
 
-    async def configure(self, name: str, *, objective: str | None, pool: str | None, by: By) -> int:
+    async def configure(
+        self, name: str, *, objective: str | None, pool: str | None, by: By
+    ) -> Written:
         """Set a model's objective or pool; None leaves it, an empty text removes it."""
         self._model(name)
         if pool and pool not in self._fleet.pools:
@@ -134,11 +144,12 @@ class Models:
             body.update({key: value for key, value in given.items() if value is not None})
             return await self._write(MODEL, name, {k: v for k, v in body.items() if v}, by)
 
-    async def _write(self, kind: str, key: str, after: object, by: By) -> int:
-        """Write, read back, publish; gives the generation in which the change holds."""
-        await self._store.apply(Change(kind, key, after, by.author, by.reason, by.if_match))
+    async def _write(self, kind: str, key: str, after: object, by: By) -> Written:
+        """Write, read back, publish."""
+        change = Change(kind, key, after, by.author, by.reason, by.if_match)
+        revision = await self._store.apply(change)
         await self._reload()
-        return await self._publisher.refresh()
+        return Written(await self._publisher.refresh(), etag(revision))
 
     def _model(self, name: str) -> Model:
         model = self._inventory.models.get(name)

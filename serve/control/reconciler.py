@@ -69,8 +69,8 @@ def plan(
 ) -> list[Step]:
     """The steps that lead one replica from what it holds to what is wanted, in their order.
 
-    `applied` are the digests of the configurations that were loaded here; a model that is not in it
-    was loaded before this process began and is taken as it is.
+    `applied` are the digests of the configurations that are loaded here; a model that is not in it
+    is taken as it is.
     """
     steps: list[Step] = []
     for model in _parts_first(models):
@@ -167,7 +167,6 @@ class ReplicaKeeper:
                 news = True
         except (Unavailable, TritonFailed) as error:
             news = self._fleet.lost(self._name, error.why or str(error))
-            self._applied.clear()
             if news:
                 _log.warning("replica %s is lost: %s", self._name, error.why or error)
         if news:
@@ -194,6 +193,7 @@ class ReplicaKeeper:
         if not seen.is_up or seen.self_managed or self._inventory.is_discovering:
             return
         models = self._inventory.for_pool(seen.replica.pool)
+        self._adopt(models, seen.held)
         steps = plan(models, seen.held, self._applied, self._inventory.removed)
         await self._forget_failures(steps)
         for step in steps:
@@ -227,7 +227,9 @@ class ReplicaKeeper:
             )
         except (NotExplicit, Unavailable):
             raise
-        except ServegateError as error:
+        except Exception as error:  # whatever it is, it is this model's problem and no other's
+            if not isinstance(error, ServegateError):
+                _log.exception("replica %s cannot load %s", self._name, name)
             self._failed(step, str(error))
             await self._publisher.refresh()
             return
@@ -236,6 +238,12 @@ class ReplicaKeeper:
         if configuration is not None:
             self._applied[name] = configuration.digest
         _log.info("replica %s loaded %s %s", self._name, name, list(step.versions) or "")
+
+    def _adopt(self, models: Mapping[str, Model], held: Held) -> None:
+        """What is ready already is taken to have the present configuration; later edits count."""
+        for name, model in models.items():
+            if model.configuration is not None and held.get(name):
+                self._applied.setdefault(name, model.configuration.digest)
 
     async def _forget_failures(self, steps: list[Step]) -> None:
         """What is no longer to be loaded here has not failed here, either."""

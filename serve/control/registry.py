@@ -51,6 +51,7 @@ class Registry:
     def __init__(self, repository: Path) -> None:
         self._repository = repository
         self._models: Mapping[str, Model] = MappingProxyType({})
+        self._changing: dict[str, str] = {}
 
     def __repr__(self) -> str:
         return f"<Registry {self._repository} models={len(self._models)}>"
@@ -60,9 +61,14 @@ class Registry:
         """All models by name, those with problems included."""
         return self._models
 
-    def scan(self) -> bool:
-        """Read the folder anew; whether anything changed. Unchanged models are not read again."""
-        found = {}
+    def scan(self, *, settled: bool = False) -> bool:
+        """Read the folder anew; whether anything changed. Unchanged models are not read again.
+
+        With `settled`, a model that has changed is read only when the scan before saw it so:
+        somebody may still be copying or writing it.
+        """
+        found: dict[str, Model] = {}
+        changing: dict[str, str] = {}
         for folder in model_folders(self._repository):
             known = self._models.get(folder.name)
             try:
@@ -75,10 +81,15 @@ class Registry:
                 broken = _broken(folder, "", known.versions if known else (), error)
                 found[folder.name] = _or_before(known, broken)
                 continue
-            if known is None or known.fingerprint != fingerprint:
-                found[folder.name] = _or_before(known, _read(folder, fingerprint))
-            else:
+            if known is not None and known.fingerprint == fingerprint:
                 found[folder.name] = known
+            elif settled and self._changing.get(folder.name) != fingerprint:
+                changing[folder.name] = fingerprint
+                if known is not None:
+                    found[folder.name] = known
+            else:
+                found[folder.name] = _or_before(known, _read(folder, fingerprint))
+        self._changing = changing
         changed = found != dict(self._models)
         self._models = MappingProxyType(found)
         return changed

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 import sqlalchemy as sa
 
-from serve.core.errors import PreconditionFailed, Unavailable
+from serve.core.errors import CannotStart, PreconditionFailed, Unavailable
 
 metadata = sa.MetaData()
 revisions = sa.Table(
@@ -51,6 +51,11 @@ _MIGRATIONS = Path(__file__).parent / "migrations"
 Key = tuple[str, str]  # kind, key
 
 
+def etag(revision: int) -> str:
+    """The entity tag of the state that a revision wrote, quotes included; 0 is "never set"."""
+    return f'"{revision}"'
+
+
 @dataclass(frozen=True, slots=True)
 class Entry:
     """The present body of one thing, and the revision that wrote it."""
@@ -61,7 +66,7 @@ class Entry:
     @property
     def etag(self) -> str:
         """The entity tag of this state, quotes included."""
-        return f'"{self.revision}"'
+        return etag(self.revision)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +97,16 @@ class Store:
 
     def migrate(self) -> None:
         """Bring the schema up to date, from nothing or from any earlier version."""
+        try:
+            self._migrate()
+        except sa.exc.DatabaseError as error:
+            raise CannotStart(
+                f"the store {self._path} cannot be read",
+                why=str(error.orig),
+                try_this="a backup of it; or move it away, and lose routes, labels and history",
+            ) from error
+
+    def _migrate(self) -> None:
         if self._schema() == _newest_schema():
             return
         from alembic import command  # takes half a second to import, and is rarely needed
@@ -135,8 +150,9 @@ class Store:
         try:
             async with self._lock:
                 return await asyncio.to_thread(work)
-        except sa.exc.OperationalError as error:
-            raise Unavailable("the store does not answer", why=str(error.orig)) from error
+        except (sa.exc.DatabaseError, ValueError) as error:
+            why = str(getattr(error, "orig", error))
+            raise Unavailable(f"the store {self._path} does not answer", why=why) from error
 
     def _read(self) -> dict[Key, Entry]:
         with self._engine.connect() as connection:
@@ -147,9 +163,9 @@ class Store:
         where = (settings.c.kind == change.kind) & (settings.c.key == change.key)
         with self._engine.begin() as connection:
             present = connection.execute(sa.select(settings).where(where)).first()
-            etag = f'"{present.revision}"' if present else '"0"'
-            if change.if_match and change.if_match not in (etag, "*"):
-                raise PreconditionFailed(f"{change.kind} '{change.key}'", etag)
+            state = etag(present.revision if present else 0)
+            if change.if_match and change.if_match not in (state, "*"):
+                raise PreconditionFailed(f"{change.kind} '{change.key}'", state)
             after = None if change.after is None else json.dumps(change.after, sort_keys=True)
             revision = connection.execute(
                 sa.insert(revisions).values(

@@ -1,12 +1,14 @@
 """What a model promises its callers, written as `p99<50ms`."""
 
+import math
 import re
 from dataclasses import dataclass
 
 from serve.core.errors import Invalid
 
 _FORM = re.compile(
-    r"^p(?P<quantile>\d{1,2}(?:\.\d{1,3})?)\s*<\s*(?P<limit>\d+(?:\.\d+)?)(?P<unit>ms|s)$"
+    r"^p(?P<quantile>\d{1,2}(?:\.\d{1,3})?)\s*<\s*(?P<limit>\d+(?:\.\d+)?)(?P<unit>ms|s)\Z",
+    re.ASCII,
 )
 
 
@@ -28,8 +30,10 @@ class Objective:
                 try_this="p99<50ms",
             )
         quantile, limit = float(match["quantile"]), float(match["limit"])
-        if quantile == 0 or limit == 0:
-            raise Invalid(f"'{text}' is not an objective", why="both numbers must be above 0")
+        if quantile == 0 or limit == 0 or not math.isfinite(limit):
+            raise Invalid(
+                f"'{text}' is not an objective", why="both numbers must be above 0, and finite"
+            )
         return cls(quantile, limit / 1000 if match["unit"] == "ms" else limit)
 
     def __str__(self) -> str:

@@ -43,7 +43,7 @@ class Split:
         weights: dict[int, int] = {}
         for term in terms:
             version, sign, weight = term.partition("=")
-            if not (sign and version.isascii() and version.isdigit() and _is_count(weight)):
+            if not (sign and _is_count(version) and _is_count(weight)):
                 raise Invalid(
                     f"'{term}' is not a share of traffic",
                     why="VERSION=WEIGHT is needed, both whole numbers",
@@ -84,4 +84,4 @@ def draw_of(*identity: str) -> float:
 
 
 def _is_count(text: str) -> bool:
-    return text.isascii() and text.isdigit()
+    return text.isascii() and text.isdigit() and len(text) <= 18

@@ -15,6 +15,7 @@ from serve.core.replicas import Replica
 from serve.core.routes import Split
 
 FORMAT = 1
+LAST_GENERATION = (1 << 63) - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +94,7 @@ class Snapshot:
             generation = int(data["generation"])
         except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
             raise Invalid("the snapshot is malformed", why=repr(error)) from error
-        if generation < 0:
+        if not 0 <= generation <= LAST_GENERATION:
             raise Invalid(f"the snapshot's generation is {generation}")
         return cls(generation, MappingProxyType(models), MappingProxyType(replicas))
 

@@ -72,8 +72,10 @@ class KServeHttp:
         return Reply(reply.status, reply.body, (*reply.headers, decision))
 
     def _call(self, asked: Question, headers: Headers, body: bytes) -> Call:
+        pass_on = kserve_http.end_to_end
         if asked.verb is Verb.INFER:
             kserve_http.head_length(headers, body)  # framing is checked on every call
+            pass_on = kserve_http.for_infer
         stateful = asked.verb is Verb.INFER and self._gateway.serves_sequences(asked.model)
         return Call(
             protocol="http",
@@ -81,7 +83,7 @@ class KServeHttp:
             model=asked.model,
             selector=asked.selector,
             body=body,
-            headers=kserve_http.end_to_end(headers),
+            headers=pass_on(headers),
             deadline=self._clock() + self._timeout,
             sequence=kserve_http.sequence_of(headers, body) if stateful else "",
         )

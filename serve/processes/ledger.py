@@ -58,7 +58,7 @@ class Ledger:
             if page["boot"] != boot():
                 return ()
             return tuple(Entry(**entry) for entry in page["children"])
-        except (OSError, ValueError, TypeError, KeyError):
+        except (OSError, ValueError, TypeError, KeyError, RecursionError):
             return ()
 
     def record(self, entry: Entry) -> None:

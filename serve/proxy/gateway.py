@@ -18,7 +18,7 @@ from serve.proxy.live import Live
 from serve.proxy.loads import Loads
 from serve.proxy.routing import choose
 from serve.telemetry import Meters
-from serve.wire.status import code_name, refusal, succeeded
+from serve.wire.status import code_name, is_broken, refusal, succeeded
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +139,11 @@ class Gateway:
                 why, retry = str(error), "not sent"
                 continue
             answer = Answer(reply, choice, snapshot.generation, name)
-            proof = refusal(call.protocol, call.verb, reply)
+            asked = choice.target.physical_name if choice else ""
+            proof = refusal(call.protocol, call.verb, reply, asked)
+            if proof is None and is_broken(call.protocol, reply):
+                self._health.failed(name, target)
+                return answer
             if proof is None:
                 self._health.succeeded(name, target)
                 return answer

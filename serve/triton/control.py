@@ -13,6 +13,7 @@ from tritonclient.grpc import model_config_pb2, service_pb2, service_pb2_grpc
 
 from serve.core.errors import TritonFailed, Unavailable
 from serve.core.replicas import Replica
+from serve.wire import kserve_grpc, protobuf
 
 _OPTIONS = (
     ("grpc.max_receive_message_length", -1),
@@ -44,6 +45,8 @@ class TritonControl:
         self._replica = replica
         self._timeout = timeout
         self._channel = grpc.aio.insecure_channel(replica.grpc_target, options=_OPTIONS)
+        # As bytes: Triton lists folders whose names are no UTF-8, which protobuf refuses to read.
+        self._index = self._channel.unary_unary(kserve_grpc.SERVICE + "RepositoryIndex")
         self._stub = service_pb2_grpc.GRPCInferenceServiceStub(self._channel)
 
     def __repr__(self) -> str:
@@ -55,13 +58,9 @@ class TritonControl:
 
     async def index(self) -> tuple[Entry, ...]:
         """The versions that this server knows; names it has never loaded are left out."""
-        request = service_pb2.RepositoryIndexRequest()
-        answer = await self._quick(self._stub.RepositoryIndex, request)
-        return tuple(
-            Entry(item.name, int(item.version), item.state, item.reason)
-            for item in answer.models
-            if item.version.isdigit()
-        )
+        answer: bytes = await self._quick(self._index, b"")
+        entries = [_entry(value) for number, value in protobuf.fields(answer) if number == 1]
+        return tuple(entry for entry in entries if entry is not None)
 
     async def config(self, model: str) -> model_config_pb2.ModelConfig:
         """The configuration in force, as the backend completed it."""
@@ -104,6 +103,21 @@ class TritonControl:
         if error.code() in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED):
             return Unavailable(f"{doing} replica {self._replica.name} failed", why=details)
         return TritonFailed(details)
+
+
+def _entry(message: int | bytes) -> Entry | None:
+    """One `ModelIndex` (name, version, state, reason are fields 1 to 4); None without a version."""
+    if not isinstance(message, bytes):
+        return None
+    texts = {
+        number: value.decode("utf-8", "backslashreplace")
+        for number, value in protobuf.fields(message)
+        if isinstance(value, bytes)
+    }
+    version = texts.get(2, "")
+    if not version.isdigit():
+        return None
+    return Entry(texts.get(1, ""), int(version), texts.get(3, ""), texts.get(4, ""))
 
 
 def _for_people(details: str) -> str:

@@ -36,7 +36,8 @@ class ModelFolder:
         """The numbered folders, ascending; like Triton, names such as `01` or `0` do not count."""
         found = []
         for entry in os.scandir(self.path):
-            numbered = entry.name.isascii() and entry.name.isdigit() and entry.name[0] != "0"
+            name = entry.name
+            numbered = name.isascii() and name.isdigit() and name[0] != "0" and len(name) <= 18
             if numbered and entry.is_dir():
                 found.append(int(entry.name))
         return tuple(sorted(found))
@@ -61,6 +62,7 @@ class ModelFolder:
             return None
         try:
             value = json.loads(text)
+            json.dumps(value, ensure_ascii=False).encode()  # half a surrogate is no text
         except (ValueError, RecursionError) as error:
             raise Invalid(f"{file} is not JSON", why=str(error)) from error
         if not isinstance(value, dict):

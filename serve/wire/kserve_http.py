@@ -36,6 +36,7 @@ _HOP_BY_HOP = frozenset(
     }
 )
 _OURS = frozenset({b"host", b"content-length", b"expect"})  # every hop writes its own
+_FORM = b"application/x-www-form-urlencoded"
 _BINARY_HEAD = b"inference-header-content-length"
 
 T = TypeVar("T")
@@ -101,6 +102,18 @@ def end_to_end(headers: Headers) -> Headers:
         (key, value)
         for key, value in headers
         if key not in _HOP_BY_HOP and key not in _OURS and key not in named
+    )
+
+
+def for_infer(headers: Headers) -> Headers:
+    """End-to-end headers of a predict call, without a media type that is certainly wrong.
+
+    curl calls every `-d` body a form, and Triton 2.51 parses forms: one of 12 MB crashes it.
+    """
+    return tuple(
+        (key, value)
+        for key, value in end_to_end(headers)
+        if key != b"content-type" or not value.lower().startswith(_FORM)
     )
 
 

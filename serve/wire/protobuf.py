@@ -8,6 +8,7 @@ scalar field given twice has the value given last, so a version is set by append
 tensors are neither read nor copied apart.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from serve.core.errors import BadRequest
@@ -62,31 +63,37 @@ def boolean(number: int, value: bool) -> bytes:
     return _varint(number << 3 | _VARINT) + b"\x01" if value else b""
 
 
+def fields(message: bytes) -> Iterator[tuple[int, int | bytes]]:
+    """The top-level fields of a message: numbers and values; other wire types are stepped over."""
+    position = 0
+    while position < len(message):
+        number, kind, position = _key(message, position)
+        start, position = _skip(message, position, kind)
+        if kind == _BYTES:
+            yield number, message[start:position]
+        elif kind == _VARINT:
+            yield number, _read_varint(message, start)[0]
+
+
 def _sequence(entry: bytes) -> str:
     """The sequence id of one map entry of `parameters`, if this entry is the one."""
     key, value = b"", b""
-    position = 0
-    while position < len(entry):
-        number, kind, position = _key(entry, position)
-        start, position = _skip(entry, position, kind)
-        if number == 1 and kind == _BYTES:
-            key = entry[start:position]
-        elif number == 2 and kind == _BYTES:
-            value = entry[start:position]
+    for number, found in fields(entry):
+        if number == 1 and isinstance(found, bytes):
+            key = found
+        elif number == 2 and isinstance(found, bytes):
+            value = found
     return _parameter(value) if key == b"sequence_id" else ""
 
 
 def _parameter(value: bytes) -> str:
     """`InferParameter` as a sequence key: int64 is field 2, string field 3, uint64 field 5."""
     identity: int | str = 0
-    position = 0
-    while position < len(value):
-        number, kind, position = _key(value, position)
-        start, position = _skip(value, position, kind)
-        if number in (2, 5) and kind == _VARINT:
-            identity, _ = _read_varint(value, start)
-        elif number == 3 and kind == _BYTES:
-            identity = value[start:position].decode("utf-8", "replace")
+    for number, found in fields(value):
+        if number in (2, 5) and isinstance(found, int):
+            identity = found
+        elif number == 3 and isinstance(found, bytes):
+            identity = found.decode("utf-8", "replace")
     return sequence_key(identity)
 
 

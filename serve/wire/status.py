@@ -121,32 +121,55 @@ class Refusal:
 
 # What Triton's core writes (tritonserver 2.51) when it turns a request away before executing it.
 _BEFORE_EXECUTION = (
-    b"Exceeds maximum queue size",
-    b"Server is stopping",
-    b"Server not ready",
+    "Exceeds maximum queue size",
+    "Server is stopping",
+    "Server not ready",
 )
 _BUSY = Refusal("refused", lacks_version=False)
 _ABSENT = Refusal("version absent", lacks_version=True)
 
 
-def refusal(protocol: str, verb: Verb, reply: Reply) -> Refusal | None:
+def refusal(protocol: str, verb: Verb, reply: Reply, model: str) -> Refusal | None:
     """Whether the reply is a complete refusal by Triton itself; None for every other answer.
 
     Retry rules 3 and 4: a 503 / UNAVAILABLE from the server before it executed anything, and
     "unknown model" from a replica that should have it. A model's own code may answer UNAVAILABLE
-    after it has run, and gRPC libraries make it up themselves: the words must be the server's.
+    after it has run, and gRPC libraries make it up themselves: the words must be the server's, and
+    `model` the name in Triton that was asked for.
     """
     if verb is not Verb.INFER:
         return None
     absent, busy = (404, 503) if protocol == "http" else (NOT_FOUND, UNAVAILABLE)
     if reply.status not in (absent, busy):
         return None
-    said = reply.body if protocol == "http" else reply.message.encode()
-    if b"Request for unknown model" in said:
+    said = _said(protocol, reply)
+    if said.startswith(f"Request for unknown model: '{model}'"):
         return _ABSENT
     if reply.status == busy and any(words in said for words in _BEFORE_EXECUTION):
         return _BUSY
     return None
+
+
+def is_broken(protocol: str, reply: Reply) -> bool:
+    """Whether the answer says that the process behind the model has died (a Python stub).
+
+    Triton goes on listing such a model as ready and fails every call of it.
+    """
+    if reply.status != (500 if protocol == "http" else INTERNAL):
+        return False
+    said = _said(protocol, reply)
+    return "Stub process" in said and "is not healthy" in said
+
+
+def _said(protocol: str, reply: Reply) -> str:
+    """The sentence of an error of Triton's; empty when its answer is of another shape."""
+    if protocol == "grpc":
+        return reply.message
+    try:
+        said = json.loads(reply.body)["error"]
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return ""
+    return said if isinstance(said, str) else ""
 
 
 def succeeded(protocol: str, reply: Reply) -> bool:

@@ -47,7 +47,8 @@ def status(one: ControlPlane) -> ModelStatus:
 def test_a_route_is_written_and_published(tmp_path: Path) -> None:
     one = plane(tmp_path)
     before = one.publisher.snapshot.generation
-    assert do(one.models.set_route("m", HALVES, ADA)) == [before + 1]
+    [written] = do(one.models.set_route("m", HALVES, ADA))
+    assert written.generation == before + 1
     assert one.publisher.snapshot.models["m"].split == HALVES
     assert (status(one).split, status(one).routed) == (HALVES, True)
 

@@ -216,15 +216,20 @@ def test_correlation_ids_are_read_only_for_models_with_sequences(sequences: bool
     assert play(scenario, now=snapshot(view(target(1, "a"), sequences=sequences))) == key
 
 
-def test_a_client_that_leaves_frees_its_place() -> None:
-    async def scenario(scene: Scene) -> int:
+def test_a_client_that_leaves_cancels_nothing_and_its_place_is_free_when_triton_answers() -> None:
+    answered = asyncio.Event()
+
+    async def scenario(scene: Scene) -> list[int]:
         pending = scene.stub.ModelInfer(REQUEST)
         await until(scene.plane.grpc.entered.is_set)
         pending.cancel()
+        await scene.stub.ServerLive(service_pb2.ServerLiveRequest())  # it has seen the client go
+        busy = [scene.plane.loads.total]
+        answered.set()
         await until(lambda: scene.plane.loads.total == 0)
-        return len(scene.plane.grpc.calls)
+        return [*busy, scene.plane.loads.total]
 
-    assert play(scenario, outcome=asyncio.Event()) == 1
+    assert play(scenario, outcome=answered) == [1, 0]
 
 
 def test_the_rest_of_tritons_service_is_said_not_to_be_served() -> None:

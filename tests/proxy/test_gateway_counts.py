@@ -131,8 +131,8 @@ def test_the_time_of_a_call_is_its_whole_time() -> None:
     ("outcome", "reason"),
     [
         (NotSent("refused"), "not sent"),
-        (Reply(503, b"Exceeds maximum queue size"), "refused"),
-        (Reply(404, b"Request for unknown model: 'm'"), "version absent"),
+        (Reply(503, b'{"error":"Exceeds maximum queue size"}'), "refused"),
+        (Reply(404, b'{"error":"Request for unknown model: \'m\'"}'), "version absent"),
     ],
 )
 def test_a_retry_is_counted_with_its_reason(outcome: Outcome, reason: str) -> None:

@@ -120,7 +120,7 @@ FULL = "Exceeds maximum queue size"
         ("http", http(404, UNKNOWN), True),
         ("http", http(503, NOT_READY), True),
         ("http", http(503, FULL), False),
-        ("http", Reply(503, b""), False),
+        ("http", http(503, f"[request id: 1] {FULL}"), False),
         ("grpc", rpc(grpc.StatusCode.NOT_FOUND, UNKNOWN), True),
         ("grpc", rpc(grpc.StatusCode.UNAVAILABLE, NOT_READY), True),
         ("grpc", rpc(grpc.StatusCode.UNAVAILABLE, f"[request id: 1] {FULL}"), False),
@@ -129,7 +129,7 @@ FULL = "Exceeds maximum queue size"
 def test_a_refusal_of_triton_proves_that_nothing_was_executed(
     protocol: str, reply: Reply, lacks_version: bool
 ) -> None:
-    refusal = status.refusal(protocol, Verb.INFER, reply)
+    refusal = status.refusal(protocol, Verb.INFER, reply, "m")
     assert refusal is not None
     assert refusal.lacks_version is lacks_version
 
@@ -138,6 +138,12 @@ def test_a_refusal_of_triton_proves_that_nothing_was_executed(
     ("protocol", "reply"),
     [
         ("http", http(200, UNKNOWN)),
+        ("http", Reply(503, b"")),
+        ("http", Reply(503, b"[]")),
+        ("http", http(503, "a model's own code answers UNAVAILABLE after it has run")),
+        ("http", http(404, "Request for unknown model: 'a part of m' is not found")),
+        ("http", http(404, f"while asking a part: {UNKNOWN}")),
+        ("grpc", rpc(grpc.StatusCode.NOT_FOUND, UNKNOWN.replace("'m'", "'n'"))),
         ("http", http(400, UNKNOWN)),
         ("http", http(404, "Not Found")),
         ("http", http(429, FULL)),
@@ -154,12 +160,12 @@ def test_a_refusal_of_triton_proves_that_nothing_was_executed(
     ],
 )
 def test_any_other_answer_is_the_answer(protocol: str, reply: Reply) -> None:
-    assert status.refusal(protocol, Verb.INFER, reply) is None
+    assert status.refusal(protocol, Verb.INFER, reply, "m") is None
 
 
 @pytest.mark.parametrize("verb", set(Verb) - {Verb.INFER})
 def test_only_infer_calls_are_refused(verb: Verb) -> None:
-    assert status.refusal("http", verb, http(503, NOT_READY)) is None
+    assert status.refusal("http", verb, http(503, NOT_READY), "m") is None
 
 
 @pytest.mark.parametrize(

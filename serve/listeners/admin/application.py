@@ -1,10 +1,10 @@
 """The admin application: FastAPI, its error shape, its guards, and the routers of each noun."""
 
+import json
 from collections.abc import Sequence
 
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 from starlette.middleware.trustedhost import TrustedHostMiddleware
 
@@ -44,7 +44,7 @@ def create(control: Control, *, hosts: Sequence[str]) -> FastAPI:
     return app
 
 
-async def _explain(request: Request, error: Exception) -> JSONResponse:
+async def _explain(request: Request, error: Exception) -> Response:
     assert isinstance(error, ServegateError)
     body = {
         "error": str(error),
@@ -53,17 +53,19 @@ async def _explain(request: Request, error: Exception) -> JSONResponse:
         "why": error.why,
         "try_this": error.try_this,
     }
-    return JSONResponse(body, http_status(error), {"servegate-error": error.code})
+    headers = {"servegate-error": error.code}
+    text = json.dumps(body)  # ASCII: what callers send comes back even when it is no valid text
+    return Response(text, http_status(error), headers, media_type="application/json")
 
 
-async def _nowhere(request: Request, error: Exception) -> JSONResponse:
+async def _nowhere(request: Request, error: Exception) -> Response:
     """The framework's own refusals, in the same shape as ours."""
     assert isinstance(error, HTTPException)
     kind = MethodNotAllowed if error.status_code == 405 else NotHere
     return await _explain(request, kind(str(error.detail), try_this="GET /openapi.json"))
 
 
-async def _malformed(request: Request, error: Exception) -> JSONResponse:
+async def _malformed(request: Request, error: Exception) -> Response:
     """FastAPI's list of validation errors as one sentence, in the shape of every other error."""
     assert isinstance(error, RequestValidationError)
     faults = "; ".join(

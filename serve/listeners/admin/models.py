@@ -4,7 +4,8 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query, Response
 
-from serve.control.decisions import LABEL, MODEL, label_key
+from serve.control.decisions import MODEL
+from serve.control.models import Written
 from serve.listeners.admin import schemas
 from serve.listeners.admin.context import ByWhom, Control, InControl
 
@@ -39,11 +40,10 @@ async def patch_model(
     wait: Wait = 5.0,
 ) -> schemas.Done:
     """What the body does not name stays as it is."""
-    generation = await control.models.configure(
+    written = await control.models.configure(
         model, objective=body.objective, pool=body.pool, by=who
     )
-    response.headers["etag"] = control.models.decisions.entry(MODEL, model).etag
-    return await done(control, generation, wait)
+    return await done(control, written, wait, response)
 
 
 @router.put("/api/models/{model}/labels/{label}", summary="Make a label name a version")
@@ -57,21 +57,26 @@ async def put_label(
     wait: Wait = 5.0,
 ) -> schemas.Done:
     """The version must be ready on a replica."""
-    generation = await control.models.set_label(model, label, body.version, who)
-    response.headers["etag"] = control.models.decisions.entry(LABEL, label_key(model, label)).etag
-    return await done(control, generation, wait)
+    written = await control.models.set_label(model, label, body.version, who)
+    return await done(control, written, wait, response)
 
 
 @router.delete("/api/models/{model}/labels/{label}", summary="Remove a label")
 async def delete_label(
-    model: str, label: str, control: InControl, who: ByWhom, wait: Wait = 5.0
+    model: str,
+    label: str,
+    control: InControl,
+    who: ByWhom,
+    response: Response,
+    wait: Wait = 5.0,
 ) -> schemas.Done:
     """Calls that name the label are refused from then on."""
-    generation = await control.models.remove_label(model, label, who)
-    return await done(control, generation, wait)
+    written = await control.models.remove_label(model, label, who)
+    return await done(control, written, wait, response)
 
 
-async def done(control: Control, generation: int, wait: float) -> schemas.Done:
+async def done(control: Control, written: Written, wait: float, response: Response) -> schemas.Done:
     """The answer to every change: where it holds, and whether it does so everywhere yet."""
-    in_force = await control.publisher.in_force(generation, wait)
-    return schemas.Done(generation=generation, in_force=in_force)
+    response.headers["etag"] = written.etag
+    in_force = await control.publisher.in_force(written.generation, wait)
+    return schemas.Done(generation=written.generation, in_force=in_force)

@@ -37,6 +37,5 @@ async def put_route(
     wait: Wait = 5.0,
 ) -> schemas.Done:
     """Every version that gets calls must be ready; weights are relative."""
-    generation = await control.models.set_route(model, Split.of(body.split), who)
-    response.headers["etag"] = control.models.decisions.entry(ROUTE, model).etag
-    return await done(control, generation, wait)
+    written = await control.models.set_route(model, Split.of(body.split), who)
+    return await done(control, written, wait, response)

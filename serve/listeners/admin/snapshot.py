@@ -6,6 +6,7 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, Query, Request, Response
 from fastapi.responses import JSONResponse
 
+from serve.core.snapshot import LAST_GENERATION
 from serve.listeners.admin import schemas
 from serve.listeners.admin.context import InControl, worker_only
 
@@ -30,7 +31,7 @@ async def poll_snapshot(
     request: Request,
     control: InControl,
     worker: Annotated[str, Query(max_length=300)],
-    after: Annotated[int, Query(ge=0)] = 0,
+    after: Annotated[int, Query(ge=0, le=LAST_GENERATION)] = 0,
 ) -> Response:
     """A worker acknowledges a generation and waits for the next one; 204 when the time is up."""
     polling = asyncio.create_task(control.publisher.poll(worker, after, LONGEST_POLL))
