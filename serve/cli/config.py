@@ -10,7 +10,11 @@ from serve.cli.options import AsJson
 from serve.cli.output import as_json, table
 from serve.settings import Settings, load
 
-app = typer.Typer(no_args_is_help=True, help="The settings.", rich_markup_mode=None)
+app = typer.Typer(
+    no_args_is_help=True,
+    help="The settings.\n\nExample: servegate config explain",
+    rich_markup_mode=None,
+)
 _HIDDEN = frozenset({"secret"})
 
 

@@ -9,7 +9,11 @@ from serve.cli.models import tell_done
 from serve.cli.options import AdminUrl, AsJson, Reason
 from serve.cli.output import as_json, table
 
-app = typer.Typer(no_args_is_help=True, help="Movable names for versions.", rich_markup_mode=None)
+app = typer.Typer(
+    no_args_is_help=True,
+    help="Movable names for versions.\n\nExample: servegate label set digits stable 1",
+    rich_markup_mode=None,
+)
 
 
 @app.command("ls")

@@ -8,7 +8,11 @@ from serve.cli.client import DEFAULT_URL, AdminClient, segment
 from serve.cli.options import AdminUrl, AsJson, Reason
 from serve.cli.output import as_json, say, table
 
-app = typer.Typer(no_args_is_help=True, help="Models and their versions.", rich_markup_mode=None)
+app = typer.Typer(
+    no_args_is_help=True,
+    help="Models and their versions.\n\nExample: servegate model ls",
+    rich_markup_mode=None,
+)
 
 
 @app.command("ls")

@@ -6,12 +6,19 @@ from serve.cli.client import DEFAULT_URL, AdminClient
 from serve.cli.options import AdminUrl, AsJson
 from serve.cli.output import as_json, table
 
-app = typer.Typer(no_args_is_help=True, help="The Triton servers.", rich_markup_mode=None)
+app = typer.Typer(
+    no_args_is_help=True,
+    help="The Triton servers.\n\nExample: servegate replica ls",
+    rich_markup_mode=None,
+)
 
 
 @app.callback()
 def group() -> None:
-    """The Triton servers."""
+    """The Triton servers.
+
+    Example: servegate replica ls
+    """
 
 
 @app.command("ls")

@@ -10,7 +10,11 @@ from serve.cli.options import AdminUrl, AsJson, Reason
 from serve.cli.output import as_json, say, table
 from serve.core.routes import Split
 
-app = typer.Typer(no_args_is_help=True, help="Shares of traffic.", rich_markup_mode=None)
+app = typer.Typer(
+    no_args_is_help=True,
+    help="Shares of traffic.\n\nExample: servegate route set digits 1=90 2=10",
+    rich_markup_mode=None,
+)
 
 
 @app.command("show")

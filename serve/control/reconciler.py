@@ -23,7 +23,7 @@ from serve.control.fleet import Failure, Fleet, Held
 from serve.control.inventory import Inventory
 from serve.control.registry import Model
 from serve.control.snapshots import Publisher
-from serve.core.errors import ServegateError, TritonFailed, Unavailable
+from serve.core.errors import ServegateError, Unavailable
 from serve.triton.control import Entry, NotExplicit, TritonControl
 
 _log = logging.getLogger("servegate.reconciler")
@@ -141,6 +141,7 @@ class ReplicaKeeper:
         self._tick = tick
         self._applied: dict[str, str] = {}
         self._wake = asyncio.Event()
+        self._cannot_list = False
 
     def __repr__(self) -> str:
         return f"<ReplicaKeeper {self._name} applied={sorted(self._applied)}>"
@@ -165,10 +166,17 @@ class ReplicaKeeper:
             news = self._fleet.saw(self._name, held)
             if self._inventory.is_discovering and await self._inventory.learn(self._control, held):
                 news = True
-        except (Unavailable, TritonFailed) as error:
+        except Unavailable as error:
             news = self._fleet.lost(self._name, error.why or str(error))
             if news:
                 _log.warning("replica %s is lost: %s", self._name, error.why or error)
+        except ServegateError as error:  # it answers, but cannot list: what it holds, it holds
+            news = False
+            if not self._cannot_list:
+                _log.warning("replica %s cannot list its models: %s", self._name, error)
+            self._cannot_list = True
+        else:
+            self._cannot_list = False
         if news:
             await self._publisher.refresh()
             self._wake.set()

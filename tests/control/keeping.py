@@ -24,11 +24,14 @@ class FakeTriton:
         self.configs: dict[str, str] = {}
         self.broken: dict[str, Exception] = {}
         self.is_up = True
+        self.cannot_list: Exception | None = None
         self.is_explicit = True
         self.closed = False
 
     async def index(self) -> tuple[Entry, ...]:
         self._reach()
+        if self.cannot_list:
+            raise self.cannot_list
         return tuple(
             Entry(name, version, "READY", "")
             for name, versions in self.held.items()

@@ -107,6 +107,25 @@ def test_a_replica_that_manages_itself_is_asked_once_and_then_left_alone(tmp_pat
     assert scene.fleet.observations["a"].self_managed
 
 
+def test_a_replica_that_answers_but_cannot_list_its_models_keeps_them(tmp_path: Path) -> None:
+    scene = Scene(tmp_path)
+    write_model(scene.repository)
+    scene.play(lambda: setattr(scene.triton, "cannot_list", TritonFailed("no such folder")))
+    assert scene.fleet.observations["a"].is_up
+    assert scene.fleet.observations["a"].held == {"m": (1, 2)}
+
+
+def test_a_configuration_edited_after_a_restart_of_control_is_loaded(tmp_path: Path) -> None:
+    scene = Scene(tmp_path)
+    folder = write_model(scene.repository)
+    scene.triton.held["m"] = {1, 2}  # loaded by an earlier control plane
+
+    def edit() -> None:
+        (folder / "config.pbtxt").write_text(CONFIG + "max_batch_size: 8\n")
+
+    assert scene.play(nothing, edit) == ["load m"]
+
+
 def test_a_replica_that_is_lost_is_asked_for_nothing_until_it_is_back(tmp_path: Path) -> None:
     scene = Scene(tmp_path)
     write_model(scene.repository)
