@@ -43,7 +43,7 @@ BareTritonFactory = Callable[..., BareTriton]
 def bare_triton_factory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BareTritonFactory]:
     """`start(*flags)` starts a Triton on an empty model repository; all end with the session."""
     if find_spec("pytriton") is None:
-        pytest.skip("nvidia-pytriton is not installed")
+        pytest.fail("nvidia-pytriton is not installed: make deps-dev")
     started: list[BareTriton] = []
 
     def start(*flags: str) -> BareTriton:
