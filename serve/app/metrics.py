@@ -40,6 +40,19 @@ async def serving_metrics(
         await serving
 
 
+async def answers(url: str, path: Path | None = None) -> bool:
+    """Whether something answers there, over a Unix socket when a path is given, within 2 s."""
+    connector = aiohttp.UnixConnector(str(path)) if path else aiohttp.TCPConnector()
+    try:
+        async with (
+            aiohttp.ClientSession(connector=connector, timeout=_PATIENCE) as session,
+            session.get(url) as response,
+        ):
+            return response.status == 200
+    except (aiohttp.ClientError, OSError, TimeoutError):
+        return False
+
+
 async def _collect(workers: Mapping[str, Path], others: Mapping[str, str]) -> bytes:
     """Read every source; one that does not answer is left out until it does again."""
     texts: dict[str, str] = {}

@@ -13,6 +13,7 @@ from typing import Any
 from serve.app.paths import LEDGER_FILE, LOCK_FILE, worker_socket
 from serve.app.ports import reserve, stop_on_signals
 from serve.app.secret import shared_secret
+from serve.app.watching import Watched, watching
 from serve.processes import Ledger, Program, Supervised, hold_lock
 from serve.settings import PREFIX, Settings, require_safe_addresses
 
@@ -87,7 +88,8 @@ class DataPlane:
             for number in range(settings.workers)
         ]
         self.workers = await self._stack.enter_async_context(running(programs, self._ledger))
-        from serve.app.metrics import serving_metrics  # takes a while: the workers start meanwhile
+        # Takes a while to import: the workers start meanwhile.
+        from serve.app.metrics import answers, serving_metrics
 
         sockets = {
             f"worker-{number}": worker_socket(settings, number)
@@ -96,6 +98,11 @@ class DataPlane:
         await self._stack.enter_async_context(
             serving_metrics(self._sockets[-1], sockets, self._sources)
         )
+        watched = {
+            name: Watched(child, partial(answers, "http://worker/livez", path))
+            for (name, path), child in zip(sockets.items(), self.workers, strict=True)
+        }
+        await self._stack.enter_async_context(watching(watched))
         return self
 
     async def __aexit__(self, *exc: Any) -> None:
@@ -106,7 +113,7 @@ class DataPlane:
             one.close()
 
 
-async def run_proxy(settings: Settings) -> None:
+async def run_proxy(settings: Settings, *, say: Callable[[str], None]) -> None:
     """`servegate proxy`: the data plane alone, in front of a control plane elsewhere."""
     require_safe_addresses(settings, (settings.host,))
     stop = stop_on_signals()
@@ -117,4 +124,7 @@ async def run_proxy(settings: Settings) -> None:
         plane = DataPlane(settings, ledger)
         plane.reserve()
         async with plane:
+            ports = f"{settings.http_port} HTTP, {settings.grpc_port} gRPC"
+            say(f"data plane on {settings.host}: {ports}")
+            say(f"it follows the control plane at {settings.control_url}")
             await stop.wait()

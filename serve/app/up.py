@@ -19,6 +19,7 @@ from serve.app.paths import LEDGER_FILE, LOCK_FILE
 from serve.app.ports import reserve, stop_on_signals
 from serve.app.proxy import DataPlane, child_program, running
 from serve.app.secret import shared_secret
+from serve.app.watching import Watched, watching
 from serve.core.errors import CannotStart
 from serve.processes import Ledger, Program, Supervised, hold_lock
 from serve.settings import Settings, require_safe_addresses
@@ -49,7 +50,11 @@ async def run_up(settings: Settings, *, say: Say, on_ready: "Callable[[Ready], N
         plane.reserve()
         async with _tritons(settings, ledger) as local:
             control = partial(_control_program, local)
-            async with running([control], ledger) as (supervised,), plane:
+            async with (
+                running([control], ledger) as (supervised,),
+                plane,
+                watching({"control": Watched(supervised, partial(_control_answers, local))}),
+            ):
                 ready = asyncio.create_task(_until_ready(local, supervised, say))
                 if await _unless(stop, ready):
                     on_ready(ready.result())
@@ -57,14 +62,16 @@ async def run_up(settings: Settings, *, say: Say, on_ready: "Callable[[Ready], N
                 say("stopping")
 
 
-async def run_control(settings: Settings) -> None:
+async def run_control(settings: Settings, *, say: Say) -> None:
     """`servegate control`: the control plane alone, in this process."""
     from serve.app.control import ControlPlane
 
     require_safe_addresses(settings, (settings.admin_host,))
     with hold_lock(settings.state_path / LOCK_FILE):
         reserve(settings.admin_host, settings.admin_port, "admin-port").close()
-        await ControlPlane(settings).run(stop_on_signals())
+        plane = ControlPlane(settings)
+        say(f"control plane of {len(settings.triton)} Tritons: {settings.control_url}/api/models")
+        await plane.run(stop_on_signals())
 
 
 class Local:
@@ -110,6 +117,12 @@ async def _tritons(settings: Settings, ledger: Ledger) -> AsyncIterator[Local]:
     )
     async with launcher:
         yield Local(dataclasses.replace(settings, model_repo=str(repository)), launcher)
+
+
+async def _control_answers(local: Local) -> bool:
+    from serve.app.metrics import answers  # imported by then
+
+    return await answers(local.settings.control_url + "/livez")
 
 
 def _control_program(local: Local) -> Program:

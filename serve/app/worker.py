@@ -132,10 +132,11 @@ class Worker:
         return server
 
     async def _about(self, scope: Any, receive: Any, send: Any) -> None:
-        """What the supervisor may ask: `/metrics`, and `/modules` for what is loaded here."""
+        """What the supervisor may ask: `/livez`, `/metrics`, `/modules` (what is loaded here)."""
+        body, media = b"", "text/plain"
         if scope["path"] == "/modules":
-            body, media = "\n".join(sorted(sys.modules)).encode(), "text/plain"
-        else:
+            body = "\n".join(sorted(sys.modules)).encode()
+        elif scope["path"] == "/metrics":
             body, media = self._meters.text(), CONTENT_TYPE
         headers = [(b"content-type", media.encode())]
         await send({"type": "http.response.start", "status": 200, "headers": headers})

@@ -96,7 +96,7 @@ def proxy(
     from serve.app.proxy import run_proxy
 
     settings = _settings(flags)
-    _run(settings, run_proxy(settings))
+    _run(settings, run_proxy(settings, say=say))
 
 
 def control(
@@ -117,7 +117,7 @@ def control(
     from serve.app.up import run_control
 
     settings = _settings(flags)
-    _run(settings, run_control(settings))
+    _run(settings, run_control(settings, say=say))
 
 
 def _settings(flags: dict[str, Any]) -> Settings:

@@ -112,3 +112,15 @@ def _try(url):
         return (status, answer) if status == 200 else None
     except OSError:
         return None
+
+
+@pytest.mark.parametrize("name", ["worker 0", "control"])
+def test_a_process_that_hangs_is_replaced(tmp_path, name):
+    with harness.up(tmp_path / "state", "--workers", "2", "--log-level", "debug") as up:
+        pid = up.children()[name]
+        up.program.wait_line(rf"\({pid}\) answers and is watched")
+        os.kill(pid, signal.SIGSTOP)
+        harness.until(lambda: up.children().get(name, pid) != pid, what="it is killed")
+        url = f"http://{up.http}/v2/models/digits/infer"
+        harness.until(lambda: all(_try(url) for _ in range(8)))
+        harness.until(lambda: _answers(up))
