@@ -2,7 +2,6 @@
 
 import asyncio
 import importlib
-import logging
 import time
 from collections.abc import Iterable
 from pathlib import Path
@@ -24,8 +23,6 @@ from serve.core.snapshot import Snapshot
 from serve.settings import Settings
 from serve.telemetry import Meters
 from serve.triton.control import TritonControl
-
-_log = logging.getLogger("servegate.control")
 
 
 class ControlPlane:

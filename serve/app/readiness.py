@@ -32,6 +32,7 @@ async def until_ready(settings: Settings, control: Supervised, say: Callable[[st
             try:
                 models = await _get(session, settings.control_url + "/api/models")
                 snapshot = await _get(session, settings.control_url + "/api/snapshot")
+                everywhere = await _everywhere(session, settings, models)
             except (aiohttp.ClientError, OSError, TimeoutError):
                 await asyncio.sleep(_POLL)
                 continue
@@ -41,7 +42,6 @@ async def until_ready(settings: Settings, control: Supervised, say: Callable[[st
                     say(state)
             served = [worker["generation"] for worker in snapshot["workers"]]
             current = len(served) == settings.workers and min(served) >= snapshot["generation"] > 0
-            everywhere = await _everywhere(session, settings, models)
             if current and everywhere:
                 return Ready(settings, models)
             await asyncio.sleep(_POLL)

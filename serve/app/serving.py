@@ -44,10 +44,11 @@ class Protocol(HttpToolsProtocol):
             if method == b"CONNECT":
                 self.send_400_response("CONNECT is not served")
                 return
-            kept = [pair for pair in self.headers if pair[0] not in (b"upgrade", b"connection")]
-            lines = [method + b" " + self.url + b" HTTP/1.1", *(b": ".join(pair) for pair in kept)]
+            version = self.parser.get_http_version().encode()
+            line = b"%b %b HTTP/%b\r\n" % (method, self.url, version)
+            head = b"".join(b"%b: %b\r\n" % pair for pair in _without_upgrade(self.headers))
             self.parser = httptools.HttpRequestParser(self)
-            self.data_received(b"\r\n".join(lines) + b"\r\n\r\n" + data[offer.args[0] :])
+            self.data_received(line + head + b"\r\n" + data[offer.args[0] :])
         except httptools.HttpParserError:
             self.send_400_response("this is not HTTP/1.1")
 
@@ -58,6 +59,16 @@ class Protocol(HttpToolsProtocol):
         length = b"content-length: %d\r\nconnection: close\r\n\r\n" % len(reply.body)
         self.transport.write(b"HTTP/1.1 400 Bad Request\r\n" + head + length + reply.body)
         self.transport.close()
+
+
+def _without_upgrade(headers: list[tuple[bytes, bytes]]) -> Iterator[tuple[bytes, bytes]]:
+    """The headers of a request that offers nothing; what else Connection says stays in force."""
+    for name, value in headers:
+        if name == b"connection":
+            options = [word.strip() for word in value.split(b",")]
+            value = b", ".join(word for word in options if word.lower() != b"upgrade")
+        if name != b"upgrade":
+            yield name, value
 
 
 class Server(uvicorn.Server):

@@ -26,7 +26,6 @@ from serve.settings import Settings, require_safe_addresses
 from serve.triton.installation import Facts, Installation
 from serve.triton.launcher import Launcher
 
-_log = logging.getLogger("servegate.up")
 CONTROL_GRACE = 4.0
 TRITON_DRAIN = 3
 

@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import logging
 import random
 import socket
 import sys
@@ -31,7 +30,6 @@ from serve.telemetry import CONTENT_TYPE, Meters
 from serve.triton.grpc_transport import GrpcTransport
 from serve.triton.http_transport import HttpTransport
 
-_log = logging.getLogger("servegate.worker")
 KEEP_ALIVE = 75  # seconds; longer than the pools of common clients keep an idle connection
 
 

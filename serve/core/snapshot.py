@@ -47,11 +47,6 @@ class ModelView:
     sequences: bool = False
     failed: bool = False
 
-    @property
-    def latest(self) -> Target | None:
-        """The highest version that some replica holds."""
-        return self.targets[max(self.targets)] if self.targets else None
-
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:

@@ -1,7 +1,5 @@
 """Live: the one reference to the snapshot in force; swapped whole, never edited."""
 
-from collections.abc import Callable
-
 from serve.core.errors import NoSnapshot
 from serve.core.snapshot import Snapshot
 
@@ -11,7 +9,6 @@ class Live:
 
     def __init__(self) -> None:
         self._snapshot: Snapshot | None = None
-        self._listeners: list[Callable[[Snapshot], None]] = []
 
     def __repr__(self) -> str:
         return f"<Live generation={self.generation}>"
@@ -28,15 +25,9 @@ class Live:
         """The generation in force, 0 before the first snapshot."""
         return self._snapshot.generation if self._snapshot else 0
 
-    def on_swap(self, listener: Callable[[Snapshot], None]) -> None:
-        """Have a function called with every new snapshot, after it came into force."""
-        self._listeners.append(listener)
-
     def swap(self, snapshot: Snapshot) -> bool:
         """Put a newer snapshot in force; an older one or the same changes nothing."""
         if snapshot.generation <= self.generation:
             return False
         self._snapshot = snapshot
-        for listener in self._listeners:
-            listener(snapshot)
         return True

@@ -50,11 +50,6 @@ def test_same_content_leaves_the_generation_out() -> None:
     assert not one.same_content(snapshot(view(target()), generation=1, replicas=["z"]))
 
 
-def test_the_latest_target_is_the_highest_version() -> None:
-    assert view(target(2), target(10), target(9)).latest == target(10)
-    assert view().latest is None
-
-
 def test_keys_that_are_not_known_are_passed_over_so_that_formats_can_grow() -> None:
     data = full().to_json()
     data["later"] = data["models"]["digits"]["later"] = 1

@@ -80,6 +80,20 @@ def test_a_client_that_offers_http2_is_answered_over_http1(gateway, cut):
         assert again.status == 200
 
 
+def test_what_else_such_a_client_says_of_its_connection_stays_in_force(gateway):
+    head = (
+        f"POST {INFER} HTTP/1.1\r\nHost: x\r\nConnection: Upgrade, close\r\nUpgrade: h2c\r\n"
+        f"Content-Length: {len(SEVEN)}\r\n\r\n"
+    ).encode()
+    host, port = gateway.http.split(":")
+    with socket.create_connection((host, int(port)), timeout=30) as connection:
+        connection.sendall(head + SEVEN)
+        received = b""
+        while piece := connection.recv(65536):  # until the gateway closes, as it was asked to
+            received += piece
+    assert received.startswith(b"HTTP/1.1 200 ")
+
+
 @pytest.mark.parametrize("line", [b"CONNECT x:1 HTTP/1.1", b"nonsense", b"GET / HTTP/9.9"])
 def test_what_is_no_request_is_refused_in_the_shape_of_every_error(gateway, line):
     answer = exchange(gateway.http, line + b"\r\nHost: x\r\n\r\n")

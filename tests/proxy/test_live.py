@@ -4,7 +4,6 @@ import pytest
 from builders import snapshot
 
 from serve.core.errors import NoSnapshot
-from serve.core.snapshot import Snapshot
 from serve.proxy.live import Live
 
 
@@ -28,12 +27,3 @@ def test_an_older_snapshot_or_the_same_changes_nothing(generation: int) -> None:
     live.swap(present)
     assert not live.swap(snapshot(generation=generation))
     assert live.snapshot is present
-
-
-def test_listeners_are_told_after_the_swap_and_only_of_swaps() -> None:
-    live, told = Live(), list[tuple[Snapshot, int]]()
-    live.on_swap(lambda new: told.append((new, live.generation)))
-    first = snapshot(generation=3)
-    live.swap(first)
-    live.swap(snapshot(generation=2))
-    assert told == [(first, 3)]
