@@ -1,47 +1,36 @@
-"""The entry of child processes: `python -P -m serve.app.entry control` or `… worker N`.
+"""The entry of child processes: `python -P -m serve.app.entry control` or `… workers`.
 
 Their settings come from the environment, where their parent has put them; people use `servegate`.
 """
 
-import gc
+import faulthandler
 import sys
 
-import uvloop
-
-from serve.app.ports import stop_on_signals
-from serve.core.errors import ServegateError
 from serve.settings import Settings, from_environment
 from serve.telemetry import configure_logging
 
 
 def main() -> None:
     """Run one process of one kind until it is told to stop."""
+    faulthandler.enable()  # a crash of C code says where in our code it came from
     settings = from_environment()
     configure_logging(level=settings.log_level, form=settings.log_format)
-    kind, *rest = sys.argv[1:]
-    try:
-        if kind == "worker":
-            uvloop.run(_worker(settings, int(rest[0])))
-        else:
-            uvloop.run(_control(settings))
-    except* ServegateError as errors:
-        for error in errors.exceptions:
-            print(f"servegate {kind}: {error}", file=sys.stderr)
-        sys.exit(1)
+    match sys.argv[1:]:
+        case ["workers"]:
+            from serve.app.workers import run_workers
 
+            run_workers(settings)
+        case ["control"]:
+            from serve.app.loop import run
 
-async def _worker(settings: Settings, number: int) -> None:
-    from serve.app.secret import shared_secret
-    from serve.app.worker import Worker
-
-    stop = stop_on_signals()
-    worker = Worker(settings, number, secret=shared_secret(settings))
-    gc.freeze()  # what start-up has made lives as long as the process
-    await worker.run(stop)
+            run("control", _control(settings))
+        case other:
+            sys.exit(f"there is no process of the kind {other}")
 
 
 async def _control(settings: Settings) -> None:
     from serve.app.control import ControlPlane
+    from serve.app.ports import stop_on_signals
 
     stop = stop_on_signals()
     await ControlPlane(settings).run(stop)

@@ -12,15 +12,16 @@ import logging
 import os
 import random
 from pathlib import Path
+from urllib.parse import urlencode
 
-import aiohttp
-
+from serve.app.asking import Line
 from serve.core.errors import Invalid
 from serve.core.snapshot import Snapshot
 from serve.proxy.live import Live
 
 _log = logging.getLogger("servegate.feed")
 POLL_TIMEOUT = 40.0  # seconds; the control plane answers after 25 at the latest
+CONNECT_TIMEOUT = 2.0
 FIRST_PAUSE, LAST_PAUSE = 0.1, 1.0
 PATIENCE = 8  # polls that fail before it is worth a warning: about five seconds
 
@@ -30,13 +31,13 @@ class Feed:
 
     def __init__(self, live: Live, *, url: str, secret: str, worker: str, saved: Path) -> None:
         self._live = live
-        self._url = url + "/internal/snapshot"
+        self._line = Line(url)
         self._headers = {"authorization": f"Bearer {secret}"}
         self._worker = worker
         self._saved = saved
 
     def __repr__(self) -> str:
-        return f"<Feed {self._url} worker={self._worker}>"
+        return f"<Feed {self._line!r} worker={self._worker}>"
 
     def restore(self) -> bool:
         """Put the snapshot on disk in force; whether there was one that could be read."""
@@ -53,12 +54,11 @@ class Feed:
     async def run(self) -> None:
         """Follow the control plane until cancelled."""
         pause, away = FIRST_PAUSE, 0
-        timeout = aiohttp.ClientTimeout(total=POLL_TIMEOUT, sock_connect=2)
-        async with aiohttp.ClientSession(headers=self._headers, timeout=timeout) as session:
+        async with self._line:
             while True:
                 try:
-                    await self._poll(session)
-                except (aiohttp.ClientError, OSError, TimeoutError, ValueError, Invalid) as error:
+                    await self._poll()
+                except (OSError, ValueError, Invalid) as error:
                     away += 1
                     if away == PATIENCE:
                         _log.warning("no snapshot from the control plane: %s", error or type(error))
@@ -69,18 +69,20 @@ class Feed:
                         _log.info("the control plane answers again")
                     pause, away = FIRST_PAUSE, 0
 
-    async def _poll(self, session: aiohttp.ClientSession) -> None:
-        query = {"worker": self._worker, "after": str(self._live.generation)}
-        async with session.get(self._url, params=query) as response:
-            if response.status == 204:
-                return
-            if response.status != 200:
-                raise Invalid(f"the control plane answered {response.status}")
-            data = await response.read()
-        snapshot = Snapshot.from_json(json.loads(data))
+    async def _poll(self) -> None:
+        query = urlencode({"worker": self._worker, "after": self._live.generation})
+        async with asyncio.timeout(CONNECT_TIMEOUT):
+            await self._line.connect()
+        async with asyncio.timeout(POLL_TIMEOUT):
+            answer = await self._line.get(f"/internal/snapshot?{query}", self._headers)
+        if answer.status == 204:
+            return
+        if answer.status != 200:
+            raise Invalid(f"the control plane answered {answer.status}")
+        snapshot = Snapshot.from_json(json.loads(answer.body))
         if self._live.swap(snapshot):
             _log.debug("serving generation %d", snapshot.generation)
-            self._save(data)
+            self._save(answer.body)
 
     def _save(self, data: bytes) -> None:
         """Replace the file whole; a disk that is full must not stop the worker."""

@@ -1,31 +1,88 @@
-"""The metrics port of one machine: the numbers of all workers and of control, added up."""
+"""The metrics port of one machine: what all workers and control count, and what they use."""
 
 import asyncio
 import contextlib
 import logging
 import socket
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-import aiohttp
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.core import Metric
+from prometheus_client.registry import Collector
 
+from serve.app.asking import Line
 from serve.app.serving import Server
-from serve.telemetry import CONTENT_TYPE, merge
+from serve.app.totals import Reading, Totals
+from serve.app.usage import families
+from serve.processes import start_time
+from serve.telemetry import CONTENT_TYPE
 
 _log = logging.getLogger("servegate.metrics")
-_PATIENCE = aiohttp.ClientTimeout(total=2)
+PATIENCE = 2.0  # seconds for one answer
+
+
+class Scrape:
+    """Asks every source for its numbers: workers on Unix sockets, others by URL, each by name.
+
+    `processes` says which further processes of ours there are, by pid.
+    """
+
+    def __init__(
+        self,
+        workers: Mapping[str, Path],
+        others: Mapping[str, str],
+        processes: Callable[[], Mapping[str, int]],
+        *,
+        patience: float = PATIENCE,
+    ) -> None:
+        self._workers = workers
+        self._others = others
+        self._processes = processes
+        self._patience = patience
+        self._totals = Totals()
+        self._one_at_a_time = asyncio.Lock()  # an older reading must not overtake a newer one
+
+    def __repr__(self) -> str:
+        return f"<Scrape of {sorted({*self._workers, *self._others})}>"
+
+    async def text(self) -> bytes:
+        """All numbers in Prometheus' text format."""
+        async with self._one_at_a_time:
+            readings: dict[str, Reading] = {}
+            pids = dict(self._processes())
+            async with asyncio.TaskGroup() as tasks:
+                for name, path in self._workers.items():
+                    tasks.create_task(self._ask_worker(name, path, readings, pids))
+                for name, url in self._others.items():
+                    tasks.create_task(self._ask_other(name, url, readings))
+            totals = self._totals.add({name: readings[name] for name in sorted(readings)})
+        return _text((*totals, *families(dict(sorted(pids.items())))))
+
+    async def _ask_worker(
+        self, name: str, path: Path, readings: dict[str, Reading], pids: dict[str, int]
+    ) -> None:
+        async with Line(path) as line:
+            text = await _get(line, name, "/metrics", self._patience)
+            if (pid := line.listener) is not None:
+                pids[name] = pid
+                if text is not None and (started := start_time(pid)) is not None:
+                    readings[name] = Reading(text, life=(pid, started))
+
+    async def _ask_other(self, name: str, url: str, readings: dict[str, Reading]) -> None:
+        async with Line(url) as line:
+            if (text := await _get(line, name, "", self._patience)) is not None:
+                readings[name] = Reading(text)
 
 
 @contextlib.asynccontextmanager
-async def serving_metrics(
-    port: socket.socket, workers: Mapping[str, Path], others: Mapping[str, str]
-) -> AsyncIterator[None]:
-    """Serve `/metrics` on a bound socket: Unix sockets of workers and URLs of others, by name."""
+async def serving_metrics(port: socket.socket, scrape: Scrape) -> AsyncIterator[None]:
+    """Serve `/metrics` on a bound socket."""
 
     async def answer(scope: Any, receive: Any, send: Any) -> None:
         found = scope["path"] == "/metrics"
-        body = await _collect(workers, others) if found else b"see /metrics\n"
+        body = await scrape.text() if found else b"see /metrics\n"
         headers = [(b"content-type", CONTENT_TYPE.encode())]
         status = 200 if found else 404
         await send({"type": "http.response.start", "status": status, "headers": headers})
@@ -40,38 +97,34 @@ async def serving_metrics(
         await serving
 
 
-async def answers(url: str, path: Path | None = None) -> bool:
-    """Whether something answers there, over a Unix socket when a path is given, within 2 s."""
-    connector = aiohttp.UnixConnector(str(path)) if path else aiohttp.TCPConnector()
+async def answers(url: str) -> bool:
+    """Whether something answers there within 2 s."""
+    async with Line(url) as line:
+        return await _get(line, url, "", PATIENCE) is not None
+
+
+async def _get(line: Line, name: str, target: str, patience: float) -> str | None:
+    """The text of a good answer in time; a source without one is left out until it has one."""
     try:
-        async with (
-            aiohttp.ClientSession(connector=connector, timeout=_PATIENCE) as session,
-            session.get(url) as response,
-        ):
-            return response.status == 200
-    except (aiohttp.ClientError, OSError, TimeoutError):
-        return False
+        async with asyncio.timeout(patience):
+            answer = await line.get(target)
+        if answer.status != 200:
+            raise ConnectionError(f"status {answer.status}")
+        return answer.body.decode()
+    except (OSError, ValueError) as error:
+        _log.debug("no answer from %s: %s", name, error or type(error))
+        return None
 
 
-async def _collect(workers: Mapping[str, Path], others: Mapping[str, str]) -> bytes:
-    """Read every source; one that does not answer is left out until it does again."""
-    texts: dict[str, str] = {}
-    for name, path in workers.items():
-        await _fetch(name, "http://worker/metrics", aiohttp.UnixConnector(str(path)), texts)
-    for name, url in others.items():
-        await _fetch(name, url, aiohttp.TCPConnector(), texts)
-    return merge(texts)
+class _Families(Collector):
+    def __init__(self, metrics: Iterable[Metric]) -> None:
+        self._metrics = metrics
+
+    def collect(self) -> Iterable[Metric]:
+        return self._metrics
 
 
-async def _fetch(
-    name: str, url: str, connector: aiohttp.BaseConnector, texts: dict[str, str]
-) -> None:
-    try:
-        async with (
-            aiohttp.ClientSession(connector=connector, timeout=_PATIENCE) as session,
-            session.get(url) as response,
-        ):
-            response.raise_for_status()
-            texts[name] = await response.text()
-    except (aiohttp.ClientError, OSError, TimeoutError) as error:
-        _log.debug("no metrics from %s: %s", name, error)
+def _text(metrics: Iterable[Metric]) -> bytes:
+    registry = CollectorRegistry()
+    registry.register(_Families(tuple(metrics)))
+    return generate_latest(registry)

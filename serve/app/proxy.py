@@ -1,4 +1,4 @@
-"""The data plane of one machine: supervised workers on shared ports, and their metrics added up."""
+"""The data plane of one machine: its workers on shared ports, and their metrics added up."""
 
 import asyncio
 import contextlib
@@ -6,24 +6,25 @@ import os
 import socket
 import sys
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from functools import partial
 from types import MappingProxyType
 from typing import Any
 
 from serve.app.paths import LEDGER_FILE, LOCK_FILE, worker_socket
 from serve.app.ports import reserve, stop_on_signals
 from serve.app.secret import shared_secret
-from serve.app.watching import Watched, watching
+from serve.app.watching import WatchedWorker, watching
 from serve.processes import Ledger, Program, Supervised, hold_lock
 from serve.settings import PREFIX, Settings, require_safe_addresses
 
+_WORKERS = "workers"
 
-def child_program(settings: Settings, kind: str, *arguments: str, grace: float) -> Program:
+
+def child_program(settings: Settings, kind: str, *, grace: float) -> Program:
     """One of our own processes, with its settings in the environment."""
     own = {name: text for name, text in os.environ.items() if not name.startswith(PREFIX)}
     return Program(
-        name=" ".join((kind, *arguments)),
-        argv=(sys.executable, "-P", "-m", "serve.app.entry", kind, *arguments),
+        name=kind,
+        argv=(sys.executable, "-P", "-m", "serve.app.entry", kind),
         env=own | settings.environment(),
         grace=grace,
     )
@@ -67,10 +68,9 @@ class DataPlane:
         self._sources = sources
         self._sockets: list[socket.socket] = []
         self._stack = contextlib.AsyncExitStack()
-        self.workers: list[Supervised] = []
 
     def __repr__(self) -> str:
-        return f"<DataPlane workers={[str(one.condition.state) for one in self.workers]}>"
+        return f"<DataPlane of {self._settings.workers} workers>"
 
     def reserve(self) -> None:
         """Make sure that the ports are free, before anything is started."""
@@ -82,31 +82,31 @@ class DataPlane:
     async def __aenter__(self) -> "DataPlane":
         settings = self._settings
         self._stack.callback(self._release)
-        grace = settings.drain_timeout + 2
-        programs = [
-            partial(child_program, settings, "worker", str(number), grace=grace)
-            for number in range(settings.workers)
-        ]
-        self.workers = await self._stack.enter_async_context(running(programs, self._ledger))
+        await self._stack.enter_async_context(running([self._program], self._ledger))
         # Takes a while to import: the workers start meanwhile.
-        from serve.app.metrics import answers, serving_metrics
+        from serve.app.metrics import Scrape, serving_metrics
 
-        sockets = {
+        workers = {
             f"worker-{number}": worker_socket(settings, number)
             for number in range(settings.workers)
         }
-        await self._stack.enter_async_context(
-            serving_metrics(self._sockets[-1], sockets, self._sources)
-        )
-        watched = {
-            name: Watched(child, partial(answers, "http://worker/livez", path))
-            for (name, path), child in zip(sockets.items(), self.workers, strict=True)
-        }
+        scrape = Scrape(workers, self._sources, self._processes)
+        await self._stack.enter_async_context(serving_metrics(self._sockets[-1], scrape))
+        watched = {name: WatchedWorker(path) for name, path in workers.items()}
         await self._stack.enter_async_context(watching(watched))
         return self
 
     async def __aexit__(self, *exc: Any) -> None:
         await self._stack.aclose()
+
+    def _program(self) -> Program:
+        return child_program(self._settings, _WORKERS, grace=self._settings.drain_timeout + 2)
+
+    def _processes(self) -> dict[str, int]:
+        """This process and those children of it that run our own code."""
+        ours = {_WORKERS, *self._sources}
+        children = {entry.name: entry.pid for entry in self._ledger.entries if entry.name in ours}
+        return {"supervisor": os.getpid(), **children}
 
     def _release(self) -> None:
         for one in self._sockets:

@@ -10,10 +10,12 @@ Four defences, from the fastest to the last:
 4. A lock on the state folder keeps two parents apart, so that nobody sweeps away the children of a
    parent that lives (`ledger.py`).
 
-`supervised.py` keeps one program running.
+`supervised.py` keeps one program running; `forked.py` keeps forked children running.
 """
 
 from serve.processes.children import Child, Exit, Program, spawn
+from serve.processes.forked import Forked
+from serve.processes.kernel import carry_name
 from serve.processes.ledger import Entry, Ledger, hold_lock, sweep_shared_memory
 from serve.processes.supervised import (
     Backoff,
@@ -24,6 +26,7 @@ from serve.processes.supervised import (
     Supervised,
     SystemClock,
 )
+from serve.processes.table import start_time
 
 __all__ = [
     "Backoff",
@@ -32,13 +35,16 @@ __all__ = [
     "Condition",
     "Entry",
     "Exit",
+    "Forked",
     "Hopeless",
     "Ledger",
     "Program",
     "State",
     "Supervised",
     "SystemClock",
+    "carry_name",
     "hold_lock",
     "spawn",
+    "start_time",
     "sweep_shared_memory",
 ]

@@ -11,16 +11,17 @@ called in a thread that lives as long as the process; in Servegate that is the m
 """
 
 import asyncio
-import ctypes
 import os
 import signal
 import subprocess
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 
+from serve.processes.kernel import die_with
 from serve.processes.ledger import MARK_VARIABLE, Entry, Ledger, own_mark
 from serve.processes.table import rows, start_time
 
@@ -30,9 +31,6 @@ _PIPE_READS = 16  # a pipe holds at most 1 MiB, unless root says otherwise
 _BURIAL = 0.002  # seconds until the second look at a group that is dying of SIGKILL; they double
 _LONGEST_BURIAL = 1.0  # seconds; a group that needs longer hangs in the kernel
 _KILL_PATIENCE = 5.0  # seconds; a process in uninterruptible sleep outlives SIGKILL
-
-_PR_SET_PDEATHSIG = 1
-_libc = ctypes.CDLL(None)  # loaded here, because nothing may be loaded between fork and exec
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +74,7 @@ def spawn(
             stdout=writing,
             stderr=writing,
             start_new_session=True,
-            preexec_fn=_die_with(os.getpid()),
+            preexec_fn=partial(die_with, os.getpid()),
         )
     except BaseException:
         os.close(reading)
@@ -243,17 +241,6 @@ class _Lines:
             return
         text = line[:LINE_LIMIT].decode(errors="replace").rstrip("\r")
         self._on_line(text + "…" if len(line) > LINE_LIMIT else text)
-
-
-def _die_with(parent: int) -> Callable[[], None]:
-    """What the child does between fork and exec: ask to be killed when its parent dies."""
-
-    def prepare() -> None:
-        _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-        if os.getppid() != parent:  # the parent died before the kernel had noted the wish
-            os._exit(1)
-
-    return prepare
 
 
 def _group_lives(group: int) -> bool:

@@ -1,8 +1,11 @@
 """A child that hangs is killed; one that starts slowly, or has just been replaced, is not."""
 
 import asyncio
+import os
+import socket
+from pathlib import Path
 
-from serve.app.watching import SILENCES, Watch, Watched
+from serve.app.watching import SILENCES, Heard, Watch, Watched, WatchedWorker
 from serve.processes import Condition, State
 
 
@@ -76,3 +79,62 @@ def test_a_child_that_is_not_running_is_not_asked() -> None:
     scene.child.condition = Condition(State.BACKING_OFF, pid=None)
     scene.look(10 * SILENCES)
     assert scene.killed == []
+
+
+class FakeWorker:
+    """Stands for a worker: the process that listens, if any, and whether it answers."""
+
+    def __init__(self) -> None:
+        self.heard = Heard(21, is_well=True)
+
+    async def ask(self) -> Heard:
+        return self.heard
+
+
+class Workers:
+    def __init__(self) -> None:
+        self.worker = FakeWorker()
+        self.killed: list[int] = []
+        self.watch = Watch({"worker-0": self.worker}, lambda pid, number: self.killed.append(pid))
+
+    def look(self, *heard: Heard) -> None:
+        async def several() -> None:
+            for self.worker.heard in heard:
+                await self.watch.look()
+
+        asyncio.run(several())
+
+
+WELL, SILENT = Heard(21, is_well=True), Heard(21)
+
+
+def test_a_worker_that_no_longer_answers_is_killed() -> None:
+    scene = Workers()
+    scene.look(WELL, *[SILENT] * SILENCES)
+    assert scene.killed == [21]
+
+
+def test_a_worker_whose_socket_nobody_listens_on_is_being_started() -> None:
+    scene = Workers()
+    scene.look(WELL, *[Heard()] * 10 * SILENCES)
+    assert scene.killed == []
+
+
+def test_a_worker_that_was_replaced_is_judged_only_once_it_has_answered() -> None:
+    scene = Workers()
+    scene.look(WELL, SILENT, SILENT, *[Heard(22)] * 10 * SILENCES)
+    assert scene.killed == []
+    scene.look(Heard(22, is_well=True), *[Heard(22)] * SILENCES)
+    assert scene.killed == [22]
+
+
+def test_a_worker_that_hangs_is_known_by_whom_the_kernel_names(tmp_path: Path) -> None:
+    path = tmp_path / "worker-0.sock"
+    worker = WatchedWorker(path, patience=0.05)
+    assert asyncio.run(worker.ask()) == Heard()
+    with socket.socket(socket.AF_UNIX) as mute:
+        mute.bind(str(path))
+        assert asyncio.run(worker.ask()) == Heard()
+        mute.listen()
+        assert asyncio.run(worker.ask()) == Heard(os.getpid())
+    assert asyncio.run(worker.ask()) == Heard()

@@ -31,7 +31,7 @@ def test_random_kills_of_tritons_workers_and_control_never_execute_a_call_twice(
         with Load(up.http, body, CLIENTS) as load:
             for _ in range(ROUNDS):
                 load.wait_calls(200)
-                victim = draw.choice(["local-0", "local-1", "control", "worker 0", "worker 1"])
+                victim = draw.choice(["local-0", "local-1", "control", "worker-0", "worker-1"])
                 pid = up.children()[victim]
                 os.kill(pid, signal.SIGKILL)
                 harness.until(lambda: up.children().get(victim, pid) != pid)  # noqa: B023

@@ -140,9 +140,15 @@ class Up:
             return answer.read().decode()
 
     def children(self) -> dict[str, int]:
-        """The recorded child processes: name → pid."""
+        """The child processes: name → pid; the workers, which are forked, by the kernel's name."""
         page = json.loads((self.state / "children.json").read_text())
-        return {entry["name"]: entry["pid"] for entry in page["children"]}
+        found = {entry["name"]: entry["pid"] for entry in page["children"]}
+        for pid in descendants(found["workers"]) if "workers" in found else ():
+            with contextlib.suppress(OSError):
+                name = Path(f"/proc/{pid}/comm").read_text().strip()
+                if name.startswith("sg-worker-"):
+                    found[name.removeprefix("sg-")] = pid
+        return found
 
 
 def request(url: str, method: str = "GET", body: Any = None) -> tuple[int, Any]:

@@ -97,10 +97,11 @@ def test_a_worker_that_restarts_without_a_control_plane_serves_from_its_saved_sn
             url = f"http://{alone.http}/v2/models/digits/infer"
             status, answer = harness.until(lambda: _try(url))
             assert status == 200 and answer["model_version"] == "1"
-            worker = harness.descendants(alone.program.process.pid)[0]
-            os.kill(worker, signal.SIGKILL)
-            harness.until(lambda: worker not in harness.descendants(alone.program.process.pid))
-            assert harness.until(lambda: _try(url))[0] == 200
+            for name in ("worker-0", "workers"):
+                killed = alone.children()[name]
+                os.kill(killed, signal.SIGKILL)
+                harness.until(lambda: alone.children().get("worker-0", killed) != killed)  # noqa: B023
+                assert harness.until(lambda: _try(url))[0] == 200
         finally:
             assert alone.program.stop() == 0
         assert addresses
@@ -114,7 +115,7 @@ def _try(url):
         return None
 
 
-@pytest.mark.parametrize("name", ["worker 0", "control"])
+@pytest.mark.parametrize("name", ["worker-0", "control"])
 def test_a_process_that_hangs_is_replaced(tmp_path, name):
     with harness.up(tmp_path / "state", "--workers", "2", "--log-level", "debug") as up:
         pid = up.children()[name]

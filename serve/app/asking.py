@@ -1,0 +1,134 @@
+"""Asking: GET over HTTP/1.1 between our own processes, on a connection that is kept.
+
+Small on purpose: workers need no more than this to follow the control plane, and every module that
+they import costs memory and time at every start.
+"""
+
+import asyncio
+import socket
+import struct
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType, TracebackType
+from urllib.parse import urlsplit
+
+import httptools
+
+_READ_SIZE = 64 * 1024  # bytes
+_UCRED = struct.Struct("3i")  # unix(7): pid, uid, gid
+_NO_HEADERS: Mapping[str, str] = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What came back, whole."""
+
+    status: int
+    body: bytes
+
+
+class Line:
+    """One connection, opened when first needed and again after it broke. One question at a time.
+
+    `where` is a URL (http or https, its path comes before every target) or the path of a Unix
+    socket. What goes wrong is an OSError; patience is the caller's.
+    """
+
+    def __init__(self, where: str | Path) -> None:
+        self._where = where
+        self._url = urlsplit("http://localhost" if isinstance(where, Path) else where)
+        self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
+        self.listener: int | None = None
+
+    def __repr__(self) -> str:
+        return f"<Line {self._where} {'open' if self._streams else 'closed'}>"
+
+    async def __aenter__(self) -> "Line":
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
+    ) -> None:
+        self.close()
+
+    async def connect(self) -> None:
+        """Open the connection, if it is not open.
+
+        Over a Unix socket the kernel says who listens: `listener` is the process id of it, known
+        even if that process hangs.
+        """
+        if self._streams is None and isinstance(self._where, Path):
+            self._streams = await self._connect_inside(self._where)
+        elif self._streams is None:
+            secure = self._url.scheme == "https"
+            port = self._url.port or (443 if secure else 80)
+            self._streams = await asyncio.open_connection(
+                self._url.hostname, port, ssl=True if secure else None
+            )
+
+    async def get(self, target: str, headers: Mapping[str, str] = _NO_HEADERS) -> Answer:
+        """Ask for this path and query, and wait for the whole answer."""
+        await self.connect()
+        assert self._streams is not None
+        reader, writer = self._streams
+        lines = [f"GET {self._url.path.rstrip('/')}{target} HTTP/1.1", f"host: {self._url.netloc}"]
+        lines += [f"{name}: {value}" for name, value in headers.items()]
+        is_kept = False
+        try:
+            writer.write("\r\n".join((*lines, "", "")).encode())
+            answer = _Answering()
+            while not answer.is_complete:
+                answer.feed(await reader.read(_READ_SIZE))
+            is_kept = answer.is_kept
+            return Answer(answer.status, b"".join(answer.body))
+        finally:
+            if not is_kept:
+                self.close()
+
+    def close(self) -> None:
+        """Close the connection; the next question opens another."""
+        if self._streams is not None:
+            self._streams[1].transport.abort()
+            self._streams = None
+
+    async def _connect_inside(
+        self, path: Path
+    ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        inside = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            inside.setblocking(False)
+            await asyncio.get_running_loop().sock_connect(inside, str(path))
+            said = inside.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _UCRED.size)
+            self.listener = _UCRED.unpack(said)[0] or None
+            return await asyncio.open_unix_connection(sock=inside)
+        except BaseException:
+            inside.close()
+            raise
+
+
+class _Answering:
+    """Reads one answer; the names of the callbacks are those of httptools."""
+
+    def __init__(self) -> None:
+        self._parser = httptools.HttpResponseParser(self)
+        self.body: list[bytes] = []
+        self.status = 0
+        self.is_complete = False
+        self.is_kept = False
+
+    def feed(self, data: bytes) -> None:
+        if not data:
+            raise ConnectionResetError("the connection ended before the answer did")
+        try:
+            self._parser.feed_data(data)
+        except httptools.HttpParserError as error:
+            raise ConnectionError(f"this is not HTTP/1.1: {error}") from error
+
+    def on_body(self, piece: bytes) -> None:
+        self.body.append(piece)
+
+    def on_message_complete(self) -> None:
+        self.status = self._parser.get_status_code()
+        self.is_kept = self._parser.should_keep_alive()
+        self.is_complete = True

@@ -1,0 +1,84 @@
+"""Forked workers: what they share and use, and what the metrics say when one is replaced."""
+
+import os
+import signal
+import urllib.request
+from pathlib import Path
+
+import harness
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+pytestmark = pytest.mark.triton
+
+SEVEN = (harness.ROOT / "examples/digits/seven.json").read_bytes()
+MIB = 1 << 20
+
+
+def samples(up, name):
+    """The values of one metric by their source."""
+    return {
+        sample.labels.get("source", ""): sample.value
+        for family in text_string_to_metric_families(up.metrics())
+        for sample in family.samples
+        if sample.name == name
+    }
+
+
+def count(up):
+    """All calls that the workers say they have answered."""
+    families = text_string_to_metric_families(up.metrics())
+    named = (s for f in families for s in f.samples if s.name == "servegate_calls_total")
+    return sum(sample.value for sample in named)
+
+
+def call(up, times):
+    for _ in range(times):
+        url = f"http://{up.http}/v2/models/digits/infer"
+        with urllib.request.urlopen(urllib.request.Request(url, SEVEN)) as answer:
+            assert answer.status == 200
+
+
+@pytest.fixture
+def up(tmp_path):
+    with harness.up(tmp_path / "state", "--workers", "2") as one:
+        yield one
+
+
+def test_the_parent_of_workers_has_one_thread_and_no_socket(gateway):
+    folder = Path(f"/proc/{gateway.children()['workers']}")
+    assert len(list((folder / "task").iterdir())) == 1
+    assert not [one for one in (folder / "fd").iterdir() if "socket" in str(one.readlink())]
+
+
+def test_workers_share_most_of_their_memory(gateway):
+    call(gateway, 100)
+    sizes = samples(gateway, "servegate_process_proportional_bytes")
+    assert {"supervisor", "control", "workers", "worker-0", "worker-1"} == set(sizes)
+    whole = sum(size for name, size in sizes.items() if name.startswith("worker"))
+    assert whole < (60 + 15) * MIB
+
+
+def test_every_process_says_what_it_uses(gateway):
+    cpu = samples(gateway, "servegate_process_cpu_seconds_total")
+    started = samples(gateway, "servegate_process_start_time_seconds")
+    assert set(cpu) == set(started) == {"supervisor", "control", "workers", "worker-0", "worker-1"}
+    assert all(seconds >= 0 for seconds in cpu.values())
+    assert started["supervisor"] <= started["workers"] <= started["worker-0"]
+
+
+def test_a_worker_that_is_replaced_takes_no_counts_with_it(up):
+    call(up, 60)
+    before = harness.until(lambda: count(up) >= 60 and count(up))
+    killed = up.children()["worker-0"]
+    began = samples(up, "servegate_process_start_time_seconds")["worker-0"]
+    os.kill(killed, signal.SIGKILL)
+    looks = []
+    harness.until(lambda: looks.append(count(up)) or _began(up) > began, what="a new worker counts")
+    assert min(looks) >= before
+    call(up, 20)
+    assert count(up) >= before + 20
+
+
+def _began(up):
+    return samples(up, "servegate_process_start_time_seconds").get("worker-0", 0)
