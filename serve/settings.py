@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from serve.core.errors import CannotStart, Invalid
+from serve.core.limits import Limits
 from serve.core.replicas import Replica
 
 PREFIX = "SERVEGATE_"
@@ -46,7 +47,22 @@ class Settings:
     control: str = _row("", "URL of the control plane, for `proxy`; default: this machine's")
     secret: str = _row("", "shared by control and workers; default: made in the state folder")
     max_in_flight: int = _row(256, "calls in flight per model, over all workers")
-    max_body_bytes: int = _row(1 << 30, "largest request body")
+    max_body_bytes: int = _row(1 << 30, "largest request body, or gRPC message")
+    max_inflated_bytes: int = _row(1 << 30, "what a compressed request body may grow to")
+    max_in_flight_bytes: int = _row(1 << 28, "bytes of bodies that one worker holds at a time")
+    max_head_bytes: int = _row(1 << 16, "largest request head: path and headers, or metadata")
+    max_chunks: int = _row(1 << 16, "pieces of a chunked request body")
+    max_connections: int = _row(4096, "client connections of one worker, per port")
+    max_streams: int = _row(256, "calls at one time on one gRPC connection")
+    max_frame_bytes: int = _row(1 << 18, "largest HTTP/2 frame")
+    max_continuations: int = _row(8, "CONTINUATION frames of one HTTP/2 header block")
+    max_resets: int = _row(500, "streams that a gRPC client may reset within ten seconds")
+    max_pings: int = _row(2000, "HTTP/2 control frames of a client within ten seconds")
+    head_timeout: float = _row(10.0, "longest time for a request head to come")
+    body_timeout: float = _row(30.0, "longest time without a byte of a body that is owed")
+    min_body_rate: int = _row(1024, "bytes per second of a body, once body_timeout has passed")
+    idle_timeout: float = _row(75.0, "how long a client connection is kept without a call")
+    cancel: str = _row("auto", "cancelled gRPC calls: auto, forward to Triton, or absorb")
     call_timeout: float = _row(300.0, "longest time for one call")
     connect_timeout: float = _row(1.0, "longest time to connect to a Triton")
     drain_timeout: float = _row(5.0, "longest time for calls in flight to finish at a stop")
@@ -80,6 +96,28 @@ class Settings:
         """Where workers find the control plane."""
         return (
             self.control.rstrip("/") or f"http://{_client_host(self.admin_host)}:{self.admin_port}"
+        )
+
+    @property
+    def limits(self) -> Limits:
+        """What one caller may ask of a worker."""
+        return Limits(
+            body=self.max_body_bytes,
+            head=self.max_head_bytes,
+            in_flight=self.max_in_flight_bytes,
+            inflated=self.max_inflated_bytes,
+            call=self.call_timeout,
+            head_time=self.head_timeout,
+            body_idle=self.body_timeout,
+            body_rate=self.min_body_rate,
+            idle=self.idle_timeout,
+            chunks=self.max_chunks,
+            connections=self.max_connections,
+            streams=self.max_streams,
+            frame=self.max_frame_bytes,
+            continuations=self.max_continuations,
+            resets=self.max_resets,
+            pings=self.max_pings,
         )
 
     def tritons(self) -> tuple[Replica, ...]:
@@ -241,6 +279,14 @@ _TIME = (lambda value: 0 < value < math.inf, "a number of seconds above 0 is nee
 _RULES: dict[str, tuple[Callable[[Any], bool], str]] = {
     **dict.fromkeys(("http_port", "grpc_port", "metrics_port", "admin_port"), _PORT),
     **dict.fromkeys(("replicas", "workers", "max_in_flight", "max_body_bytes"), _COUNT),
+    **dict.fromkeys(("max_inflated_bytes", "max_in_flight_bytes", "max_chunks"), _COUNT),
+    **dict.fromkeys(("max_connections", "max_streams", "max_resets", "max_pings"), _COUNT),
+    "max_head_bytes": (lambda value: value >= 1024, "at least 1024 is needed"),
+    "max_continuations": (lambda value: value >= 0, "0 or more is needed"),
+    "min_body_rate": (lambda value: value >= 0, "0 or more is needed"),
+    "max_frame_bytes": (lambda value: 1 << 14 <= value < 1 << 24, "16384 to 16777215 is needed"),
+    **dict.fromkeys(("head_timeout", "body_timeout", "idle_timeout"), _TIME),
+    "cancel": _one_of("auto", "forward", "absorb"),
     **dict.fromkeys(("call_timeout", "connect_timeout", "drain_timeout", "start_timeout"), _TIME),
     **dict.fromkeys(("tick", "scan_interval"), _TIME),
     "log_level": _one_of("debug", "info", "warning", "error"),

@@ -1,28 +1,23 @@
 """Metrics and logs: every metric's name and meaning, and how the program talks to its operator.
 
-Each worker counts for itself; `merge` adds the texts of all workers up when Prometheus asks. Sums
-are sums of counters and histograms; gauges keep apart, by a label that names their source.
+Each worker counts for itself, in plain numbers; `app/totals.py` adds the texts of all workers up
+when Prometheus asks.
 """
 
+import itertools
 import json
 import logging
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from bisect import bisect_left
+from collections.abc import Callable, Iterable
 from typing import Any
 
-from prometheus_client import (
-    CollectorRegistry,
-    Counter,
-    Gauge,
-    Histogram,
-    disable_created_metrics,
-    generate_latest,
-)
-from prometheus_client.core import Metric
-from prometheus_client.parser import text_string_to_metric_families
+from prometheus_client import CollectorRegistry, Gauge, disable_created_metrics, generate_latest
+from prometheus_client.core import CounterMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
+from prometheus_client.utils import floatToGoString
 
-from serve.core.calls import Call, Choice
+from serve.core.calls import Call, Choice, Verb
 
 disable_created_metrics()  # type: ignore[no-untyped-call]  # series that nobody asks for
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -36,35 +31,21 @@ _CALL = ("model", "version", "route", "protocol")
 
 
 class Meters:
-    """The numbers of one worker. Labels: model, version, route (why that version), protocol."""
+    """The numbers of one worker. Labels: model, version, route (why that version), protocol.
+
+    They are plain numbers: a call costs a look-up and a few additions. prometheus_client sees them
+    when somebody asks.
+    """
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
-        self._calls = Counter(
-            "servegate_calls",
-            "Calls that got an answer from Triton, by the answer's status code",
-            (*_CALL, "verb", "code"),
-            registry=self.registry,
-        )
-        self._errors = Counter(
-            "servegate_errors",
-            "Calls that failed: Triton's status code, or the gateway's own error code",
-            (*_CALL, "error"),
-            registry=self.registry,
-        )
-        self._seconds = Histogram(
-            "servegate_call_seconds",
-            "Time from a complete request to a complete answer, Triton's share included",
-            _CALL,
-            buckets=_BUCKETS,
-            registry=self.registry,
-        )
-        self._retries = Counter(
-            "servegate_retries",
-            "Attempts that were provably not executed, so that another replica was tried",
-            ("model", "reason"),
-            registry=self.registry,
-        )
+        self.table(self._collect)
+        self._answers: dict[tuple[tuple[str, ...], str, str], _Answers] = {}  # of predict calls
+        self._seconds: dict[tuple[str, ...], _Answers] = {}  # of predict calls that failed
+        self._calls: dict[tuple[str, ...], int] = {}  # the others
+        self._errors: dict[tuple[str, ...], int] = {}
+        self._retries: dict[tuple[str, ...], int] = {}
+        self._messages: dict[tuple[str, ...], int] = {}
 
     def gauge(self, name: str, text: str, read: Callable[[], float]) -> None:
         """Register a number that is read when Prometheus asks."""
@@ -78,27 +59,125 @@ class Meters:
         self, call: Call, choice: Choice | None, code: str, seconds: float, *, good: bool
     ) -> None:
         """Triton gave this call an answer, good or not."""
-        labels = _labels(call, choice)
-        self._calls.labels(*labels, call.verb.value, code).inc()
-        if not good:
-            self._errors.labels(*labels, code).inc()
-        if call.verb == "infer":
-            self._seconds.labels(*labels).observe(seconds)
+        if call.verb is not Verb.INFER or choice is None:
+            labels = _labels(call, choice)
+            _add(self._calls, (*labels, str(call.verb), code))
+            if not good:
+                _add(self._errors, (*labels, code))
+            return
+        key = (choice.labels, call.protocol, code)
+        answers = self._answers.get(key)
+        if answers is None:
+            answers = self._answers[key] = _Answers(good=good)
+        answers.add(seconds)
 
     def call_failed(self, call: Call, choice: Choice | None, error: str, seconds: float) -> None:
         """The gateway answered this call with an error of its own."""
         labels = _labels(call, choice)
-        self._errors.labels(*labels, error).inc()
-        if choice is not None and call.verb == "infer":
-            self._seconds.labels(*labels).observe(seconds)
+        _add(self._errors, (*labels, error))
+        if choice is not None and call.verb is Verb.INFER:
+            self._seconds.setdefault(labels, _Answers(good=False)).add(seconds)
+
+    def passed_on(self, call: Call, choice: Choice | None) -> None:
+        """One message of a stream was routed and passed on."""
+        _add(self._messages, _labels(call, choice))
 
     def retried(self, call: Call, reason: str) -> None:
         """One attempt of this call was refused or could not be sent."""
-        self._retries.labels(call.model, reason).inc()
+        _add(self._retries, (call.model, reason))
 
     def text(self) -> bytes:
         """All numbers in Prometheus' text format."""
         return generate_latest(self.registry)
+
+    def _collect(self) -> Iterable[Metric]:
+        calls, errors, seconds = dict(self._calls), dict(self._errors), dict(self._seconds)
+        for (labels, protocol, code), answers in self._answers.items():
+            key = (*labels, protocol)
+            calls[(*key, str(Verb.INFER), code)] = answers.count
+            if not answers.good:
+                errors[(*key, code)] = errors.get((*key, code), 0) + answers.count
+            seconds[key] = answers + seconds[key] if key in seconds else answers
+        for name, text, labels, counts in (
+            (
+                "servegate_calls",
+                "Calls that got an answer from Triton, by the answer's status code",
+                (*_CALL, "verb", "code"),
+                calls,
+            ),
+            (
+                "servegate_errors",
+                "Calls that failed: Triton's status code, or the gateway's own error code",
+                (*_CALL, "error"),
+                errors,
+            ),
+            (
+                "servegate_retries",
+                "Attempts that were provably not executed, so that another replica was tried",
+                ("model", "reason"),
+                self._retries,
+            ),
+            (
+                "servegate_stream_messages",
+                "Messages of gRPC streams that were routed and passed on",
+                _CALL,
+                self._messages,
+            ),
+        ):
+            family = CounterMetricFamily(name, text, labels=labels)
+            for key, count in counts.items():
+                family.add_metric(key, count)
+            yield family
+        times = HistogramMetricFamily(
+            "servegate_call_seconds",
+            "Time from a complete head to a complete answer, Triton's share included",
+            labels=_CALL,
+        )
+        for key, answers in seconds.items():
+            times.add_metric(key, answers.buckets(), answers.total)
+        yield times
+
+
+class _Answers:
+    """Answers of one kind: how many fell into each bucket of time (the last is without end)."""
+
+    __slots__ = ("counts", "good", "total")
+
+    def __init__(self, *, good: bool) -> None:
+        self.good = good
+        self.counts = [0] * (len(_BUCKETS) + 1)
+        self.total = 0.0  # seconds
+
+    def __add__(self, other: "_Answers") -> "_Answers":
+        both = _Answers(good=self.good)
+        both.counts = [mine + its for mine, its in zip(self.counts, other.counts, strict=True)]
+        both.total = self.total + other.total
+        return both
+
+    @property
+    def count(self) -> int:
+        """How many."""
+        return sum(self.counts)
+
+    def add(self, seconds: float) -> None:
+        """One more."""
+        self.counts[bisect_left(_BUCKETS, seconds)] += 1
+        self.total += seconds
+
+    def buckets(self) -> list[tuple[str, float]]:
+        """As Prometheus wants it: each bound with the number of answers up to it."""
+        bounds = [*(_text(bound) for bound in _BUCKETS), "+Inf"]
+        return list(zip(bounds, itertools.accumulate(self.counts), strict=True))
+
+
+def _text(bound: float) -> str:
+    """A bound as Prometheus' own libraries write it."""
+    text: str = floatToGoString(bound)  # type: ignore[no-untyped-call]
+    return text
+
+
+def _add(counts: dict[tuple[str, ...], int], key: tuple[str, ...]) -> None:
+    counts[key] = counts.get(key, 0) + 1
 
 
 class _Table(Collector):
@@ -111,42 +190,7 @@ class _Table(Collector):
 
 def _labels(call: Call, choice: Choice | None) -> tuple[str, str, str, str]:
     """A name that no snapshot knows is no label value: callers could invent any number of them."""
-    if choice is None:
-        return "", "", "", call.protocol
-    return call.model, str(choice.target.version), choice.by, call.protocol
-
-
-def merge(texts: Mapping[str, str]) -> bytes:
-    """One Prometheus text out of several, keyed by the name of their source."""
-    merged: dict[str, Metric] = {}
-    sums: dict[str, dict[tuple[str, tuple[tuple[str, str], ...]], float]] = {}
-    for source, text in texts.items():
-        for family in _families(source, text):
-            known = merged.setdefault(
-                family.name, Metric(family.name, family.documentation, family.type)
-            )
-            added = sums.setdefault(known.name, {})
-            for sample in family.samples:
-                labels = dict(sample.labels)
-                if family.type == "gauge":
-                    labels = {"source": source, **labels}
-                key = (sample.name, tuple(labels.items()))
-                added[key] = added.get(key, 0.0) + sample.value
-    for name, metric in merged.items():
-        for (sample_name, labels_), value in sums[name].items():
-            metric.add_sample(sample_name, dict(labels_), value)
-    registry = CollectorRegistry()
-    registry.register(_Table(merged.values))
-    return generate_latest(registry)
-
-
-def _families(source: str, text: str) -> list[Metric]:
-    """The metrics of one source; none when it says something else."""
-    try:
-        return list(text_string_to_metric_families(text))
-    except ValueError as error:
-        _log.warning("the metrics of %s cannot be read: %s", source, error)
-        return []
+    return ("", "", "", call.protocol) if choice is None else (*choice.labels, call.protocol)
 
 
 class JsonFormatter(logging.Formatter):

@@ -6,6 +6,7 @@ Nothing here starts a process or opens a socket; time is a `Clock` that tests se
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -20,15 +21,17 @@ from serve.control.models import Models
 from serve.control.snapshots import Publisher, compile_models, replicas_of
 from serve.control.store import Store
 from serve.core.calls import Call, Choice, Headers, Reply, Verb
+from serve.core.errors import NotSent, ServegateError
 from serve.core.replicas import Replica
 from serve.core.routes import Split
 from serve.core.snapshot import ModelView, Snapshot, Target
 from serve.proxy.admission import Admission
-from serve.proxy.gateway import Gateway
+from serve.proxy.gateway import Attempt, Gateway
 from serve.proxy.health import Health
 from serve.proxy.live import Live
 from serve.proxy.loads import Loads
 from serve.telemetry import Meters
+from serve.wire.status import succeeded
 
 CONFIG = 'backend: "onnxruntime"\nversion_policy { all { } }\n'
 
@@ -95,12 +98,11 @@ def call(
     protocol: str = "http",
     model: str = "m",
     selector: str = "",
-    body: bytes = b"{}",
-    headers: Headers = (),
-    deadline: float | None = None,
+    deadline: float = math.inf,
     sequence: str = "",
+    prefer: str = "",
 ) -> Call:
-    return Call(protocol, verb, model, selector, body, headers, deadline, sequence)
+    return Call(protocol, verb, model, selector, deadline, sequence, prefer)
 
 
 def choice(version: int = 1, *, physical: str = "", pinned: bool = True) -> Choice:
@@ -109,45 +111,25 @@ def choice(version: int = 1, *, physical: str = "", pinned: bool = True) -> Choi
 
 # --- a data plane --------------------------------------------------------------------------------
 
-Outcome = Reply | BaseException | asyncio.Event
+Outcome = Reply | ServegateError
 GOOD = Reply(200, b'{"outputs":[]}', ((b"content-type", b"application/json"),))
 GOOD_GRPC = Reply(0, b"\x0a\x01m")
 
 
-class FakeTransport:
-    """Implements `core.calls.Transport`: each replica has one outcome; an event is waited for."""
+@dataclass(slots=True)
+class Walk:
+    """What came of a call: the replicas that were tried, and an answer or an error."""
 
-    def __init__(self, outcomes: Mapping[str, Outcome], *, good: Reply) -> None:
-        self.outcomes = dict(outcomes)
-        self.tried: list[str] = []
-        self.calls: list[Call] = []
-        self.entered = asyncio.Event()
-        self._good = good
-
-    async def send(self, call: Call, choice: Choice | None, replica: Replica) -> Reply:
-        self.tried.append(replica.name)
-        self.calls.append(call)
-        self.entered.set()
-        outcome = self.outcomes.get(replica.name, self._good)
-        if isinstance(outcome, asyncio.Event):
-            await outcome.wait()
-            return self._good
-        if isinstance(outcome, BaseException):
-            raise outcome
-        return outcome
+    tried: list[str] = field(default_factory=list)
+    reply: Reply | None = None
+    error: ServegateError | None = None
+    decision: str = ""
 
 
 class DataPlane:
-    """A gateway with a fake transport. `draw` is what the split draws."""
+    """A gateway without connections. `draw` is what the split draws."""
 
-    def __init__(
-        self,
-        snapshot: Snapshot | None,
-        outcomes: Mapping[str, Outcome] | None = None,
-        *,
-        limit: int = 100,
-        draw: float = 0.0,
-    ) -> None:
+    def __init__(self, snapshot: Snapshot | None, *, limit: int = 100, draw: float = 0.0) -> None:
         self.clock = Clock()
         self.live = Live()
         if snapshot is not None:
@@ -155,11 +137,8 @@ class DataPlane:
         self.loads = Loads()
         self.health = Health(self.clock)
         self.meters = Meters()
-        self.http = FakeTransport(outcomes or {}, good=GOOD)
-        self.grpc = FakeTransport(outcomes or {}, good=GOOD_GRPC)
         self.gateway = Gateway(
             self.live,
-            {"http": self.http, "grpc": self.grpc},
             loads=self.loads,
             admission=Admission(self.loads, limit=limit),
             health=self.health,
@@ -168,9 +147,41 @@ class DataPlane:
             clock=self.clock,
         )
 
+    def begin(self, asked: Call | None = None) -> Attempt:
+        return self.gateway.begin(asked or call())
+
+    def walk(self, *outcomes: Outcome, asked: Call | None = None) -> Walk:
+        """One call, as a listener walks it: the outcomes of its attempts; later ones succeed."""
+        asked, waiting, walk = asked or call(), list(outcomes), Walk()
+        good = GOOD if asked.protocol == "http" else GOOD_GRPC
+        try:
+            attempt = self.begin(asked)
+            walk.decision = attempt.decision
+            while walk.reply is None:
+                walk.tried.append(attempt.replica.name)
+                walk.reply = _step(attempt, waiting.pop(0) if waiting else good)
+        except ServegateError as error:
+            walk.error = error
+        return walk
+
     def count(self, name: str, **labels: str) -> float:
         """One sample of the meters; 0 when it does not exist."""
         return self.meters.registry.get_sample_value(name, labels) or 0.0
+
+
+def _step(attempt: Attempt, outcome: Outcome) -> Reply | None:
+    """Tell the attempt what came of it; the reply when it is to be passed on."""
+    if isinstance(outcome, NotSent):
+        attempt.not_sent(outcome)
+        return None
+    if isinstance(outcome, ServegateError):
+        attempt.failed(outcome)
+        raise outcome
+    good = succeeded(attempt.call.protocol, outcome)
+    if not good and attempt.refused(outcome):
+        return None
+    attempt.answered(outcome.status, good=good)
+    return outcome
 
 
 # --- a control plane -----------------------------------------------------------------------------

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from serve.core.errors import CannotStart, Invalid
+from serve.core.limits import Limits
 from serve.core.replicas import Replica
 from serve.settings import FILE, Explained, Settings, load, require_safe_addresses
 
@@ -75,10 +76,39 @@ def test_a_variable_is_read_as_the_type_of_its_setting(
     assert getattr(explained(tmp_path, environment=environment).settings, name) == value
 
 
+COUNTS = [
+    "replicas",
+    "workers",
+    "max_in_flight",
+    "max_body_bytes",
+    "max_inflated_bytes",
+    "max_in_flight_bytes",
+    "max_chunks",
+    "max_connections",
+    "max_streams",
+    "max_resets",
+    "max_pings",
+]
+TIMES = [
+    "head_timeout",
+    "body_timeout",
+    "idle_timeout",
+    "call_timeout",
+    "connect_timeout",
+    "drain_timeout",
+    "start_timeout",
+    "tick",
+    "scan_interval",
+]
 BROKEN = {
     "http_port": ["eighty", "80.5", "", "0", "65536", "-1"],
-    "workers": ["none", "0"],
-    "call_timeout": ["soon", "0", "-1", "nan"],
+    **{name: ["none", "", "1.5", "0", "-1"] for name in COUNTS},
+    **{name: ["soon", "", "0", "-1", "nan", "inf", "-inf"] for name in TIMES},
+    "max_head_bytes": ["64k", "1023", "0", "-1"],
+    "max_frame_bytes": ["big", "0", "16383", "16777216"],
+    "max_continuations": ["none", "-1"],
+    "min_body_rate": ["slow", "1.5", "-1"],
+    "cancel": ["", "Auto", "never", "forward,absorb"],
     "insecure": ["maybe", "2"],
     "log_level": ["loud"],
     "log_format": ["xml"],
@@ -102,9 +132,35 @@ def test_a_value_that_does_not_fit_is_told_with_its_source(
 
 
 @pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        *((name, "1") for name in COUNTS),
+        *((name, "0.001") for name in TIMES),
+        ("max_head_bytes", "1024"),
+        ("max_frame_bytes", "16384"),
+        ("max_frame_bytes", "16777215"),
+        ("max_continuations", "0"),
+        ("min_body_rate", "0"),
+        ("cancel", "auto"),
+        ("cancel", "forward"),
+        ("cancel", "absorb"),
+    ],
+)
+def test_a_value_at_the_edge_of_what_fits_is_taken(tmp_path: Path, name: str, text: str) -> None:
+    given = explained(tmp_path, environment={f"SERVEGATE_{name.upper()}": text})
+    value = getattr(given.settings, name)
+    assert value == type(value)(text)
+
+
+@pytest.mark.parametrize(
     "line",
     [
         "http_port = '80x'",
+        "max_body_bytes = 0",
+        "max_head_bytes = 100",
+        "body_timeout = inf",
+        "cancel = 'never'",
+        "cancel = true",
         "http_port = true",
         "http_port = 80.5",
         "http_port = [80]",
@@ -160,6 +216,38 @@ def test_a_flag_of_triton_that_contains_a_comma_survives_too(tmp_path: Path) -> 
 def test_every_setting_is_in_the_environment_of_a_child_process() -> None:
     names = {f"SERVEGATE_{row.name.upper()}" for row in dataclasses.fields(Settings)}
     assert set(Settings().environment()) == names
+
+
+LIMITS = {
+    "max_body_bytes": "body",
+    "max_head_bytes": "head",
+    "max_in_flight_bytes": "in_flight",
+    "max_inflated_bytes": "inflated",
+    "call_timeout": "call",
+    "head_timeout": "head_time",
+    "body_timeout": "body_idle",
+    "min_body_rate": "body_rate",
+    "idle_timeout": "idle",
+    "max_chunks": "chunks",
+    "max_connections": "connections",
+    "max_streams": "streams",
+    "max_frame_bytes": "frame",
+    "max_continuations": "continuations",
+    "max_resets": "resets",
+    "max_pings": "pings",
+}
+
+
+def test_every_limit_has_a_setting() -> None:
+    assert set(LIMITS.values()) == {row.name for row in dataclasses.fields(Limits)}
+
+
+@pytest.mark.parametrize(("name", "limit"), LIMITS.items())
+def test_a_setting_decides_its_limit_and_no_other(name: str, limit: str) -> None:
+    before = dataclasses.asdict(Settings().limits)
+    value = before[limit] + 1
+    after = dataclasses.asdict(dataclasses.replace(Settings(), **{name: value}).limits)
+    assert after == before | {limit: value}
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.9.9.9", "::1", "localhost"])

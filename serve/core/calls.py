@@ -1,15 +1,13 @@
 """Call and reply: one request to a model and its answer, opaque bytes in the middle.
 
-A listener builds a `Call`, the gateway turns it into an `Attempt` on one replica, a `Transport`
-carries the bytes there and back, the listener writes the `Reply`. HTTP and gRPC differ only at the
-two rims: the listener and the transport of the same protocol.
+A listener builds a `Call` from a head, the gateway turns it into an attempt on one replica, the
+listener moves the bytes there and back over connections of the same protocol. HTTP and gRPC differ
+at that rim only.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Protocol
 
-from serve.core.replicas import Replica
 from serve.core.snapshot import Target
 
 Headers = tuple[tuple[bytes, bytes], ...]
@@ -19,6 +17,7 @@ class Verb(StrEnum):
     """What a call wants of a model, or of the server when it names none."""
 
     INFER = "infer"
+    STREAM = "stream_infer"
     READY = "ready"
     METADATA = "metadata"
     CONFIG = "config"
@@ -26,22 +25,22 @@ class Verb(StrEnum):
     SERVER_METADATA = "server_metadata"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Call:
-    """One request. `selector` is empty, a number, or a label; `deadline` is monotonic seconds.
+    """One request, without its body. Made once per call and not changed afterwards.
 
-    `headers` are HTTP headers (lower-case names) or gRPC metadata, end-to-end ones only; `sequence`
-    is the correlation id of a stateful sequence, empty for ordinary calls.
+    `selector` is empty, a number, or a label; `deadline` is monotonic seconds; `sequence` is the
+    correlation id of a stateful sequence, empty for ordinary calls; `prefer` names the replica that
+    the stream which this call is a message of already uses. (Not frozen: that triples the cost.)
     """
 
     protocol: str
     verb: Verb
     model: str
     selector: str
-    body: bytes
-    headers: Headers = ()
-    deadline: float | None = None
+    deadline: float
     sequence: str = ""
+    prefer: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,28 +58,31 @@ class Reply:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """Which version answers a call, and why.
+    """Which version answers a call, and why. Made once per generation, and met by many calls.
 
     `pinned` says whether the version is named to Triton. It is not for questions about the model as
     a whole (its metadata, say), where Triton's answer without a version is the right one.
+    `stateful` says that the model serves sequences: its state lives on one replica.
     """
 
     target: Target
     by: str
     pinned: bool
+    stateful: bool = False
+    generation: int = 0
+    reason: str = field(init=False, compare=False)
+    """For people and scripts, the `servegate-version` header: `2; by=split; generation=7`."""
+    labels: tuple[str, str, str] = field(init=False, compare=False)
+    """Model, version and route, as metrics name them."""
+    is_renamed: bool = field(init=False, compare=False)
+    """Whether Triton knows the version by another name or number than callers do."""
 
-    def reason(self, generation: int) -> str:
-        """The `servegate-version` header, for people and scripts: `2; by=split; generation=7`."""
-        return f"{self.target.version}; by={self.by}; generation={generation}"
-
-
-class Transport(Protocol):
-    """Carries one call to one replica.
-
-    Raises `NotSent` when provably not a byte was written, `OutcomeUnknown` when some were and no
-    complete answer came back, `DeadlineExceeded` when the call's deadline passed first.
-    """
-
-    async def send(self, call: Call, choice: Choice | None, replica: Replica) -> Reply:
-        """The complete answer of this replica; any status is an answer."""
-        ...
+    def __post_init__(self) -> None:
+        """Write down once what every call says and counts."""
+        version = str(self.target.version)
+        reason = f"{version}; by={self.by}; generation={self.generation}"
+        object.__setattr__(self, "reason", reason)
+        object.__setattr__(self, "labels", (self.target.model, version, self.by))
+        target = self.target
+        same = (target.physical_name, target.physical_version) == (target.model, target.version)
+        object.__setattr__(self, "is_renamed", not same)

@@ -50,6 +50,40 @@ class BodyTooLarge(BadRequest):
         )
 
 
+class InflatedTooLarge(BodyTooLarge):
+    """The compressed body grows beyond the limit that the operator set."""
+
+    code = "inflated_too_large"
+
+    def __init__(self, limit: int) -> None:
+        ServegateError.__init__(
+            self,
+            f"the request body exceeds {limit} bytes when it is inflated",
+            try_this="smaller batches, or raise --max-inflated-bytes",
+        )
+
+
+class HeadTooLarge(BadRequest):
+    """The request's head exceeds the limit that the operator set."""
+
+    code = "head_too_large"
+
+    def __init__(self, limit: int) -> None:
+        super().__init__(
+            f"the request head exceeds {limit} bytes",
+            try_this="fewer or smaller headers, or raise --max-head-bytes",
+        )
+
+
+class TooSlow(BadRequest):
+    """The caller owes a part of the request and does not send it."""
+
+    code = "too_slow"
+
+    def __init__(self, what: str, seconds: float) -> None:
+        super().__init__(f"the request was given up after {seconds:.3g} s", why=what)
+
+
 class NotFound(ServegateError):
     """Something that was named does not exist."""
 
@@ -185,6 +219,19 @@ class Overloaded(ServegateError):
         super().__init__(
             f"model '{model}' is at its limit of {limit} calls in flight in this worker",
             try_this="again in a moment, or raise --max-in-flight",
+        )
+        self.retry_after = 1  # seconds
+
+
+class NoRoom(ServegateError):
+    """This worker holds as many bytes of bodies as it may; nothing was sent."""
+
+    code = "no_room"
+
+    def __init__(self, limit: int) -> None:
+        super().__init__(
+            f"this worker already holds {limit} bytes of bodies in flight",
+            try_this="again in a moment, or raise --max-in-flight-bytes",
         )
         self.retry_after = 1  # seconds
 

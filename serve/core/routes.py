@@ -9,7 +9,7 @@ land on one version as long as the split does not change.
 
 import hashlib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from serve.core.errors import Invalid
 
@@ -21,6 +21,14 @@ class Split:
     """Versions and their integer weights; weights are relative, they need not add up to 100."""
 
     shares: tuple[tuple[int, int], ...]
+    total: int = field(init=False, compare=False, repr=False)  # the sum of all weights
+    versions: tuple[int, ...] = field(init=False, compare=False, repr=False)  # that receive calls
+
+    def __post_init__(self) -> None:
+        """Add up once what every call asks for."""
+        object.__setattr__(self, "total", sum(weight for _, weight in self.shares))
+        weighted = tuple(version for version, weight in self.shares if weight)
+        object.__setattr__(self, "versions", weighted)
 
     @classmethod
     def of(cls, weights: Mapping[int, int]) -> "Split":
@@ -56,16 +64,6 @@ class Split:
 
     def __str__(self) -> str:
         return " ".join(f"{version}={weight}" for version, weight in self.shares)
-
-    @property
-    def total(self) -> int:
-        """The sum of all weights."""
-        return sum(weight for _, weight in self.shares)
-
-    @property
-    def versions(self) -> tuple[int, ...]:
-        """The versions that receive calls, ascending."""
-        return tuple(version for version, weight in self.shares if weight)
 
     def choose(self, draw: float) -> int:
         """The version in whose interval `draw`, a number in [0, 1), falls."""

@@ -16,10 +16,17 @@ class Admission:
 
     def enter(self, model: str) -> None:
         """Count the call in, or refuse it with `Overloaded`."""
-        if self._loads.on_model(model) >= self._limit:
+        models = self._loads.models
+        count = models.get(model, 0)
+        if count >= self._limit:
             raise Overloaded(model, self._limit)
-        self._loads.model_entered(model)
+        models[model] = count + 1
 
     def leave(self, model: str) -> None:
         """Count the call out; exactly once for every `enter` that did not raise."""
-        self._loads.model_left(model)
+        models = self._loads.models
+        count = models[model] - 1
+        if count:
+            models[model] = count
+        else:
+            del models[model]

@@ -5,47 +5,53 @@ up to ten seconds, then tried again by the next call. One that answered "unknown
 for that version only: its other models keep flowing. Any success clears the name.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 FIRST_PAUSE = 0.5  # seconds
 LONGEST_PAUSE = 10.0
+FORGOTTEN = 60.0  # seconds after which a pause that is over is no longer known
 
 
 class Health:
-    """Keeps a pause per replica and per (replica, target)."""
+    """Keeps a pause per replica and per (replica, target); while `pauses` is empty, all is well."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
-        self._pauses: dict[tuple[str, str], tuple[float, float]] = {}  # until, length
+        self.pauses: dict[tuple[str, str], tuple[float, float]] = {}  # until, length; by target
 
     def __repr__(self) -> str:
         now = self._clock()
-        away = sorted(key for key, (until, _) in self._pauses.items() if until > now)
+        away = sorted(key for key, (until, _) in self.pauses.items() if until > now)
         return f"<Health avoiding={away}>"
 
     def is_usable(self, replica: str, target: str = "") -> bool:
         """Whether the replica may be picked now, for this target (`model/version`)."""
-        if not self._pauses:
+        if not self.pauses:
             return True
         now = self._clock()
         return self._until(replica, "") <= now and (
             not target or self._until(replica, target) <= now
         )
 
+    def avoided(self, replicas: Collection[str], target: str) -> Collection[str]:
+        """Those of these replicas that are not to be picked now."""
+        return [name for name in replicas if not self.is_usable(name, target)]
+
     def failed(self, replica: str, target: str = "") -> None:
         """Avoid the replica; only for this target when one is named."""
         now = self._clock()
-        until, length = self._pauses.get((replica, target), (0.0, 0.0))
+        until, length = self.pauses.get((replica, target), (0.0, 0.0))
         if until > now:
             return  # calls that failed together count once
         length = min(length * 2 or FIRST_PAUSE, LONGEST_PAUSE)
-        self._pauses[replica, target] = (now + length, length)
+        for key in [key for key, (end, _) in self.pauses.items() if end < now - FORGOTTEN]:
+            del self.pauses[key]
+        self.pauses[replica, target] = (now + length, length)
 
-    def succeeded(self, replica: str, target: str) -> None:
-        """The replica answered: forget what was held against it."""
-        if self._pauses:
-            self._pauses.pop((replica, ""), None)
-            self._pauses.pop((replica, target), None)
+    def answered(self, replica: str, target: str = "") -> None:
+        """The replica answered, and well if a target is named: forget what was held against it."""
+        self.pauses.pop((replica, ""), None)
+        self.pauses.pop((replica, target), None)
 
     def _until(self, replica: str, target: str) -> float:
-        return self._pauses.get((replica, target), (0.0, 0.0))[0]
+        return self.pauses.get((replica, target), (0.0, 0.0))[0]

@@ -8,7 +8,7 @@ class Live:
     """Holds the snapshot that calls read. Generations never go backwards here."""
 
     def __init__(self) -> None:
-        self._snapshot: Snapshot | None = None
+        self.current: Snapshot | None = None  # None before the first one
 
     def __repr__(self) -> str:
         return f"<Live generation={self.generation}>"
@@ -16,18 +16,18 @@ class Live:
     @property
     def snapshot(self) -> Snapshot:
         """The snapshot in force; `NoSnapshot` before the first one."""
-        if self._snapshot is None:
+        if self.current is None:
             raise NoSnapshot
-        return self._snapshot
+        return self.current
 
     @property
     def generation(self) -> int:
         """The generation in force, 0 before the first snapshot."""
-        return self._snapshot.generation if self._snapshot else 0
+        return self.current.generation if self.current else 0
 
     def swap(self, snapshot: Snapshot) -> bool:
         """Put a newer snapshot in force; an older one or the same changes nothing."""
         if snapshot.generation <= self.generation:
             return False
-        self._snapshot = snapshot
+        self.current = snapshot
         return True

@@ -1,49 +1,37 @@
 """Loads: how many calls are in flight, per replica and per model. Plain numbers of one worker."""
 
-from collections import Counter
-
 
 class Loads:
-    """Counts what has begun and not yet finished."""
+    """Counts what has begun and not yet finished, in `replicas` and `models` by their names."""
 
     def __init__(self) -> None:
-        self._replicas: Counter[str] = Counter()
-        self._models: Counter[str] = Counter()
+        self.replicas: dict[str, int] = {}
+        self.models: dict[str, int] = {}
 
     def __repr__(self) -> str:
-        return f"<Loads replicas={dict(self._replicas)} models={dict(self._models)}>"
+        return f"<Loads replicas={self.replicas} models={self.models}>"
 
     def on_replica(self, name: str) -> int:
         """Calls in flight on a replica."""
-        return self._replicas[name]
+        return self.replicas.get(name, 0)
 
     def on_model(self, name: str) -> int:
         """Calls in flight for a model, over all its versions."""
-        return self._models[name]
+        return self.models.get(name, 0)
 
     @property
     def total(self) -> int:
         """Calls in flight altogether."""
-        return sum(self._models.values())
+        return sum(self.models.values())
 
-    def model_entered(self, name: str) -> None:
-        """A call for this model was admitted."""
-        self._models[name] += 1
-
-    def model_left(self, name: str) -> None:
-        """The call has its answer, whatever it was."""
-        _lower(self._models, name)
-
-    def replica_entered(self, name: str) -> None:
+    def entered(self, replica: str) -> None:
         """An attempt on this replica begins."""
-        self._replicas[name] += 1
+        self.replicas[replica] = self.replicas.get(replica, 0) + 1
 
-    def replica_left(self, name: str) -> None:
+    def left(self, replica: str) -> None:
         """The attempt is over."""
-        _lower(self._replicas, name)
-
-
-def _lower(counter: Counter[str], name: str) -> None:
-    counter[name] -= 1
-    if counter[name] <= 0:
-        del counter[name]
+        count = self.replicas[replica] - 1
+        if count:
+            self.replicas[replica] = count
+        else:
+            del self.replicas[replica]

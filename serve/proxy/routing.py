@@ -14,53 +14,73 @@ from collections.abc import Callable
 from serve.core.calls import Call, Choice, Verb
 from serve.core.errors import NoReplica, UnknownLabel, UnknownModel, UnknownVersion
 from serve.core.routes import draw_of
-from serve.core.snapshot import ModelView, Snapshot
+from serve.core.snapshot import ModelView, Snapshot, Target
 
 _LONGEST_NUMBER = 19  # digits of the largest version that Triton can count to
 # Questions about a model as a whole: Triton's answer without a version names all of them.
-_WHOLE_MODEL = frozenset({Verb.METADATA, Verb.CONFIG, Verb.STATS})
+_WHOLE_MODEL = (Verb.METADATA, Verb.CONFIG, Verb.STATS)
 
 
-def choose(snapshot: Snapshot, call: Call, draw: Callable[[], float]) -> Choice:
-    """The version for this call; an error that says what is missing when there is none."""
-    model = snapshot.models.get(call.model)
-    if model is None:
-        raise UnknownModel(call.model)
-    if call.selector.isascii() and call.selector.isdigit():
-        if len(call.selector) > _LONGEST_NUMBER:
-            raise UnknownVersion(call.model, call.selector[:_LONGEST_NUMBER] + "…")
-        return _named(model, int(call.selector), "number")
-    if call.selector:
-        version = model.labels.get(call.selector)
+class Routing:
+    """The choices of one snapshot. Each is made when it is first met, and kept."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self.snapshot = snapshot
+        self._choices: dict[tuple[str, int, str, bool], Choice] = {}
+
+    def __repr__(self) -> str:
+        return f"<Routing generation={self.snapshot.generation} choices={len(self._choices)}>"
+
+    def choose(self, call: Call, draw: Callable[[], float]) -> Choice:
+        """The version for this call; an error that says what is missing when there is none."""
+        model = self.snapshot.models.get(call.model)
+        if model is None:
+            raise UnknownModel(call.model)
+        selector = call.selector
+        if not selector:
+            return self._routed(model, call, draw)
+        if selector.isascii() and selector.isdigit():
+            if len(selector) > _LONGEST_NUMBER:
+                raise UnknownVersion(call.model, selector[:_LONGEST_NUMBER] + "…")
+            return self._named(model, int(selector), "number")
+        version = model.labels.get(selector)
         if version is None:
-            raise UnknownLabel(call.model, call.selector, model.labels)
-        return _named(model, version, f"label:{call.selector}")
-    return _routed(model, call, draw)
+            raise UnknownLabel(call.model, selector, model.labels)
+        return self._named(model, version, f"label:{selector}")
 
+    def _named(self, model: ModelView, version: int, by: str) -> Choice:
+        target = model.targets.get(version)
+        if target is not None:
+            return self._choice(model, target, by, pinned=True)
+        if by == "number" and model.targets:
+            raise UnknownVersion(model.name, str(version))
+        raise NoReplica(model.name, str(version))
 
-def _named(model: ModelView, version: int, by: str) -> Choice:
-    target = model.targets.get(version)
-    if target is not None:
-        return Choice(target, by, pinned=True)
-    if by == "number" and model.targets:
-        raise UnknownVersion(model.name, str(version))
-    raise NoReplica(model.name, str(version))
+    def _routed(self, model: ModelView, call: Call, draw: Callable[[], float]) -> Choice:
+        split = model.split
+        if split is None:
+            raise NoReplica(model.name, "")
+        by, pinned, verb = "split" if model.routed else "latest", True, call.verb
+        if verb is not Verb.INFER and verb is not Verb.STREAM:
+            version = max(split.shares, key=lambda share: share[1])[0]
+            pinned = verb not in _WHOLE_MODEL
+        elif call.sequence:
+            version = split.choose(draw_of(model.name, call.sequence))
+            by = "sequence" if model.routed else by
+        elif len(split.versions) == 1:
+            version = split.versions[0]
+        else:
+            version = split.choose(draw())
+        target = model.targets.get(version)
+        if target is None:
+            raise NoReplica(model.name, str(version), "the route sends calls to it")
+        return self._choice(model, target, by, pinned=pinned)
 
-
-def _routed(model: ModelView, call: Call, draw: Callable[[], float]) -> Choice:
-    split = model.split
-    if split is None:
-        raise NoReplica(model.name, "")
-    if call.verb is not Verb.INFER:
-        version = max(split.shares, key=lambda share: share[1])[0]
-    elif call.sequence:
-        version = split.choose(draw_of(model.name, call.sequence))
-    elif len(split.versions) == 1:
-        version = split.versions[0]
-    else:
-        version = split.choose(draw())
-    target = model.targets.get(version)
-    if target is None:
-        raise NoReplica(model.name, str(version), "the route sends calls to it")
-    by = "latest" if not model.routed else "sequence" if call.sequence else "split"
-    return Choice(target, by, pinned=call.verb not in _WHOLE_MODEL)
+    def _choice(self, model: ModelView, target: Target, by: str, *, pinned: bool) -> Choice:
+        key = (model.name, target.version, by, pinned)
+        choice = self._choices.get(key)
+        if choice is None:
+            generation = self.snapshot.generation
+            choice = Choice(target, by, pinned, model.sequences, generation)
+            self._choices[key] = choice
+        return choice

@@ -1,10 +1,25 @@
 """The error tree: three sentences and a stable code."""
 
+import dataclasses
 import inspect
 from collections import Counter
 
+import pytest
+
 from serve.core import errors
-from serve.core.errors import NoReplica, ServegateError, UnknownLabel, UnknownModel
+from serve.core.errors import (
+    BodyTooLarge,
+    HeadTooLarge,
+    InflatedTooLarge,
+    NoReplica,
+    NoRoom,
+    Overloaded,
+    ServegateError,
+    TooSlow,
+    UnknownLabel,
+    UnknownModel,
+)
+from serve.settings import Settings
 
 CLASSES = [
     kind
@@ -40,3 +55,38 @@ def test_an_unknown_label_names_those_that_exist() -> None:
 def test_no_replica_names_the_version_where_there_is_one() -> None:
     assert str(NoReplica("m", "2", "why")) == "no replica is ready for model 'm' version 2: why"
     assert str(NoReplica("m", "")) == "no replica is ready for model 'm'"
+
+
+@pytest.mark.parametrize(
+    "error",
+    [BodyTooLarge(5000), HeadTooLarge(5000), InflatedTooLarge(5000), NoRoom(5000)],
+)
+def test_a_limit_that_is_exceeded_names_its_number_and_the_flag_that_raises_it(
+    error: ServegateError,
+) -> None:
+    assert "5000 bytes" in error.what
+    assert flag_of(error) in {row.name for row in dataclasses.fields(Settings)}
+
+
+def flag_of(error: ServegateError) -> str:
+    """The setting whose flag stands at the end of what to try."""
+    return error.try_this.rpartition("--")[2].replace("-", "_")
+
+
+def test_the_limit_of_calls_names_a_flag_too() -> None:
+    assert flag_of(Overloaded("m", 5)) == "max_in_flight"
+
+
+def test_a_body_that_grows_too_large_is_told_from_one_that_comes_too_large() -> None:
+    assert "when it is inflated" in str(InflatedTooLarge(9))
+    assert "inflated" not in str(BodyTooLarge(9))
+    assert isinstance(InflatedTooLarge(9), BodyTooLarge)
+
+
+def test_what_passes_by_itself_says_in_how_many_seconds_to_try_again() -> None:
+    assert (Overloaded("m", 5).retry_after, NoRoom(5).retry_after) == (1, 1)
+
+
+def test_a_caller_who_is_too_slow_hears_what_is_owed_and_how_long_it_was_waited_for() -> None:
+    error = TooSlow("3 bytes of the body came", 30.04)
+    assert str(error) == "the request was given up after 30 s: 3 bytes of the body came"

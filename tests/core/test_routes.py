@@ -26,6 +26,16 @@ def test_a_version_without_weight_is_kept_but_receives_nothing() -> None:
     assert split.versions == (2,)
 
 
+def test_the_total_is_the_sum_of_all_weights() -> None:
+    assert Split.parse(["1=3", "2=0", "9=4"]).total == 7
+
+
+def test_splits_with_the_same_shares_are_equal() -> None:
+    assert Split.parse(["2=1", "1=3"]) == Split.of({1: 3, 2: 1})
+    assert hash(Split.parse(["1=3"])) == hash(Split.of({1: 3}))
+    assert Split.parse(["1=3"]) != Split.parse(["1=6"])
+
+
 @pytest.mark.parametrize(
     "terms",
     [

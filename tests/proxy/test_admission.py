@@ -34,17 +34,26 @@ def test_a_busy_model_does_not_starve_the_others() -> None:
 
 def test_loads_keep_replicas_and_models_apart() -> None:
     loads = Loads()
-    loads.model_entered("x")
-    loads.replica_entered("x")
-    loads.replica_entered("x")
-    loads.replica_left("x")
-    assert (loads.on_model("x"), loads.on_replica("x"), loads.total) == (1, 1, 1)
+    Admission(loads, limit=9).enter("x")
+    loads.entered("x")
+    loads.entered("x")
+    loads.left("x")
+    loads.entered("x")
+    assert (loads.on_model("x"), loads.on_replica("x"), loads.total) == (1, 2, 1)
+
+
+def test_what_never_began_is_not_in_flight() -> None:
+    loads = Loads()
+    assert (loads.on_model("m"), loads.on_replica("a"), loads.total) == (0, 0, 0)
 
 
 def test_what_is_over_leaves_nothing_behind() -> None:
     loads = Loads()
-    loads.replica_entered("a")
-    loads.replica_left("a")
-    loads.model_entered("m")
-    loads.model_left("m")
+    admission = Admission(loads, limit=2)
+    for _ in range(2):
+        loads.entered("a")
+        admission.enter("m")
+    for _ in range(2):
+        loads.left("a")
+        admission.leave("m")
     assert repr(loads) == "<Loads replicas={} models={}>"

@@ -3,6 +3,10 @@
 from collections import Counter
 from collections.abc import Mapping
 
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
 from serve.proxy.balancing import pick
 
 NAMES = ("a", "b", "c", "d")
@@ -14,14 +18,10 @@ def choose(
     avoided: str = "",
     turn: int = 0,
     sequence: str = "",
+    prefer: str = "",
 ) -> str | None:
-    busy = loads or {}
     return pick(
-        names,
-        load=lambda name: busy.get(name, 0),
-        is_usable=lambda name: name not in avoided,
-        turn=turn,
-        sequence=sequence,
+        names, loads=loads or {}, avoided=avoided, turn=turn, sequence=sequence, prefer=prefer
     )
 
 
@@ -32,6 +32,35 @@ def test_the_replica_with_the_fewest_calls_is_picked() -> None:
 def test_among_equals_the_turn_goes_round() -> None:
     loads = {"a": 1, "b": 0, "c": 0, "d": 0}
     assert [choose(*NAMES, loads=loads, turn=turn) for turn in range(6)] == list("bcdbcd")
+
+
+@pytest.mark.parametrize(
+    ("loads", "picked"),
+    [
+        ({"a": 2, "b": 1}, "bb"),
+        ({"a": 1}, "bb"),
+        ({"b": 1}, "aa"),
+        ({}, "ab"),
+        ({"a": 3, "b": 3}, "ab"),
+    ],
+)
+def test_a_pair_follows_the_same_rule(loads: Mapping[str, int], picked: str) -> None:
+    assert [choose("a", "b", loads=loads, turn=turn) for turn in (4, 5)] == list(picked)
+
+
+@given(
+    names=st.lists(st.sampled_from("abcdefg"), min_size=1, unique=True),
+    loads=st.dictionaries(st.sampled_from("abcdefg"), st.integers(1, 3)),
+    avoided=st.sets(st.sampled_from("abcdefg")),
+    turn=st.integers(0, 1 << 40),
+)
+def test_nobody_who_may_be_picked_is_less_busy(
+    names: list[str], loads: dict[str, int], avoided: set[str], turn: int
+) -> None:
+    candidates = [name for name in names if name not in avoided] or names
+    picked = choose(*names, loads=loads, avoided="".join(avoided), turn=turn)
+    assert picked in candidates
+    assert loads.get(picked, 0) == min(loads.get(name, 0) for name in candidates)
 
 
 def test_an_avoided_replica_is_passed_over_even_when_it_is_idle() -> None:
@@ -45,6 +74,24 @@ def test_when_all_are_avoided_they_are_tried_as_if_none_were() -> None:
 def test_without_replicas_there_is_none_to_try() -> None:
     assert choose() is None
     assert choose(sequence="n1") is None
+
+
+@pytest.mark.parametrize("names", [("a",), ("a", "b"), NAMES])
+def test_a_preferred_replica_is_picked_however_busy_it_is(names: tuple[str, ...]) -> None:
+    assert {choose(*names, loads={"a": 9}, turn=turn, prefer="a") for turn in range(4)} == {"a"}
+
+
+def test_a_preferred_replica_that_is_avoided_is_passed_over() -> None:
+    assert choose("a", "b", avoided="a", prefer="a") == "b"
+
+
+def test_a_preferred_replica_that_is_no_candidate_decides_nothing() -> None:
+    assert choose("a", "b", loads={"a": 1}, prefer="z") == "b"
+
+
+def test_a_sequence_counts_for_more_than_a_preference() -> None:
+    places = {choose(*NAMES, sequence="n77", prefer=name) for name in NAMES}
+    assert len(places) == 1
 
 
 def test_a_sequence_stays_on_its_replica_whatever_the_loads_and_turns() -> None:

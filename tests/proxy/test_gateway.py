@@ -1,22 +1,11 @@
 """The gateway: the walk of a call, and the retry rule under every outcome."""
 
-import asyncio
-import contextlib
+import dataclasses
 
 import pytest
-from builders import (
-    GOOD,
-    GOOD_GRPC,
-    DataPlane,
-    Outcome,
-    call,
-    snapshot,
-    target,
-    until,
-    view,
-)
+from builders import GOOD, GOOD_GRPC, DataPlane, Outcome, call, snapshot, target, view
 
-from serve.core.calls import Call, Reply, Verb
+from serve.core.calls import Reply, Verb
 from serve.core.errors import (
     DeadlineExceeded,
     NoReplica,
@@ -27,229 +16,254 @@ from serve.core.errors import (
     UnknownModel,
 )
 from serve.core.snapshot import Snapshot
-from serve.proxy.gateway import Answer
 from serve.proxy.health import FIRST_PAUSE
 
 ON_ALL = snapshot(view(target(1, "a", "b", "c", "d")), generation=7)
+PAIR = snapshot(view(target(1, "a", "b")))
 UNREACHABLE = NotSent("replica cannot be reached", why="refused")
 BUSY = Reply(503, b'{"error":"Exceeds maximum queue size"}')
 ABSENT = Reply(404, b'{"error":"Request for unknown model: \'m\' version 1 is not found"}')
 ABSENT_GRPC = Reply(5, b"", (), "Request for unknown model: 'm' version 1 is not found")
 BROKEN = OutcomeUnknown("the connection broke")
+DEAD = Reply(500, b'{"error":"Stub process \'m_0\' is not healthy."}')
+NOT_EXECUTED = pytest.mark.parametrize(
+    "outcome", [UNREACHABLE, BUSY, ABSENT], ids=["unreachable", "busy", "absent"]
+)
 
 
-def send(plane: DataPlane, asked: Call | None = None) -> Answer:
-    return asyncio.run(plane.gateway.handle(asked or call()))
+def test_an_attempt_carries_the_decision_that_led_to_it() -> None:
+    attempt = DataPlane(ON_ALL).begin()
+    assert attempt.decision == "1; by=latest; generation=7"
+    assert attempt.replica == ON_ALL.replicas["b"]
+    assert attempt.choice is not None
+    assert attempt.choice.target == ON_ALL.models["m"].targets[1]
 
 
-def test_an_answer_carries_the_decision_that_led_to_it() -> None:
-    answer = send(DataPlane(ON_ALL))
-    assert answer.reply is GOOD
-    assert answer.decision == "1; by=latest; generation=7"
-    assert answer.replica == "a"
-
-
-def test_a_grpc_call_goes_through_the_grpc_transport() -> None:
-    plane = DataPlane(ON_ALL)
-    assert send(plane, call(protocol="grpc")).reply is GOOD_GRPC
-    assert (plane.http.tried, plane.grpc.tried) == ([], ["a"])
+def test_an_operator_sees_where_an_attempt_is() -> None:
+    attempt = DataPlane(ON_ALL).begin()
+    assert repr(attempt) == "<Attempt m m/1 on b>"
+    attempt.left()
+    assert repr(attempt) == "<Attempt m m/1 ended>"
 
 
 def test_calls_take_turns_over_the_replicas() -> None:
     plane = DataPlane(ON_ALL)
-    assert [send(plane).replica for _ in range(5)] == ["a", "b", "c", "d", "a"]
+    assert [plane.walk().tried for _ in range(5)] == [["b"], ["c"], ["d"], ["a"], ["b"]]
 
 
-@pytest.mark.parametrize("outcome", [UNREACHABLE, BUSY, ABSENT])
+@NOT_EXECUTED
 def test_another_replica_is_tried_after_what_was_provably_not_executed(outcome: Outcome) -> None:
-    plane = DataPlane(ON_ALL, {"a": outcome})
-    answer = send(plane)
-    assert (answer.reply, plane.http.tried) == (GOOD, ["a", answer.replica])
+    walk = DataPlane(ON_ALL).walk(outcome)
+    assert walk.reply is GOOD
+    assert len(walk.tried) == len(set(walk.tried)) == 2
 
 
 def test_a_refusal_over_grpc_is_tried_elsewhere_too() -> None:
-    plane = DataPlane(ON_ALL, {"a": ABSENT_GRPC})
-    assert send(plane, call(protocol="grpc")).reply is GOOD_GRPC
+    walk = DataPlane(ON_ALL).walk(ABSENT_GRPC, asked=call(protocol="grpc"))
+    assert (walk.reply, len(walk.tried)) == (GOOD_GRPC, 2)
 
 
-@pytest.mark.parametrize("outcome", [UNREACHABLE, BUSY, ABSENT])
+@NOT_EXECUTED
 def test_at_most_three_replicas_are_tried_and_none_twice(outcome: Outcome) -> None:
-    plane = DataPlane(ON_ALL, dict.fromkeys("abcd", outcome))
-    try:
-        send(plane)
-    except NoReplica:
-        pass
-    assert len(plane.http.tried) == len(set(plane.http.tried)) == 3
+    walk = DataPlane(ON_ALL).walk(*[outcome] * 5)
+    assert len(walk.tried) == len(set(walk.tried)) == 3
 
 
 def test_a_pair_of_replicas_is_tried_once_each() -> None:
-    plane = DataPlane(snapshot(view(target(1, "a", "b"))), dict.fromkeys("ab", UNREACHABLE))
-    with pytest.raises(NoReplica, match="version 1: replica cannot be reached: refused"):
-        send(plane)
-    assert sorted(plane.http.tried) == ["a", "b"]
+    walk = DataPlane(PAIR).walk(UNREACHABLE, UNREACHABLE)
+    assert sorted(walk.tried) == ["a", "b"]
+    assert isinstance(walk.error, NoReplica)
+    assert "version 1: replica cannot be reached: refused" in str(walk.error)
 
 
 def test_when_all_refuse_the_caller_gets_tritons_own_words() -> None:
-    assert send(DataPlane(ON_ALL, dict.fromkeys("abcd", BUSY))).reply is BUSY
+    walk = DataPlane(ON_ALL).walk(BUSY, ABSENT, BUSY)
+    assert walk.reply is BUSY
+    assert len(walk.tried) == 3
 
 
-def test_a_refusal_is_worth_more_than_a_replica_that_cannot_be_reached() -> None:
-    pair = snapshot(view(target(1, "a", "b")))
-    assert send(DataPlane(pair, {"a": BUSY, "b": UNREACHABLE})).reply is BUSY
+def test_a_request_that_is_no_longer_at_hand_is_not_repeated() -> None:
+    plane = DataPlane(ON_ALL)
+    attempt = plane.begin()
+    before = attempt.replica
+    assert not attempt.refused(ABSENT, can_repeat=False)
+    assert attempt.replica is before and not attempt.is_ended
+    assert not plane.health.is_usable(before.name, "m/1")  # what it said is learned all the same
 
 
 @pytest.mark.parametrize("outcome", [BROKEN, DeadlineExceeded()])
-def test_what_may_have_been_executed_is_never_tried_again(outcome: Exception) -> None:
-    plane = DataPlane(ON_ALL, {"a": outcome})
-    with pytest.raises(type(outcome)):
-        send(plane)
-    assert plane.http.tried == ["a"]
+def test_what_may_have_been_executed_is_never_tried_again(outcome: Outcome) -> None:
+    walk = DataPlane(ON_ALL).walk(outcome)
+    assert walk.error is outcome
+    assert len(walk.tried) == 1
 
 
-@pytest.mark.parametrize("status", [400, 404, 429, 500, 501, 502, 504])
+@pytest.mark.parametrize("status", [400, 404, 429, 500, 501, 502, 503, 504])
 def test_any_other_answer_is_the_answer(status: int) -> None:
     reply = Reply(status, b'{"error":"no"}')
-    plane = DataPlane(ON_ALL, {"a": reply})
-    assert send(plane).reply is reply
-    assert plane.http.tried == ["a"]
+    walk = DataPlane(ON_ALL).walk(reply)
+    assert walk.reply is reply
+    assert len(walk.tried) == 1
 
 
-@pytest.mark.parametrize("outcome", [UNREACHABLE, BUSY, ABSENT])
-def test_the_calls_of_a_sequence_are_never_tried_again(outcome: Outcome) -> None:
+@NOT_EXECUTED
+@pytest.mark.parametrize("sequence", ["n77", ""])
+def test_the_calls_of_a_model_with_sequences_are_never_tried_again(
+    outcome: Outcome, sequence: str
+) -> None:
+    """Without a correlation id too: perhaps it has one that could not be read."""
     stateful = snapshot(view(target(1, "a", "b", "c", "d"), sequences=True))
-    plane = DataPlane(stateful, dict.fromkeys("abcd", outcome))
-    with contextlib.suppress(NoReplica):
-        send(plane, call(sequence="n77"))
-    with contextlib.suppress(NoReplica):
-        send(plane, call())  # its correlation id could not be read: it may have one all the same
-    assert len(plane.http.tried) == 2
+    walk = DataPlane(stateful).walk(outcome, asked=call(sequence=sequence))
+    assert len(walk.tried) == 1
 
 
 def test_a_sequence_stays_on_one_replica() -> None:
     plane = DataPlane(ON_ALL)
-    assert len({send(plane, call(sequence="n77")).replica for _ in range(6)}) == 1
+    places = {plane.walk(asked=call(sequence="n77")).tried[0] for _ in range(6)}
+    assert len(places) == 1
+
+
+def test_a_sequence_stays_on_its_replica_even_while_that_is_avoided() -> None:
+    plane = DataPlane(ON_ALL)
+    place = plane.walk(asked=call(sequence="n77")).tried[0]
+    plane.health.failed(place)
+    assert plane.walk(asked=call(sequence="n77")).tried == [place]
+
+
+def test_a_message_stays_on_the_replica_of_its_stream() -> None:
+    plane = DataPlane(ON_ALL)
+    held = [plane.begin(call(Verb.STREAM, protocol="grpc", prefer="c")) for _ in range(5)]
+    assert {attempt.replica.name for attempt in held} == {"c"}
+
+
+def test_a_message_goes_elsewhere_when_the_replica_of_its_stream_does_not_have_the_version() -> (
+    None
+):
+    plane = DataPlane(PAIR)
+    assert plane.begin(call(Verb.STREAM, protocol="grpc", prefer="c")).replica.name in "ab"
+
+
+def test_a_message_that_could_not_be_sent_leaves_the_replica_of_its_stream() -> None:
+    plane = DataPlane(PAIR)
+    attempt = plane.begin(call(Verb.STREAM, protocol="grpc", prefer="a"))
+    attempt.not_sent(UNREACHABLE)
+    assert attempt.replica.name == "b"
 
 
 def test_a_replica_that_could_not_be_reached_is_avoided_for_a_while() -> None:
-    plane = DataPlane(ON_ALL, {"a": UNREACHABLE})
-    for _ in range(8):
-        send(plane)
-    assert plane.http.tried.count("a") == 1
+    plane = DataPlane(ON_ALL)
+    away = plane.walk(UNREACHABLE).tried[0]
+    assert all(away not in plane.walk().tried for _ in range(8))
+    plane.clock.now += FIRST_PAUSE
+    assert any(away in plane.walk().tried for _ in range(8))
 
 
 def test_a_replica_that_has_answered_is_trusted_as_before() -> None:
     plane = DataPlane(snapshot(view(target(1, "a"))))
-    for outcome in (UNREACHABLE, GOOD, UNREACHABLE):
-        plane.http.outcomes["a"] = outcome
-        try:
-            send(plane)
-        except NoReplica:
-            plane.clock.now += FIRST_PAUSE
+    plane.walk(UNREACHABLE)
+    plane.clock.now += FIRST_PAUSE
+    plane.walk(GOOD)
+    plane.walk(UNREACHABLE)
+    plane.clock.now += FIRST_PAUSE  # a pause that had doubled would last longer
     assert plane.health.is_usable("a")
 
 
 def test_a_replica_that_lacks_a_version_is_avoided_for_that_version_only() -> None:
     both = snapshot(view(target(1, "a", "b"), target(2, "a", "b")))
-    plane = DataPlane(both, {"a": ABSENT})
-    send(plane, call(selector="1"))
-    plane.http.outcomes.clear()
-    first = {send(plane, call(selector="1")).replica for _ in range(4)}
-    second = {send(plane, call(selector="2")).replica for _ in range(4)}
-    assert (first, second) == ({"b"}, {"a", "b"})
+    plane = DataPlane(both)
+    without = plane.walk(ABSENT, asked=call(selector="1")).tried[0]
+    first = {plane.walk(asked=call(selector="1")).tried[0] for _ in range(4)}
+    second = {plane.walk(asked=call(selector="2")).tried[0] for _ in range(4)}
+    assert first == {"a", "b"} - {without}
+    assert second == {"a", "b"}
+
+
+def test_a_replica_on_which_the_models_process_has_died_is_avoided_for_that_version() -> None:
+    plane = DataPlane(PAIR)
+    walk = plane.walk(DEAD)
+    assert walk.reply is DEAD
+    assert not plane.health.is_usable(walk.tried[0], "m/1")
+    assert plane.health.is_usable(walk.tried[0], "x/1")
 
 
 def test_a_busy_replica_is_not_avoided() -> None:
-    plane = DataPlane(ON_ALL, {"a": BUSY})
-    for _ in range(8):
-        send(plane)
-    assert plane.http.tried.count("a") > 1
+    plane = DataPlane(ON_ALL)
+    busy = plane.walk(BUSY).tried[0]
+    assert plane.health.is_usable(busy, "m/1")
 
 
 def test_the_less_busy_replica_is_picked() -> None:
-    async def scenario() -> list[str]:
-        pair = snapshot(view(target(1, "a", "b")))
-        held = asyncio.Event()
-        plane = DataPlane(pair, {"a": held})
-        first = asyncio.create_task(plane.gateway.handle(call()))
-        await until(plane.http.entered.is_set)
-        for _ in range(3):
-            await plane.gateway.handle(call())
-        held.set()
-        await first
-        return plane.http.tried
-
-    assert asyncio.run(scenario()) == ["a", "b", "b", "b"]
+    plane = DataPlane(PAIR)
+    held = plane.begin().replica.name
+    assert held not in [name for _ in range(3) for name in plane.walk().tried]
 
 
 def test_a_call_sees_one_generation_from_beginning_to_end() -> None:
-    async def scenario() -> Answer:
-        held = asyncio.Event()
-        plane = DataPlane(ON_ALL, {"a": held})
-        begun = asyncio.create_task(plane.gateway.handle(call()))
-        await until(plane.http.entered.is_set)
-        plane.live.swap(snapshot(generation=8))
-        held.set()
-        return await begun
-
-    assert asyncio.run(scenario()).generation == 7
+    plane = DataPlane(ON_ALL)
+    attempt = plane.begin()
+    plane.live.swap(snapshot(view(target(1, "z")), generation=8))
+    attempt.not_sent(UNREACHABLE)
+    assert attempt.replica.name in "abcd"
+    assert attempt.decision.endswith("generation=7")
+    assert plane.walk().decision == "1; by=latest; generation=8"
 
 
 def test_a_deadline_that_has_passed_sends_nothing() -> None:
     plane = DataPlane(ON_ALL)
-    with pytest.raises(DeadlineExceeded):
-        send(plane, call(deadline=plane.clock.now))
-    assert plane.http.tried == []
+    walk = plane.walk(asked=call(deadline=plane.clock.now))
+    assert isinstance(walk.error, DeadlineExceeded)
+    assert walk.tried == []
 
 
 def test_the_deadline_holds_over_all_attempts() -> None:
-    class Late(NotSent):
-        """Sets the clock forward when it is raised."""
-
-        def __init__(self, plane: DataPlane) -> None:
-            super().__init__("refused, late")
-            self.plane = plane
-
-        def __str__(self) -> str:
-            self.plane.clock.now += 10
-            return super().__str__()
-
     plane = DataPlane(ON_ALL)
-    plane.http.outcomes["a"] = Late(plane)
+    attempt = plane.begin(call(deadline=plane.clock.now + 5))
+    plane.clock.now += 5
     with pytest.raises(DeadlineExceeded):
-        send(plane, call(deadline=plane.clock.now + 5))
-    assert plane.http.tried == ["a"]
+        attempt.not_sent(UNREACHABLE)
+    attempt = plane.begin(call(deadline=plane.clock.now + 5))
+    plane.clock.now += 5
+    with pytest.raises(DeadlineExceeded):
+        attempt.refused(BUSY)
 
 
-def test_the_model_at_its_limit_refuses_at_once() -> None:
-    async def scenario() -> list[str]:
-        held = asyncio.Event()
-        plane = DataPlane(ON_ALL, {"a": held}, limit=1)
-        first = asyncio.create_task(plane.gateway.handle(call()))
-        await until(plane.http.entered.is_set)
-        with pytest.raises(Overloaded):
-            await plane.gateway.handle(call())
-        held.set()
-        await first
-        return plane.http.tried
-
-    assert asyncio.run(scenario()) == ["a"]
+def test_the_model_at_its_limit_refuses_at_once_until_a_call_ends() -> None:
+    plane = DataPlane(ON_ALL, limit=1)
+    held = plane.begin()
+    walk = plane.walk()
+    assert isinstance(walk.error, Overloaded)
+    assert walk.tried == []
+    held.left()
+    assert plane.walk().reply is GOOD
 
 
 @pytest.mark.parametrize(
-    ("plane", "error"),
+    ("now", "error"),
     [(None, NoSnapshot), (snapshot(), UnknownModel), (snapshot(view()), NoReplica)],
 )
 def test_a_call_that_nobody_can_take_is_an_error(
-    plane: Snapshot | None, error: type[Exception]
+    now: Snapshot | None, error: type[Exception]
 ) -> None:
     with pytest.raises(error):
-        send(DataPlane(plane))
+        DataPlane(now).begin()
+
+
+def test_a_version_that_is_on_no_replica_is_an_error() -> None:
+    nowhere = dataclasses.replace(target(1), replicas=())
+    with pytest.raises(NoReplica, match="version 1"):
+        DataPlane(snapshot(view(nowhere))).begin()
 
 
 def test_the_servers_metadata_come_from_any_replica() -> None:
-    plane = DataPlane(ON_ALL, {"a": UNREACHABLE})
-    answer = send(plane, call(Verb.SERVER_METADATA, model=""))
-    assert (answer.reply, answer.decision) == (GOOD, "")
+    plane = DataPlane(ON_ALL)
+    asked = call(Verb.SERVER_METADATA, model="")
+    walk = plane.walk(UNREACHABLE, asked=asked)
+    assert (walk.reply, walk.decision, len(walk.tried)) == (GOOD, "", 2)
+
+
+def test_without_replicas_there_are_no_metadata_of_the_server() -> None:
+    walk = DataPlane(snapshot()).walk(asked=call(Verb.SERVER_METADATA, model=""))
+    assert isinstance(walk.error, NoReplica)
 
 
 @pytest.mark.parametrize(

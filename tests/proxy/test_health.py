@@ -51,7 +51,7 @@ def test_a_success_begins_the_count_anew() -> None:
     clock = Clock()
     health = Health(clock)
     pauses(health, clock, failures=4)
-    health.succeeded("a", "m/1")
+    health.answered("a", "m/1")
     assert pauses(health, clock, failures=1) == [FIRST_PAUSE]
 
 
@@ -66,10 +66,29 @@ def test_a_version_that_is_absent_is_avoided_alone() -> None:
 def test_the_success_of_one_version_does_not_clear_another() -> None:
     health = Health(Clock())
     health.failed("a", "m/2")
-    health.succeeded("a", "m/1")
+    health.answered("a", "m/1")
     assert not health.is_usable("a", "m/2")
-    health.succeeded("a", "m/2")
+    health.answered("a", "m/2")
     assert health.is_usable("a", "m/2")
+
+
+def test_of_some_replicas_those_are_avoided_that_failed_for_all_or_for_this_version() -> None:
+    health = Health(Clock())
+    health.failed("a")
+    health.failed("b", "m/2")
+    health.failed("c", "m/1")
+    assert list(health.avoided("abcd", "m/2")) == ["a", "b"]
+    assert list(health.avoided("abcd", "")) == ["a"]
+    assert list(health.avoided("cd", "m/2")) == []
+
+
+def test_while_nothing_has_failed_there_is_nothing_to_look_at() -> None:
+    health = Health(Clock())
+    assert not health.pauses
+    health.failed("a")
+    assert health.pauses
+    health.answered("a", "m/1")
+    assert not health.pauses
 
 
 def test_an_operator_sees_what_is_avoided_now() -> None:
@@ -79,3 +98,21 @@ def test_an_operator_sees_what_is_avoided_now() -> None:
     assert repr(health) == "<Health avoiding=[('a', '')]>"
     clock.now += FIRST_PAUSE
     assert repr(health) == "<Health avoiding=[]>"
+
+
+def test_a_replica_that_answers_badly_is_reachable_but_its_version_is_still_avoided() -> None:
+    health = Health(Clock())
+    health.failed("a")
+    health.failed("a", "m/1")
+    health.answered("a")
+    assert health.is_usable("a", "m/2")
+    assert not health.is_usable("a", "m/1")
+
+
+def test_pauses_that_are_long_over_are_forgotten() -> None:
+    clock = Clock()
+    health = Health(clock)
+    health.failed("a", "m/1")
+    clock.now += 1000.0
+    health.failed("b")
+    assert list(health.pauses) == [("b", "")]

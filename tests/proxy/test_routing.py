@@ -7,7 +7,7 @@ from serve.core.calls import Choice, Verb
 from serve.core.errors import NoReplica, UnknownLabel, UnknownModel, UnknownVersion
 from serve.core.routes import Split, draw_of
 from serve.core.snapshot import ModelView
-from serve.proxy.routing import choose
+from serve.proxy.routing import Routing
 
 SPLIT = view(target(1), target(2), target(3), split="1=3 2=1", labels={"stable": 1, "gone": 9})
 NEWEST = view(target(1), target(2))
@@ -22,7 +22,7 @@ def pick(
     draw: float = 0.0,
 ) -> Choice:
     asked = call(verb, selector=selector, sequence=sequence)
-    return choose(snapshot(model), asked, lambda: draw)
+    return Routing(snapshot(model, generation=7)).choose(asked, lambda: draw)
 
 
 @pytest.mark.parametrize(
@@ -50,7 +50,7 @@ def test_a_route_to_one_version_needs_no_draw() -> None:
         raise AssertionError("a draw was made")
 
     one = view(target(1), target(2), split="1=5 2=0")
-    chosen = choose(snapshot(one), call(), never)
+    chosen = Routing(snapshot(one)).choose(call(), never)
     assert (chosen.target.version, chosen.by) == (1, "split")
 
 
@@ -65,6 +65,60 @@ def test_sequences_are_divided_by_the_split() -> None:
     share = sum(one.target.version == 1 for one in chosen) / len(chosen)
     assert 0.68 < share < 0.82
     assert {one.by for one in chosen} == {"sequence"}
+
+
+def test_without_a_route_a_sequence_is_answered_by_the_latest_version() -> None:
+    chosen = pick(NEWEST, sequence="n77")
+    assert (chosen.target.version, chosen.by) == (2, "latest")
+
+
+def test_the_messages_of_a_stream_are_routed_like_calls() -> None:
+    drawn = pick(SPLIT, verb=Verb.STREAM, draw=0.9)
+    assert (drawn.target.version, drawn.by, drawn.pinned) == (2, "split", True)
+    assert pick(SPLIT, verb=Verb.STREAM, sequence="n77").by == "sequence"
+
+
+def test_a_choice_says_what_the_header_and_the_metrics_say() -> None:
+    chosen = pick(SPLIT, selector="stable")
+    assert chosen.reason == "1; by=label:stable; generation=7"
+    assert chosen.labels == ("m", "1", "label:stable")
+
+
+@pytest.mark.parametrize("sequences", [False, True])
+def test_a_choice_knows_whether_the_model_serves_sequences(sequences: bool) -> None:
+    model = view(target(1), sequences=sequences)
+    for selector in ("", "1"):
+        assert pick(model, selector=selector).stateful is sequences
+
+
+def test_a_choice_is_made_once_per_snapshot() -> None:
+    routing = Routing(snapshot(SPLIT))
+    draws = iter([0.0, 0.9, 0.1, 0.8])
+    one, two, three, four = (routing.choose(call(), lambda: next(draws)) for _ in range(4))
+    assert one is three and two is four
+    assert one is not two
+
+
+def test_choices_that_differ_in_anything_are_kept_apart() -> None:
+    routing = Routing(snapshot(SPLIT))
+    asked = [
+        call(),
+        call(selector="1"),
+        call(selector="stable"),
+        call(sequence="n1"),
+        call(Verb.METADATA),
+        call(Verb.METADATA, selector="1"),
+    ]
+    chosen = [routing.choose(one, lambda: 0.0) for one in asked]
+    assert [(one.by, one.pinned) for one in chosen] == [
+        ("split", True),
+        ("number", True),
+        ("label:stable", True),
+        ("sequence", True),
+        ("split", False),
+        ("number", True),
+    ]
+    assert repr(routing) == "<Routing generation=1 choices=5>"
 
 
 @pytest.mark.parametrize("verb", [Verb.METADATA, Verb.CONFIG, Verb.STATS])
@@ -84,7 +138,7 @@ def test_a_question_about_a_named_version_names_it_to_triton() -> None:
 
 def test_an_unknown_model_is_said_in_tritons_words() -> None:
     with pytest.raises(UnknownModel, match="Request for unknown model: 'm' is not found"):
-        choose(snapshot(), call(), lambda: 0.0)
+        Routing(snapshot()).choose(call(), lambda: 0.0)
 
 
 @pytest.mark.parametrize("selector", ["9", "0", "9" * 5000])

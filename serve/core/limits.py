@@ -1,0 +1,28 @@
+"""Limits: how much one caller may ask of a worker. Sizes are in bytes, times in seconds.
+
+Every number has a setting of the same meaning; the defaults live in `settings.py` alone.
+"""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What both listeners enforce; whoever exceeds a limit is told which one."""
+
+    body: int  # one request body, or one gRPC message
+    head: int  # one request head; in HTTP/2 the header list, counted as RFC 9113 6.5.2 does
+    in_flight: int  # bodies that this worker holds at one moment, all calls together
+    inflated: int  # what a compressed body may grow to
+    call: float  # the longest time for one call
+    head_time: float  # from the first byte of a head to its end
+    body_idle: float  # without a byte of a body that is owed
+    body_rate: float  # bytes per second of a body, on average, once `body_idle` has passed
+    idle: float  # a connection without a call
+    chunks: int  # pieces of a chunked body
+    connections: int  # client connections of this worker
+    streams: int  # calls at one time on one HTTP/2 connection
+    frame: int  # payload of one HTTP/2 frame
+    continuations: int  # CONTINUATION frames after one HEADERS frame
+    resets: int  # streams that a client resets within ten seconds on one connection
+    pings: int  # PING, SETTINGS and other frames that want an answer, within ten seconds
