@@ -74,7 +74,7 @@ def _without_upgrade(headers: list[tuple[bytes, bytes]]) -> Iterator[tuple[bytes
 class Server(uvicorn.Server):
     """A uvicorn server that leaves signals to its process."""
 
-    def __init__(self, app: Any, **options: Any) -> None:
+    def __init__(self, app: Any, *, protocol: Any = Protocol, **options: Any) -> None:
         super().__init__(
             uvicorn.Config(
                 app,
@@ -85,7 +85,7 @@ class Server(uvicorn.Server):
                 date_header=False,
                 interface="asgi3",
                 proxy_headers=False,
-                http=Protocol,
+                http=protocol,
                 ws="none",
                 **options,
             )

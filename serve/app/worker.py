@@ -6,10 +6,10 @@ import random
 import socket
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any
 
-import grpc.aio
 from prometheus_client import CollectorRegistry
 from prometheus_client.core import GaugeMetricFamily, Metric
 
@@ -17,8 +17,9 @@ from serve.app.feed import Feed
 from serve.app.paths import SNAPSHOT_FILE, worker_socket
 from serve.app.ports import listener
 from serve.app.serving import Server
-from serve.core.errors import CannotStart
-from serve.listeners.kserve_grpc import OPTIONS, KServeGrpc
+from serve.listeners.application import application
+from serve.listeners.http_client import HttpClient
+from serve.listeners.kserve_grpc import KServeGrpc
 from serve.listeners.kserve_http import KServeHttp
 from serve.proxy.admission import Admission
 from serve.proxy.gateway import Gateway
@@ -27,10 +28,10 @@ from serve.proxy.live import Live
 from serve.proxy.loads import Loads
 from serve.settings import Settings
 from serve.telemetry import CONTENT_TYPE, Meters
-from serve.triton.grpc_transport import GrpcTransport
-from serve.triton.http_transport import HttpTransport
+from serve.triton.grpc_pool import GrpcPool
+from serve.triton.http_pool import Pool
 
-KEEP_ALIVE = 75  # seconds; longer than the pools of common clients keep an idle connection
+SWEEP = 0.1  # seconds between two looks at the clock, for all calls and connections together
 
 
 class Worker:
@@ -44,12 +45,14 @@ class Worker:
         self._health = Health(time.monotonic)
         self._meters = Meters()
         self._draining = False
-        self._http = HttpTransport(connect_timeout=settings.connect_timeout, clock=time.monotonic)
-        self._grpc = GrpcTransport(clock=time.monotonic)
+        timeout = settings.connect_timeout
+        self._http_pool = Pool(connect_timeout=timeout, clock=time.monotonic)
+        self._grpc_pool = GrpcPool(
+            limits=settings.limits, connect_timeout=timeout, clock=time.monotonic
+        )
         share = -(-settings.max_in_flight // settings.workers)
         self._gateway = Gateway(
             self._live,
-            {"http": self._http, "grpc": self._grpc},
             loads=self._loads,
             admission=Admission(self._loads, limit=share),
             health=self._health,
@@ -82,52 +85,69 @@ class Worker:
     async def run(self, stop: asyncio.Event) -> None:
         """Serve until `stop` is set, then let the calls in flight finish."""
         self._feed.restore()
-        options: dict[str, Any] = {
-            "max_body": self._settings.max_body_bytes,
-            "timeout": self._settings.call_timeout,
-            "clock": time.monotonic,
-            "is_draining": lambda: self._draining,
-        }
-        inside = worker_socket(self._settings, self._number)
+        settings, loop = self._settings, asyncio.get_running_loop()
+        http, grpc = self._listeners()
+        inside = worker_socket(settings, self._number)
         inside.unlink(missing_ok=True)
         async with contextlib.AsyncExitStack() as stack:
-            await stack.enter_async_context(self._http)
-            await stack.enter_async_context(self._grpc)
-            rpc = self._grpc_server(KServeGrpc(self._gateway, **options))
-            await rpc.start()
-            http = Server(
-                KServeHttp(self._gateway, **options),
-                timeout_graceful_shutdown=self._settings.drain_timeout,
-                timeout_keep_alive=KEEP_ALIVE,
+            stack.callback(self._http_pool.close)
+            stack.callback(self._grpc_pool.close)
+            stack.callback(grpc.close)
+            server = Server(
+                application(http),
+                protocol=partial(HttpClient, http),
+                timeout_graceful_shutdown=settings.drain_timeout,
             )
             about = Server(self._about, uds=str(inside))
-            data = listener(
-                self._settings.host,
-                self._settings.http_port,
-                socket.SO_REUSEPORT,
-                socket.SO_REUSEADDR,
+            idle = asyncio.Event()  # the last gRPC call has ended, after draining began
+            sweeps = (
+                http.sweep,
+                grpc.sweep,
+                self._http_pool.sweep,
+                self._grpc_pool.sweep,
+                lambda: idle.set() if self._draining and grpc.is_idle else None,
             )
+            rpc = await loop.create_server(grpc.connection, sock=self._port(settings.grpc_port))
             async with asyncio.TaskGroup() as tasks:
                 feeding = tasks.create_task(self._feed.run())
-                tasks.create_task(http.serve(sockets=[data]))
+                sweeping = tasks.create_task(_for_ever(*sweeps))
+                serving = tasks.create_task(server.serve(sockets=[self._port(settings.http_port)]))
                 tasks.create_task(about.serve())
                 await stop.wait()
                 self._draining = True
-                http.should_exit = about.should_exit = True
-                await rpc.stop(self._settings.drain_timeout)
+                server.should_exit = True
+                rpc.close()
+                grpc.drain()
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(idle.wait(), settings.drain_timeout)
+                await serving
+                about.should_exit = True
                 feeding.cancel()
+                sweeping.cancel()
         inside.unlink(missing_ok=True)
 
-    def _grpc_server(self, handler: KServeGrpc) -> grpc.aio.Server:
-        server = grpc.aio.server(options=OPTIONS)
-        server.add_generic_rpc_handlers((handler,))
-        host, port = self._settings.host, self._settings.grpc_port
-        address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-        try:
-            server.add_insecure_port(address)
-        except RuntimeError as error:
-            raise CannotStart(f"port {port} on {host} cannot be used", why=str(error)) from error
-        return server
+    def _listeners(self) -> tuple[KServeHttp, KServeGrpc]:
+        limits = self._settings.limits
+        http = KServeHttp(
+            self._gateway,
+            self._http_pool,
+            limits=limits,
+            clock=time.monotonic,
+            is_draining=lambda: self._draining,
+        )
+        grpc = KServeGrpc(
+            self._gateway,
+            self._grpc_pool,
+            limits=limits,
+            cancel=self._settings.cancel,
+            clock=time.monotonic,
+            is_draining=lambda: self._draining,
+        )
+        return http, grpc
+
+    def _port(self, port: int) -> socket.socket:
+        """A listening socket that all workers have on the same port; the kernel shares out."""
+        return listener(self._settings.host, port, socket.SO_REUSEPORT, socket.SO_REUSEADDR)
 
     async def _about(self, scope: Any, receive: Any, send: Any) -> None:
         """What the supervisor may ask: `/livez`, `/metrics`, `/modules` (what is loaded here)."""
@@ -161,3 +181,11 @@ class Worker:
 def _draw(seed: int, number: int) -> Any:
     """The source of the split's draws; with a seed, worker n draws from `Random(seed + n)`."""
     return random.Random(seed + number if seed >= 0 else None).random
+
+
+async def _for_ever(*sweeps: Callable[[], None]) -> None:
+    """One sweeper instead of timers for every call."""
+    while True:
+        await asyncio.sleep(SWEEP)
+        for sweep in sweeps:
+            sweep()

@@ -38,6 +38,28 @@ _HOP_BY_HOP = frozenset(
 _OURS = frozenset({b"host", b"content-length", b"expect"})  # every hop writes its own
 _FORM = b"application/x-www-form-urlencoded"
 _BINARY_HEAD = b"inference-header-content-length"
+(
+    _DROPPED,
+    _CONNECTION,
+    _LENGTH,
+    _TRANSFER,
+    _JSON_LENGTH,
+    _ENCODING,
+    _MEDIA,
+    _ACCEPT_ENCODING,
+    _EXPECT,
+) = range(9)
+_SPECIAL = {
+    **dict.fromkeys(_HOP_BY_HOP | _OURS, _DROPPED),
+    b"connection": _CONNECTION,
+    b"content-length": _LENGTH,
+    b"transfer-encoding": _TRANSFER,
+    _BINARY_HEAD: _JSON_LENGTH,
+    b"content-encoding": _ENCODING,
+    b"content-type": _MEDIA,
+    b"accept-encoding": _ACCEPT_ENCODING,
+    b"expect": _EXPECT,
+}
 
 T = TypeVar("T")
 
@@ -105,49 +127,82 @@ def end_to_end(headers: Headers) -> Headers:
     )
 
 
-def for_infer(headers: Headers) -> Headers:
-    """End-to-end headers of a predict call, without a media type that is certainly wrong.
+@dataclass(frozen=True, slots=True)
+class InferHead:
+    """What the head of a predict request says, and the header lines that are passed on.
 
-    curl calls every `-d` body a form, and Triton 2.51 parses forms: one of 12 MB crashes it.
+    `length` is None when chunks end the body; `json_length` is how many bytes of the inflated body
+    are its JSON head, None when the whole body is; `inflates` says whether Triton will inflate it.
+    `lines` holds Content-Length where there is one, but not the empty line.
     """
-    return tuple(
-        (key, value)
-        for key, value in end_to_end(headers)
-        if key != b"content-type" or not value.lower().startswith(_FORM)
-    )
+
+    lines: bytes
+    length: int | None
+    json_length: int | None
+    inflates: bool
+    expects_continue: bool
 
 
-def head_length(headers: Headers, body: bytes) -> int | None:
-    """How many bytes of an uncompressed body are its JSON head; None when the whole body is.
+def infer_head(headers: list[tuple[bytes, bytes]], *, plain_answer: bool = False) -> InferHead:
+    """Read a predict request's head in one pass; names are in lower case.
 
-    A length beyond the body, or one that is no number, is a fault of framing: `BadRequest`.
+    A media type that is certainly wrong is not passed on: curl calls every `-d` body a form, and
+    Triton 2.51 parses forms, one of 12 MB crashes it. With `plain_answer` Triton is not asked to
+    compress. `BadRequest` for an Inference-Header-Content-Length that cannot be, and for a
+    Transfer-Encoding that would have to be undone.
     """
-    values = [value for key, value in headers if key == _BINARY_HEAD]
-    if not values:
-        return None
-    text = values[0].strip()
-    if len(values) > 1 or not text.isdigit() or len(text) > 19:
-        raise BadRequest("Inference-Header-Content-Length must be given once, as a number")
-    if any(key == b"content-encoding" for key, _ in headers):
-        return int(text)
-    if int(text) > len(body):
+    lines: list[bytes] = []
+    named: set[bytes] = set()
+    length = json_length = None
+    inflates = expects_continue = False
+    for name, value in headers:
+        kind = _SPECIAL.get(name)
+        if kind is None:
+            lines.append(b"%b: %b\r\n" % (name, value))
+        elif kind == _LENGTH:
+            length = int(value)
+            lines.append(b"Content-Length: %d\r\n" % length)
+        elif kind == _MEDIA:
+            if not value.lower().startswith(_FORM):
+                lines.append(b"%b: %b\r\n" % (name, value))
+        elif kind == _JSON_LENGTH:
+            digits = value.strip()  # llhttp leaves the space behind a value in place
+            if json_length is not None or not digits.isdigit() or len(digits) > 19:
+                raise BadRequest("Inference-Header-Content-Length must be given once, as a number")
+            json_length = int(digits)
+            lines.append(b"%b: %b\r\n" % (name, value))
+        elif kind == _ACCEPT_ENCODING:
+            if not plain_answer:
+                lines.append(b"%b: %b\r\n" % (name, value))
+        elif kind == _ENCODING:
+            inflates = inflates or value.strip().lower() in (b"gzip", b"deflate")
+            lines.append(b"%b: %b\r\n" % (name, value))
+        elif kind == _CONNECTION:
+            named.update(word.strip().lower() for word in value.split(b","))
+        elif kind == _TRANSFER:
+            if value.strip().lower() != b"chunked":
+                raise BadRequest("the body has a Transfer-Encoding other than chunked")
+        elif kind == _EXPECT:
+            expects_continue = value.strip().lower() == b"100-continue"
+    named -= _SPECIAL.keys() | {b"close"}
+    if named:
+        rest = [pair for pair in headers if pair[0] not in named and pair[0] != b"connection"]
+        return infer_head(rest, plain_answer=plain_answer)
+    if length is not None and not inflates and (json_length or 0) > length:
         raise BadRequest(
-            f"Inference-Header-Content-Length is {int(text)}, beyond the body of {len(body)} bytes"
+            f"Inference-Header-Content-Length is {json_length}, beyond the body of {length} bytes"
         )
-    return int(text)
+    return InferHead(b"".join(lines), length, json_length, inflates, expects_continue)
 
 
-def sequence_of(headers: Headers, body: bytes) -> str:
-    """The correlation id of a call to a sequence model; empty when there is none to be read.
+def sequence_of(json_head: bytes) -> str:
+    """The correlation id in the JSON head of a predict request; empty when there is none.
 
     A number and a string with the same digits are two ids, so the type is part of the result. JSON
     that cannot be read is left to Triton, whose answer says what is wrong with it.
     """
-    if any(key == b"content-encoding" for key, _ in headers):
-        return ""
-    length = head_length(headers, body)
     try:
-        head: Any = json.loads(body if length is None else body[:length])
+        head: Any = json.loads(json_head)
         identity = head["parameters"]["sequence_id"]
     except (ValueError, KeyError, TypeError, RecursionError):
         return ""

@@ -14,8 +14,10 @@ from serve.core.errors import (
     BodyTooLarge,
     Conflict,
     DeadlineExceeded,
+    HeadTooLarge,
     Invalid,
     MethodNotAllowed,
+    NoRoom,
     NotFound,
     NotHere,
     NotServed,
@@ -23,6 +25,7 @@ from serve.core.errors import (
     Overloaded,
     PreconditionFailed,
     ServegateError,
+    TooSlow,
     Unavailable,
     UnknownModel,
 )
@@ -46,6 +49,7 @@ GRPC_NAMES = (
     "DATA_LOSS",
     "UNAUTHENTICATED",
 )
+_HTTP_NAMES = {status: str(status) for status in range(100, 600)}
 OK, INVALID_ARGUMENT, DEADLINE_EXCEEDED, NOT_FOUND = 0, 3, 4, 5
 RESOURCE_EXHAUSTED, FAILED_PRECONDITION, ABORTED = 8, 9, 10
 UNIMPLEMENTED, INTERNAL, UNAVAILABLE = 12, 13, 14
@@ -53,6 +57,8 @@ UNIMPLEMENTED, INTERNAL, UNAVAILABLE = 12, 13, 14
 # The most specific class comes first: the first row that matches decides.
 _TABLE: tuple[tuple[type[ServegateError], int, int], ...] = (
     (BodyTooLarge, 413, RESOURCE_EXHAUSTED),
+    (HeadTooLarge, 431, RESOURCE_EXHAUSTED),
+    (TooSlow, 408, DEADLINE_EXCEEDED),
     (BadRequest, 400, INVALID_ARGUMENT),
     (Invalid, 422, INVALID_ARGUMENT),
     (NotHere, 404, UNIMPLEMENTED),
@@ -62,6 +68,7 @@ _TABLE: tuple[tuple[type[ServegateError], int, int], ...] = (
     (PreconditionFailed, 412, FAILED_PRECONDITION),
     (Conflict, 409, ABORTED),
     (Overloaded, 429, RESOURCE_EXHAUSTED),
+    (NoRoom, 429, RESOURCE_EXHAUSTED),
     (DeadlineExceeded, 504, DEADLINE_EXCEEDED),
     (OutcomeUnknown, 502, UNAVAILABLE),
     (Unavailable, 503, UNAVAILABLE),
@@ -83,7 +90,7 @@ def http_error(error: ServegateError) -> Reply:
     """The gateway's own error as an HTTP reply, with the media type that Triton uses for it."""
     media = b"text/plain" if isinstance(error, NotHere | UnknownModel) else b"application/json"
     headers: Headers = ((b"content-type", media), (b"servegate-error", error.code.encode()))
-    if isinstance(error, Overloaded):
+    if isinstance(error, Overloaded | NoRoom):
         headers += ((b"retry-after", str(error.retry_after).encode()),)
     elif isinstance(error, Unavailable):
         headers += ((b"retry-after", b"1"),)
@@ -179,6 +186,6 @@ def succeeded(protocol: str, reply: Reply) -> bool:
 
 def code_name(protocol: str, status: int) -> str:
     """The status as metrics and logs write it: `200`, `NOT_FOUND`."""
-    if protocol == "http" or not 0 <= status < len(GRPC_NAMES):
-        return str(status)
-    return GRPC_NAMES[status]
+    if protocol == "http":
+        return _HTTP_NAMES.get(status) or str(status)
+    return GRPC_NAMES[status] if 0 <= status < len(GRPC_NAMES) else str(status)

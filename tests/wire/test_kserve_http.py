@@ -6,13 +6,13 @@ import json
 import pytest
 
 from serve.core.calls import Headers, Verb
-from serve.core.errors import BadRequest, MethodNotAllowed, NotHere, NotServed
+from serve.core.errors import MethodNotAllowed, NotHere, NotServed
 from serve.wire.kserve_http import (
     Probe,
     Question,
     end_to_end,
-    head_length,
     parse,
+    sequence_key,
     sequence_of,
     upstream_path,
 )
@@ -209,31 +209,6 @@ def test_headers_that_connection_names_stay_behind_too() -> None:
     assert end_to_end(headers) == ((b"x-kept", b"3"),)
 
 
-def test_without_the_header_the_whole_body_is_the_head() -> None:
-    assert head_length((), b"{}") is None
-
-
-@pytest.mark.parametrize(("text", "length"), [(b"2", 2), (b"0", 0), (b"4", 4), (b" 3 ", 3)])
-def test_the_head_may_be_any_part_of_the_body(text: bytes, length: int) -> None:
-    assert head_length(((LENGTH, text),), b"{}xx") == length
-
-
-@pytest.mark.parametrize("text", [b"5", b"-1", b"two", b"", b"1.0", b"0x2", b"9" * 5000])
-def test_a_length_that_cannot_be_is_a_bad_request(text: bytes) -> None:
-    with pytest.raises(BadRequest):
-        head_length(((LENGTH, text),), b"{}xx")
-
-
-def test_a_length_given_twice_is_a_bad_request() -> None:
-    with pytest.raises(BadRequest):
-        head_length(((LENGTH, b"2"), (LENGTH, b"2")), b"{}xx")
-
-
-def test_in_a_compressed_body_the_length_counts_what_is_inside() -> None:
-    headers: Headers = ((LENGTH, b"500"), (b"content-encoding", b"gzip"))
-    assert head_length(headers, b"short") == 500
-
-
 # --- correlation ids -----------------------------------------------------------------------------
 
 
@@ -260,13 +235,8 @@ def body(parameters: object) -> bytes:
 def test_the_correlation_id_is_a_number_or_a_text_and_the_two_differ(
     identity: object, key: str
 ) -> None:
-    assert sequence_of((), body({"sequence_id": identity, "sequence_start": True})) == key
-
-
-def test_the_id_is_read_from_the_head_alone() -> None:
-    head = body({"sequence_id": 5})
-    headers: Headers = ((LENGTH, str(len(head)).encode()),)
-    assert sequence_of(headers, head + b'{"parameters":\xff\x00') == "n5"
+    assert sequence_of(body({"sequence_id": identity, "sequence_start": True})) == key
+    assert sequence_key(identity) == key
 
 
 @pytest.mark.parametrize(
@@ -287,9 +257,8 @@ def test_the_id_is_read_from_the_head_alone() -> None:
     ids=lambda data: data[:20],
 )
 def test_a_head_that_cannot_be_read_is_left_to_triton(data: bytes) -> None:
-    assert sequence_of((), data) == ""
+    assert sequence_of(data) == ""
 
 
-def test_a_compressed_body_is_not_read() -> None:
-    packed = gzip.compress(body({"sequence_id": 5}))
-    assert sequence_of(((b"content-encoding", b"gzip"),), packed) == ""
+def test_a_compressed_head_says_nothing() -> None:
+    assert sequence_of(gzip.compress(body({"sequence_id": 5}))) == ""

@@ -15,6 +15,9 @@ EXPECTED: dict[type[ServegateError], tuple[int, str]] = {
     errors.ServegateError: (500, "INTERNAL"),
     errors.BadRequest: (400, "INVALID_ARGUMENT"),
     errors.BodyTooLarge: (413, "RESOURCE_EXHAUSTED"),
+    errors.InflatedTooLarge: (413, "RESOURCE_EXHAUSTED"),
+    errors.HeadTooLarge: (431, "RESOURCE_EXHAUSTED"),
+    errors.TooSlow: (408, "DEADLINE_EXCEEDED"),
     errors.NotFound: (404, "NOT_FOUND"),
     errors.UnknownModel: (404, "NOT_FOUND"),
     errors.UnknownVersion: (404, "NOT_FOUND"),
@@ -31,6 +34,7 @@ EXPECTED: dict[type[ServegateError], tuple[int, str]] = {
     errors.NoReplica: (503, "UNAVAILABLE"),
     errors.NoControl: (503, "UNAVAILABLE"),
     errors.Overloaded: (429, "RESOURCE_EXHAUSTED"),
+    errors.NoRoom: (429, "RESOURCE_EXHAUSTED"),
     errors.DeadlineExceeded: (504, "DEADLINE_EXCEEDED"),
     errors.NotSent: (500, "INTERNAL"),  # the gateway turns it into another error
     errors.OutcomeUnknown: (502, "UNAVAILABLE"),
@@ -63,8 +67,9 @@ def test_metrics_call_a_grpc_status_that_does_not_exist_by_its_number() -> None:
     assert [status.code_name("grpc", number) for number in (17, 999, -1)] == ["17", "999", "-1"]
 
 
-def test_metrics_call_an_http_status_by_its_number() -> None:
-    assert status.code_name("http", 404) == "404"
+@pytest.mark.parametrize("number", [100, 200, 404, 599, 600, 999, 0, -1])
+def test_metrics_call_an_http_status_by_its_number(number: int) -> None:
+    assert status.code_name("http", number) == str(number)
 
 
 def test_an_http_error_is_a_json_object_with_the_key_that_clients_read() -> None:
@@ -84,14 +89,40 @@ def test_where_triton_says_text_plain_so_do_we(error: ServegateError) -> None:
 
 
 @pytest.mark.parametrize(
-    "error", [errors.Overloaded("m", 5), errors.NoReplica("m", "1"), errors.NoSnapshot()]
+    "error",
+    [
+        errors.Overloaded("m", 5),
+        errors.NoRoom(5),
+        errors.NoReplica("m", "1"),
+        errors.NoSnapshot(),
+    ],
 )
 def test_what_passes_by_itself_says_when_to_try_again(error: ServegateError) -> None:
     assert dict(status.http_error(error).headers)[b"retry-after"] == b"1"
 
 
-def test_what_does_not_pass_says_nothing_of_trying_again() -> None:
-    assert b"retry-after" not in dict(status.http_error(errors.OutcomeUnknown("x")).headers)
+@pytest.mark.parametrize(
+    "error", [errors.OutcomeUnknown("x"), errors.BodyTooLarge(5), errors.TooSlow("x", 5)]
+)
+def test_what_does_not_pass_says_nothing_of_trying_again(error: ServegateError) -> None:
+    assert b"retry-after" not in dict(status.http_error(error).headers)
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (errors.BodyTooLarge(5), b"body_too_large"),
+        (errors.InflatedTooLarge(5), b"inflated_too_large"),
+        (errors.HeadTooLarge(5), b"head_too_large"),
+        (errors.TooSlow("x", 5), b"too_slow"),
+        (errors.NoRoom(5), b"no_room"),
+    ],
+)
+def test_every_limit_has_a_code_that_scripts_can_look_for(
+    error: ServegateError, code: bytes
+) -> None:
+    assert dict(status.http_error(error).headers)[b"servegate-error"] == code
+    assert status.grpc_error(error).headers == ((b"servegate-error", code),)
 
 
 def test_a_grpc_error_is_a_status_with_message_and_code_in_its_trailers() -> None:

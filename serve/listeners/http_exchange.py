@@ -1,0 +1,114 @@
+"""One predict call over HTTP: its request from a client, its answer from a replica.
+
+    collects ──go──▶ routes ──▶ connects ──▶ sends ──end──▶ waits ──▶ answers ──▶ over
+       │               │           └─ not sent ─┘ ▲            │          │
+       │               │                          └── refused ─┘          │
+       └───────────────┴──── a fault: `give_up` ──────────────────────────┴─────▶ over
+
+Nothing here waits: the client's connection, the replica's connection and the sweeper call. What
+becomes of the request's body is told in `http_upload`, what becomes of the answer in `http_answer`:
+the other parts of the same object.
+"""
+
+from serve.core.calls import Call, Verb
+from serve.core.errors import DeadlineExceeded, NoRoom, NotSent, ServegateError
+from serve.listeners.http_answer import Answer
+from serve.proxy.gateway import Attempt
+from serve.triton.http_connection import HttpConnection
+
+
+class Exchange(Answer):
+    """A predict call between two connections."""
+
+    # --- the client's connection and the sweeper call ---------------------------------------------
+
+    def whole(self, body: bytes) -> None:
+        """The whole of a small body, which is the usual case."""
+        self._size = len(body)
+        self._pieces = [body]
+        self.is_complete = True
+        self.go()
+
+    def go(self) -> None:
+        """What came with the head has been read: route the call, as soon as that is possible."""
+        if self.is_over or self.attempt is not None:
+            return
+        desk, asked = self._desk, self.asked
+        if desk.held > desk.limits.in_flight:
+            self.give_up(NoRoom(desk.limits.in_flight))
+            return
+        sequence = ""
+        if desk.gateway.serves_sequences(asked.model):
+            if not self._has_json_head():
+                self._invite()
+                return
+            sequence = self._sequence()
+        deadline = self.deadline = desk.now + desk.limits.call
+        call = Call("http", Verb.INFER, asked.model, asked.selector, deadline, sequence)
+        try:
+            attempt = self.attempt = desk.gateway.begin(call)
+        except ServegateError as error:
+            self.give_up(error)
+            return
+        if not self.is_complete:
+            self._invite()
+        self._send(attempt)
+
+    def tick(self, now: float) -> None:
+        """Look at the clock: the deadline, and a body that does not come."""
+        if now >= self.deadline:
+            self.give_up(DeadlineExceeded())
+        elif not self.is_complete and not self._started:
+            self._watch_body(now)
+
+    def lost(self) -> None:
+        """The client has gone away: its slot is free, and Triton hears of it."""
+        if not self.is_over:
+            if self.attempt is not None:
+                self.attempt.left()
+            self._close(reusable=False)
+
+    def give_up(self, error: ServegateError) -> None:
+        """End the call with an error of our own; an answer that has begun is broken off."""
+        if self.is_over:
+            return
+        if self.attempt is not None:
+            self.attempt.failed(error)
+        started = self._started
+        self._close(reusable=False)
+        if started:
+            self._client.abort()
+        else:
+            self._client.refuse(self, error)
+
+    # --- a replica is asked -----------------------------------------------------------------------
+
+    def _send(self, attempt: Attempt) -> None:
+        pool = self._desk.pool
+        upstream = pool.take(attempt.replica)
+        if upstream is not None:
+            self._begin(attempt, upstream)
+        else:
+            pool.open(attempt.replica, opened=self._opened, failed=self._unreachable)
+
+    def _begin(self, attempt: Attempt, upstream: HttpConnection) -> None:
+        self._upstream = upstream
+        upstream.begin(self)
+        self._write_request(attempt, upstream)
+
+    def _opened(self, upstream: HttpConnection) -> None:
+        if self.is_over or self.attempt is None:
+            self._desk.pool.give_back(upstream)
+        else:
+            self._begin(self.attempt, upstream)
+
+    def _unreachable(self, error: NotSent) -> None:
+        attempt = self.attempt
+        if self.is_over or attempt is None:
+            return
+        try:
+            attempt.not_sent(error)
+        except ServegateError as refusal:
+            self.give_up(refusal)
+        else:
+            self._send(attempt)

@@ -1,0 +1,203 @@
+"""Heads of predict requests: what they say of the body, and what of them is passed on."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from serve.core.errors import BadRequest
+from serve.wire.kserve_http import InferHead, end_to_end, infer_head
+
+LENGTH = b"inference-header-content-length"
+
+
+def lines_of(*headers: tuple[bytes, bytes], plain_answer: bool = False) -> list[bytes]:
+    """What is passed on of these headers, line by line."""
+    lines = infer_head(list(headers), plain_answer=plain_answer).lines
+    assert lines == b"" or lines.endswith(b"\r\n")
+    return lines.split(b"\r\n")[:-1]
+
+
+def test_a_head_says_all_that_its_call_needs_to_know() -> None:
+    head = infer_head(
+        [
+            (b"host", b"gateway"),
+            (b"content-type", b"application/octet-stream"),
+            (LENGTH, b"170"),
+            (b"content-length", b"234"),
+        ]
+    )
+    assert head.lines == (
+        b"content-type: application/octet-stream\r\n"
+        b"inference-header-content-length: 170\r\n"
+        b"Content-Length: 234\r\n"
+    )
+    assert (head.length, head.json_length) == (234, 170)
+    assert (head.inflates, head.expects_continue) == (False, False)
+
+
+def test_without_headers_the_body_comes_in_chunks_and_all_of_it_is_json() -> None:
+    assert infer_head([]) == InferHead(b"", None, None, False, False)
+
+
+def test_of_a_predict_request_headers_of_one_hop_stay_behind_too() -> None:
+    hop = [
+        (b"connection", b"keep-alive"),
+        (b"keep-alive", b"timeout=5"),
+        (b"proxy-authorization", b"Basic x"),
+        (b"proxy-authenticate", b"Basic"),
+        (b"proxy-connection", b"close"),
+        (b"te", b"trailers"),
+        (b"trailer", b"x"),
+        (b"transfer-encoding", b"chunked"),
+        (b"upgrade", b"h2c"),
+        (b"host", b"a"),
+        (b"expect", b"100-continue"),
+    ]
+    assert lines_of((b"x-b", b"1"), *hop, (b"x-b", b"2")) == [b"x-b: 1", b"x-b: 2"]
+
+
+@pytest.mark.parametrize(
+    "connection",
+    [
+        [b"X-Secret, x-other"],
+        [b"close", b" X-Secret ,x-other"],
+        [b"x-other", b"keep-alive, X-SECRET"],
+    ],
+)
+def test_headers_that_connection_names_are_not_passed_on(connection: list[bytes]) -> None:
+    headers = [
+        (b"x-secret", b"1"),
+        *((b"connection", value) for value in connection),
+        (b"x-other", b"2"),
+        (b"x-kept", b"3"),
+    ]
+    assert lines_of(*headers) == [b"x-kept: 3"]
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        (b"content-length", b"5"),
+        (b"content-encoding", b"gzip"),
+        (b"inference-header-content-length", b"3"),
+    ],
+)
+def test_connection_cannot_take_away_what_says_how_the_body_is_made(
+    header: tuple[bytes, bytes],
+) -> None:
+    plain = infer_head([(b"x-b", b"1"), header])
+    assert infer_head([(b"x-b", b"1"), header, (b"connection", header[0])]) == plain
+    assert infer_head([(b"x-b", b"1"), header, (b"connection", header[0] + b", x-a")]) == plain
+
+
+NAMES = [
+    *(b"x-a", b"x-b", b"te", b"host", b"accept", b"traceparent", b"connection", b"keep-alive"),
+    *(b"content-type", b"content-encoding", b"accept-encoding", b"expect"),
+]
+VALUES = [b"x-a", b"close", b"x-b, close", b"gzip", b"te", b"a/b", b"", b"accept"]
+
+
+@given(st.lists(st.tuples(st.sampled_from(NAMES), st.sampled_from(VALUES)), max_size=8))
+def test_predict_requests_and_questions_pass_the_same_headers_on(
+    headers: list[tuple[bytes, bytes]],
+) -> None:
+    kept = [b"%b: %b" % header for header in end_to_end(tuple(headers))]
+    assert lines_of(*headers) == kept
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        b"application/x-www-form-urlencoded",
+        b"Application/X-WWW-Form-Urlencoded",
+        b"application/x-www-form-urlencoded; charset=utf-8",
+    ],
+)
+def test_a_body_is_never_called_a_form(form: bytes) -> None:
+    """Triton 2.51 parses forms; one of 12 MB crashes it."""
+    assert lines_of((b"content-type", form), (b"x-b", b"1")) == [b"x-b: 1"]
+
+
+@pytest.mark.parametrize("media", [b"application/json", b"multipart/form-data", b"", b"x"])
+def test_every_other_media_type_is_passed_on(media: bytes) -> None:
+    assert lines_of((b"content-type", media)) == [b"content-type: " + media]
+
+
+def test_triton_is_asked_to_compress_only_where_the_client_asks_and_nothing_is_restored() -> None:
+    header = (b"accept-encoding", b"gzip")
+    assert lines_of(header) == [b"accept-encoding: gzip"]
+    assert lines_of(header, plain_answer=True) == []
+    named = ((b"connection", b"x-a"), (b"x-a", b"1"))
+    assert lines_of(header, *named, plain_answer=True) == []
+
+
+@pytest.mark.parametrize(
+    ("encoding", "inflates"),
+    [
+        (b"gzip", True),
+        (b"deflate", True),
+        (b"GZip", True),
+        (b"gzip \t", True),  # llhttp leaves the space behind a value in place
+        (b"identity", False),
+        (b"br", False),
+        (b"", False),
+    ],
+)
+def test_a_head_says_whether_triton_will_inflate_the_body(encoding: bytes, inflates: bool) -> None:
+    head = infer_head([(b"content-encoding", encoding)])
+    assert head.inflates is inflates
+    assert head.lines == b"content-encoding: %b\r\n" % encoding
+
+
+@pytest.mark.parametrize("encodings", [(b"gzip", b"identity"), (b"identity", b"gzip")])
+def test_of_two_encodings_the_more_dangerous_one_counts(encodings: tuple[bytes, bytes]) -> None:
+    """Triton reads one of them, and a body that it inflates has to be watched."""
+    assert infer_head([(b"content-encoding", one) for one in encodings]).inflates
+
+
+@pytest.mark.parametrize(
+    ("value", "expects"),
+    [(b"100-continue", True), (b"100-Continue", True), (b"x", False), (b"", False)],
+)
+def test_a_head_says_whether_the_client_waits_before_it_sends(value: bytes, expects: bool) -> None:
+    assert infer_head([(b"expect", value)]).expects_continue is expects
+
+
+@pytest.mark.parametrize(("text", "length"), [(b"2", 2), (b"0", 0), (b"4", 4), (b"004", 4)])
+def test_the_json_may_be_any_part_of_the_body(text: bytes, length: int) -> None:
+    assert infer_head([(b"content-length", b"4"), (LENGTH, text)]).json_length == length
+
+
+@pytest.mark.parametrize("text", [b"2 ", b"2\t"])
+def test_space_behind_the_length_of_the_json_does_no_harm(text: bytes) -> None:
+    """llhttp leaves it in place."""
+    assert infer_head([(b"content-length", b"4"), (LENGTH, text)]).json_length == 2
+
+
+@pytest.mark.parametrize("text", [b"5", b"-1", b"+1", b"two", b"", b"1.0", b"0x2", b"9" * 5000])
+def test_a_length_of_the_json_that_cannot_be_is_a_bad_request(text: bytes) -> None:
+    with pytest.raises(BadRequest):
+        infer_head([(b"content-length", b"4"), (LENGTH, text)])
+    with pytest.raises(BadRequest):
+        infer_head([(LENGTH, text), (b"content-length", b"4")])
+
+
+@pytest.mark.parametrize("second", [b"2", b"3", b"x"])
+def test_a_length_of_the_json_given_twice_is_a_bad_request(second: bytes) -> None:
+    with pytest.raises(BadRequest, match="once"):
+        infer_head([(LENGTH, b"2"), (LENGTH, second), (b"content-length", b"9")])
+
+
+def test_a_fault_says_both_numbers() -> None:
+    with pytest.raises(BadRequest, match="is 5, beyond the body of 4 bytes"):
+        infer_head([(b"content-length", b"4"), (LENGTH, b"5")])
+
+
+def test_in_a_compressed_body_the_length_of_the_json_counts_what_is_inside() -> None:
+    headers = [(LENGTH, b"500"), (b"content-encoding", b"gzip"), (b"content-length", b"4")]
+    assert infer_head(headers).json_length == 500
+
+
+def test_in_chunks_the_length_of_the_json_is_compared_when_the_body_is_complete() -> None:
+    head = infer_head([(LENGTH, b"500"), (b"transfer-encoding", b"chunked")])
+    assert (head.length, head.json_length) == (None, 500)

@@ -1,0 +1,117 @@
+"""Restoring names: only the real name and number are replaced, wherever the answer was cut."""
+
+import json
+
+from builders import target
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from serve.core.snapshot import Target
+from serve.wire.restoring import in_answer, in_error
+
+RENAMED = target(2, model="digits", physical="digits--0123abcd")
+HERE = b'"model_name":"digits--0123abcd","model_version":"2"'
+OURS = b'"model_name":"digits","model_version":"2"'
+
+
+def numbered(version: int, physical_version: int) -> Target:
+    return Target("m", version, "m--0123abcd", physical_version, "onnxruntime", ("a",))
+
+
+def test_the_models_own_name_stands_in_the_answer() -> None:
+    answer = b'{"id":"7",' + HERE + b',"outputs":[]}'
+    assert in_answer(answer, RENAMED) == b'{"id":"7",' + OURS + b',"outputs":[]}'
+
+
+def test_the_models_own_version_stands_in_the_answer() -> None:
+    answer = b'{"model_name":"m--0123abcd","model_version":"1","outputs":[]}'
+    restored = in_answer(answer, numbered(7, 1))
+    assert restored == b'{"model_name":"m","model_version":"7","outputs":[]}'
+
+
+def test_a_version_that_was_not_asked_for_is_told_as_it_is() -> None:
+    answer = b'{"model_name":"m--0123abcd","model_version":"11"}'
+    assert in_answer(answer, numbered(7, 1)) == b'{"model_name":"m","model_version":"11"}'
+
+
+def test_an_answer_without_the_names_is_left_alone() -> None:
+    for answer in (b"", b"{}", b'{"model_name":"digits","model_version":"2"}', b"\xff\x00" * 50):
+        assert in_answer(answer, RENAMED) is None
+
+
+def test_binary_data_behind_the_json_are_left_alone() -> None:
+    data = b"\x00\xff" + HERE + b"\r\n\r\n"
+    assert in_answer(b"{" + HERE + b"}" + data, RENAMED) == b"{" + OURS + b"}" + data
+
+
+_TEXTS = st.one_of(
+    st.text(max_size=40),
+    st.lists(
+        st.sampled_from(
+            [
+                *('"', "\\", ",", ":", "{", '","', "é", "\0", "2", "model_name", "model_version"),
+                *("digits--0123abcd", HERE.decode(), OURS.decode()),
+            ]
+        ),
+        max_size=12,
+    ).map("".join),
+)
+
+
+def answer_with(identity: str, outputs: object = (), *, escapes: bool = False) -> bytes:
+    """An answer as Triton writes one: compact, the id first, then the names."""
+    item = {
+        "id": identity,
+        "model_name": "digits--0123abcd",
+        "model_version": "2",
+        "outputs": outputs,
+    }
+    return json.dumps(item, separators=(",", ":"), ensure_ascii=escapes).encode()
+
+
+@given(_TEXTS, _TEXTS, st.booleans())
+@example(HERE.decode(), HERE.decode(), False)
+@example('","' + HERE.decode(), "", False)
+@example("\\", "\\", False)
+@example("model_name", "", False)
+def test_whatever_the_id_says_only_the_real_names_are_replaced(
+    identity: str, text: str, escapes: bool
+) -> None:
+    answer = answer_with(identity, [text], escapes=escapes)
+    restored = in_answer(answer, RENAMED)
+    assert restored is not None
+    expected = json.loads(answer) | {"model_name": "digits"}
+    assert json.loads(restored) == expected
+    assert len(answer) - len(restored) == len(b"--0123abcd")
+
+
+@given(_TEXTS, st.data())
+def test_an_answer_that_comes_in_pieces_is_restored_to_the_same_bytes(
+    identity: str, data: st.DataObject
+) -> None:
+    answer = answer_with(identity)
+    whole = in_answer(answer, RENAMED)
+    cut = data.draw(st.integers(answer.rindex(b',"outputs"'), len(answer)))
+    restored = in_answer(answer[:cut], RENAMED)
+    assert restored is not None
+    assert restored + answer[cut:] == whole
+
+
+@given(_TEXTS)
+def test_the_names_are_found_as_soon_as_they_are_complete_and_not_before(identity: str) -> None:
+    answer = answer_with(identity)
+    end = answer.rindex(b',"outputs"')
+    assert in_answer(answer[:end], RENAMED) is not None
+    assert all(in_answer(answer[:cut], RENAMED) is None for cut in range(end))
+
+
+def test_an_error_names_the_model_by_its_own_name() -> None:
+    said = b"Request for unknown model: 'digits--0123abcd' version 2 is not found"
+    ours = b"Request for unknown model: 'digits' version 2 is not found"
+    assert in_error(said, RENAMED) == ours
+    assert in_error(b"x " + said + b"; " + said, RENAMED) == b"x " + ours + b"; " + ours
+
+
+def test_an_error_of_another_model_is_left_alone() -> None:
+    for said in (b"", b"'digits--0123abcde'", b"'digits--0123abc", b"a digits--0123abcd"):
+        assert in_error(said, RENAMED) == said
