@@ -1,140 +1,81 @@
-"""KServe v2 over gRPC: a generic handler on raw messages that turns requests into calls."""
+"""KServe v2 over gRPC: the data plane's gRPC listener, in HTTP/2 frames.
 
-import asyncio
-from collections.abc import Awaitable, Callable
+`connection` makes what `loop.create_server` wants; `sweep` is called every 100 ms and is the only
+clock that calls and connections have; `drain` asks the clients to go, and `close` leaves them.
+"""
 
-import grpc
-import grpc.aio
+from collections.abc import Callable
 
-from serve.core.calls import Call, Headers, Reply, Verb
-from serve.core.errors import BodyTooLarge, ServegateError
-from serve.proxy.gateway import Answer, Gateway
-from serve.wire import kserve_grpc, protobuf
-from serve.wire.status import OK, grpc_error, not_ready
-
-_CODES = {code.value[0]: code for code in grpc.StatusCode}
-OPTIONS = (
-    ("grpc.so_reuseport", 1),
-    ("grpc.max_send_message_length", -1),
-    ("grpc.max_receive_message_length", -1),
-    # Clients may ping as often as they like: a gateway is what they keep connections to.
-    ("grpc.http2.min_recv_ping_interval_without_data_ms", 1000),
-    ("grpc.http2.max_ping_strikes", 0),
-    ("grpc.keepalive_permit_without_calls", 1),
-)
-
-Behaviour = Callable[[bytes, grpc.aio.ServicerContext], Awaitable[bytes]]
+from serve.core.limits import Limits
+from serve.listeners.grpc_call import Desk
+from serve.listeners.grpc_client import GrpcClient
+from serve.proxy.gateway import Gateway
+from serve.triton.grpc_pool import GrpcPool
 
 
-class KServeGrpc(grpc.GenericRpcHandler):  # type: ignore[misc]  # grpc has no types
-    """The data plane's gRPC listener. `timeout` is in seconds, `max_body` in bytes."""
+class KServeGrpc:
+    """The listener. `cancel` says whether Triton hears of cancelled calls: auto, forward, absorb."""
 
     def __init__(
         self,
         gateway: Gateway,
+        pool: GrpcPool,
         *,
-        max_body: int,
-        timeout: float,
+        limits: Limits,
+        cancel: str,
         clock: Callable[[], float],
         is_draining: Callable[[], bool],
     ) -> None:
-        self._gateway = gateway
-        self._max_body = max_body
-        self._timeout = timeout
-        self._clock = clock
-        self._is_draining = is_draining
-        self._running: set[asyncio.Future[Answer]] = set()
-
-    def service(self, details: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler:
-        """The behaviour behind a method path."""
-        method: str = details.method
-        if method == kserve_grpc.SERVER_LIVE:
-            return grpc.unary_unary_rpc_method_handler(self._live)
-        if method == kserve_grpc.SERVER_READY:
-            return grpc.unary_unary_rpc_method_handler(self._ready)
-        try:
-            behaviour = self._verb(kserve_grpc.parse(method))
-        except ServegateError as error:
-            behaviour = _refuse(error)
-        return grpc.unary_unary_rpc_method_handler(behaviour)
-
-    async def _live(self, message: bytes, context: grpc.aio.ServicerContext) -> bytes:
-        return protobuf.boolean(1, True)
-
-    async def _ready(self, message: bytes, context: grpc.aio.ServicerContext) -> bytes:
-        return protobuf.boolean(1, self._gateway.is_ready() and not self._is_draining())
-
-    def _verb(self, verb: Verb) -> Behaviour:
-        async def behave(message: bytes, context: grpc.aio.ServicerContext) -> bytes:
-            try:
-                answer = await self._finish(self._call(verb, message, context))
-            except ServegateError as error:
-                told = not_ready("grpc", error) if verb is Verb.READY else None
-                return await _write(told or grpc_error(error), context)
-            return await _write(answer.reply, context, answer.decision)
-
-        return behave
-
-    async def _finish(self, call: Call) -> Answer:
-        """Handle the call to its end, also when the client leaves before.
-
-        Triton before 24.12 may crash when calls in flight are cancelled (server issues 7368, 8034),
-        so a client that has gone does not cancel anything: its answer is dropped.
-        """
-        task = asyncio.ensure_future(self._gateway.handle(call))
-        self._running.add(task)
-        task.add_done_callback(self._done)
-        return await asyncio.shield(task)
-
-    def _done(self, task: "asyncio.Future[Answer]") -> None:
-        self._running.discard(task)
-        if not task.cancelled():
-            task.exception()  # looked at, so that nobody complains that nobody did
-
-    def _call(self, verb: Verb, message: bytes, context: grpc.aio.ServicerContext) -> Call:
-        if len(message) > self._max_body:
-            raise BodyTooLarge(self._max_body)
-        remaining = context.time_remaining()
-        timeout = self._timeout if remaining is None else min(remaining, self._timeout)
-        seen = protobuf.peek(message, infer=verb is Verb.INFER)
-        stateful = bool(seen.sequence) and self._gateway.serves_sequences(seen.model)
-        return Call(
-            protocol="grpc",
-            verb=verb,
-            model=seen.model,
-            selector=seen.version,
-            body=message,
-            headers=_metadata(context),
-            deadline=self._clock() + timeout,
-            sequence=seen.sequence if stateful else "",
+        self._desk = Desk(
+            gateway, pool, limits=limits, cancel=cancel, clock=clock, is_draining=is_draining
         )
+        self._clients: set[GrpcClient] = set()
 
+    def __repr__(self) -> str:
+        return f"<KServeGrpc connections={self.connections} calls={self.calls}>"
 
-async def _write(reply: Reply, context: grpc.aio.ServicerContext, decision: str = "") -> bytes:
-    trailers = [(key.decode(), _value(key, value)) for key, value in reply.headers]
-    if decision:
-        trailers.append(("servegate-version", decision))
-    context.set_trailing_metadata(tuple(trailers))
-    if reply.status != OK:
-        await context.abort(_CODES[reply.status], reply.message)
-    return reply.body
+    @property
+    def connections(self) -> int:
+        """Open connections."""
+        return len(self._clients)
 
+    @property
+    def calls(self) -> int:
+        """Calls on them that have not ended."""
+        return sum(len(client.streams) for client in self._clients)
 
-def _refuse(error: ServegateError) -> Behaviour:
-    async def behave(message: bytes, context: grpc.aio.ServicerContext) -> bytes:
-        return await _write(grpc_error(error), context)
+    @property
+    def held(self) -> int:
+        """Bytes of bodies that wait here or are kept for a repeat."""
+        return self._desk.board.held
 
-    return behave
+    @property
+    def is_idle(self) -> bool:
+        """Whether no call is left."""
+        return not any(client.streams for client in self._clients)
 
+    def connection(self) -> GrpcClient:
+        """The protocol of a new connection."""
+        is_welcome = len(self._clients) < self._desk.limits.connections
+        client = GrpcClient(self._desk, is_welcome=is_welcome, on_gone=self._clients.discard)
+        self._clients.add(client)
+        return client
 
-def _metadata(context: grpc.aio.ServicerContext) -> Headers:
-    return kserve_grpc.end_to_end(
-        tuple(
-            (key.encode(), value if isinstance(value, bytes) else value.encode("latin-1"))
-            for key, value in context.invocation_metadata() or ()
-        )
-    )
+    def sweep(self) -> None:
+        """Look at the clock, for all connections together."""
+        now = self._desk.clock()
+        for client in tuple(self._clients):
+            client.sweep(now)
+        self._desk.board.flush()
 
+    def drain(self) -> None:
+        """Ask all clients to go; calls in flight end as they would."""
+        for client in self._clients:
+            client.drain()
+        self._desk.board.flush()
 
-def _value(key: bytes, value: bytes) -> str | bytes:
-    return value if key.endswith(b"-bin") else value.decode("latin-1")
+    def close(self) -> None:
+        """Abort every connection."""
+        for client in tuple(self._clients):
+            client.abort("the gateway stops")
+        self._desk.board.flush()

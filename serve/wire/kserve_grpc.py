@@ -1,7 +1,8 @@
 """KServe v2 over gRPC: the service's method paths, and which of them the gateway serves."""
 
-from serve.core.calls import Headers, Verb
+from serve.core.calls import Verb
 from serve.core.errors import NotHere, NotServed
+from serve.wire import protobuf
 
 SERVICE = "/inference.GRPCInferenceService/"
 SERVER_LIVE = SERVICE + "ServerLive"
@@ -14,11 +15,9 @@ _METHODS: dict[Verb, str] = {
     Verb.CONFIG: SERVICE + "ModelConfig",
     Verb.STATS: SERVICE + "ModelStatistics",
     Verb.INFER: SERVICE + "ModelInfer",
+    Verb.STREAM: SERVICE + "ModelStreamInfer",
 }
 _VERBS = {path: verb for verb, path in _METHODS.items()}
-
-# Metadata that belongs to one hop; gRPC libraries write these themselves.
-_HOP = frozenset({b"user-agent", b"te", b"content-type", b"host"})
 
 
 def parse(method: str) -> Verb:
@@ -31,15 +30,12 @@ def parse(method: str) -> Verb:
     raise NotHere(f"unknown method {method}")
 
 
+def stream_error(sentence: str, request_id: bytes) -> bytes:
+    """A `ModelStreamInferResponse`: one request of a stream has failed, and the stream goes on."""
+    identity = protobuf.field(3, request_id) if request_id else b""
+    return protobuf.field(1, sentence.encode()) + protobuf.field(2, identity)
+
+
 def method_of(verb: Verb) -> str:
     """The method path of a verb on Triton."""
     return _METHODS[verb]
-
-
-def end_to_end(metadata: Headers) -> Headers:
-    """The metadata that is passed on: everything but pseudo-headers and what belongs to one hop."""
-    return tuple(
-        (key, value)
-        for key, value in metadata
-        if key not in _HOP and not key.startswith((b":", b"grpc-"))
-    )

@@ -3,9 +3,9 @@
 Theory. A message is a row of fields, each a varint key (number << 3 | wire type) and its value. In
 `ModelInferRequest`, and in the request of every other model verb, field 1 is the model's name and
 field 2 its version. Serializers write fields in ascending order, so both stand first; the reader
-walks the top-level fields anyway and steps over what it does not want, so that any order works. A
-scalar field given twice has the value given last, so a version is set by appending field 2: the
-tensors are neither read nor copied apart.
+walks the top-level fields anyway and steps over what it does not want, so that any order works;
+`names` reads the start of a message that is still coming. A scalar field given twice has the value
+given last, so a version is set by appending field 2: the tensors are neither read nor copied apart.
 """
 
 from collections.abc import Iterator
@@ -15,6 +15,8 @@ from serve.core.errors import BadRequest
 from serve.wire.kserve_http import sequence_key
 
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
+_LONGEST_VARINT = 10  # bytes
+_LONGEST_ID = 1 << 12  # bytes of a request in which its id is looked for
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,17 +47,100 @@ def peek(message: bytes, *, infer: bool) -> Peek:
         elif number == 2:
             version = message[start:position]
         elif number == 4 and infer:
-            sequence = _sequence(message[start:position]) or sequence
+            found = _sequence(message[start:position])
+            sequence = sequence if found is None else found
+    return Peek(_utf8(model), _utf8(version), sequence)
+
+
+def names(start: bytes | memoryview, position: int, end: int) -> tuple[str, str] | None:
+    """Model name and version from the start of a message, or None when more of it is needed.
+
+    The message lies from `position` to `end`, which may be beyond what has come. Serializers write
+    fields in ascending order: a field above 2 behind the name says that the version, when it has
+    not been seen, is not there. `BadRequest` on nonsense.
+    """
+    size = min(end, len(start))
+    if size > position + 1 and start[position] == 0x0A and start[position + 1] < 0x80:
+        after = position + 2 + start[position + 1]
+        if after < size and start[after] > 0x12:  # the usual request: a short name alone
+            return _utf8(start[position + 2 : after]), ""
+    return _names(start, position, size, end)
+
+
+def _names(start: bytes | memoryview, position: int, size: int, end: int) -> tuple[str, str] | None:
+    model = version = b""
+    is_named = False
+    while position < end:
+        key = start[position] if position < size else 0
+        if key == 0x0A or key == 0x12:
+            try:
+                length, value = _read_varint(start, position + 1)
+            except BadRequest:
+                if size < end and size - position <= _LONGEST_VARINT:
+                    return None
+                raise
+            position = value + length
+            if position > size:
+                if position > end:
+                    raise BadRequest("the message is not a valid protobuf: it ends inside a field")
+                return None
+            if key == 0x0A:
+                model, is_named = bytes(start[value:position]), True
+            else:
+                version = bytes(start[value:position])
+        elif position >= size or not is_named or key < 0x12:
+            return None
+        else:
+            break
+    return _utf8(model), _utf8(version)
+
+
+def request_id(start: bytes, *, is_whole: bool) -> bytes | None:
+    """The `id` (field 3) of an infer request of which this is the start; None: more is needed."""
+    position = 0
+    while position < len(start):
+        try:
+            number, kind, after = _key(start, position)
+            value, position = _skip(start, after, kind)
+        except BadRequest:
+            return b"" if is_whole or len(start) - position > _LONGEST_ID else None
+        if number == 3 and kind == _BYTES:
+            return start[value:position]
+        if number > 3:
+            return b""
+    return b"" if is_whole else None
+
+
+def answered_name(start: bytes, *, is_whole: bool) -> tuple[str, str] | None:
+    """Model name and version in a `ModelStreamInferResponse` of which this is the start.
+
+    None says that more is needed; the names are empty where the response has none (an error).
+    """
+    if start[:1] != b"\x12":
+        return ("", "") if start or is_whole else None
     try:
-        return Peek(model.decode(), version.decode(), sequence)
+        length, value = _read_varint(start, 1)
+        found = names(start, value, value + length)
+    except BadRequest:
+        found = None
+    return ("", "") if found is None and is_whole else found
+
+
+def _utf8(value: bytes | memoryview) -> str:
+    try:
+        return str(value, "utf-8")
     except UnicodeDecodeError as error:
         raise BadRequest("model name and version must be UTF-8") from error
 
 
 def set_field(message: bytes, number: int, value: str) -> bytes:
     """The message with a string field set, by appending it: the last value of a field wins."""
-    data = value.encode()
-    return b"".join((message, _varint(number << 3 | _BYTES), _varint(len(data)), data))
+    return message + field(number, value.encode())
+
+
+def field(number: int, value: bytes) -> bytes:
+    """One field that holds a string, bytes, or another message."""
+    return b"".join((_varint(number << 3 | _BYTES), _varint(len(value)), value))
 
 
 def boolean(number: int, value: bool) -> bytes:
@@ -75,15 +160,15 @@ def fields(message: bytes) -> Iterator[tuple[int, int | bytes]]:
             yield number, _read_varint(message, start)[0]
 
 
-def _sequence(entry: bytes) -> str:
-    """The sequence id of one map entry of `parameters`, if this entry is the one."""
+def _sequence(entry: bytes) -> str | None:
+    """The sequence id of one map entry of `parameters`; None when this entry is another one."""
     key, value = b"", b""
     for number, found in fields(entry):
         if number == 1 and isinstance(found, bytes):
             key = found
         elif number == 2 and isinstance(found, bytes):
-            value = found
-    return _parameter(value) if key == b"sequence_id" else ""
+            value += found  # messages given twice are merged
+    return _parameter(value) if key == b"sequence_id" else None
 
 
 def _parameter(value: bytes) -> str:
@@ -94,6 +179,8 @@ def _parameter(value: bytes) -> str:
             identity = found
         elif number == 3 and isinstance(found, bytes):
             identity = found.decode("utf-8", "replace")
+        elif number == 1 and isinstance(found, int):
+            identity = 0  # a truth value has taken its place
     return sequence_key(identity)
 
 
@@ -122,7 +209,7 @@ def _skip(message: bytes, position: int, kind: int) -> tuple[int, int]:
     return position, end
 
 
-def _read_varint(message: bytes, position: int) -> tuple[int, int]:
+def _read_varint(message: bytes | memoryview, position: int) -> tuple[int, int]:
     result = shift = 0
     while True:
         if position >= len(message) or shift > 63:

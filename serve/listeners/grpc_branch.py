@@ -1,0 +1,142 @@
+"""A branch of a client's stream: one stream to one replica, and the answers that come from there.
+
+The first message to a replica opens the branch; the attempt that chose it stays open as long as the
+branch does. That message is kept until there is an answer or another message: a replica that cannot
+be reached, or refuses the stream, is replaced by another one.
+"""
+
+from collections import deque
+from typing import Protocol
+
+from serve.core.errors import NotSent, OutcomeUnknown
+from serve.listeners.grpc_restoring import StreamRestoring
+from serve.proxy.gateway import Attempt
+from serve.triton.grpc_upstream import Leg, Upstream
+from serve.wire.grpc_heads import AnswerHead
+from serve.wire.grpc_messages import Messages
+from serve.wire.http2 import END_STREAM
+from serve.wire.http2_flow import Piece
+
+KEPT = 1 << 18  # bytes of the first message
+
+
+class Trunk(Protocol):
+    """The client's stream, as its branches know it."""
+
+    def open_leg(self, branch: "Branch", upstream: Upstream, piece: Piece) -> Leg:
+        """A stream on this connection, with its first bytes."""
+
+    def on_branch_connected(self, branch: "Branch") -> None:
+        """The branch takes more now."""
+
+    def on_branch_answer(self, branch: "Branch", head: AnswerHead | None) -> None:
+        """The branch has something to say, or has ended."""
+
+    def on_branch_lost(self, branch: "Branch", error: NotSent | OutcomeUnknown) -> None:
+        """The branch has broken."""
+
+    def hold(self, count: int) -> None:
+        """So many more bytes are held."""
+
+
+class Branch:
+    """One stream to one replica. `said` are pieces of answers, and whether a message ends there."""
+
+    def __init__(self, trunk: Trunk, attempt: Attempt, restoring: StreamRestoring) -> None:
+        self.attempt = attempt
+        self.leg: Leg | None = None
+        self.said: deque[tuple[Piece, bool]] = deque()
+        self.trailers: AnswerHead | None = None
+        self.kept: list[Piece] | None = []  # the first message, as long as it may be repeated
+        self.is_whole = False  # what was sent ends with a message
+        self._kept_size = 0
+        self._trunk = trunk
+        self._messages = Messages()
+        self._restoring = restoring
+
+    def __repr__(self) -> str:
+        return f"<Branch {self.attempt.replica.name} said={len(self.said)}>"
+
+    @property
+    def is_between(self) -> bool:
+        """Whether the answers stand at the border of a message."""
+        return self._messages.is_between
+
+    # --- there ------------------------------------------------------------------------------------
+
+    def send(self, piece: Piece, *, is_last: bool) -> None:
+        """A part of a message."""
+        self.is_whole = is_last
+        if self.kept is not None:
+            self.kept.append(piece)
+            self._kept_size += len(piece)
+            self._trunk.hold(len(piece))
+            if self._kept_size > KEPT and self.leg is not None:
+                self.release()
+        if self.leg is not None:
+            self.leg.link.send_data(self.leg, piece)
+
+    def half_close(self) -> None:
+        """There will be no more messages."""
+        leg = self.leg
+        if leg is not None and not leg.is_local_closed and not leg.ends:
+            leg.link.send_data(leg, b"", END_STREAM)
+
+    def release(self) -> None:
+        """What was kept will not be repeated."""
+        self.kept = None
+        self._trunk.hold(-self._kept_size)
+        self._kept_size = 0
+
+    def drop(self) -> None:
+        """Nothing of this branch is wanted any more."""
+        self.release()
+        self._trunk.hold(-sum(len(piece) for piece, _ in self.said))
+        self.said.clear()
+
+    def on_connected(self, upstream: Upstream) -> None:
+        """There is a connection: send what has come so far."""
+        if self.kept is None:
+            return  # the stream has ended meanwhile
+        first, *others = self.kept
+        self.leg = self._trunk.open_leg(self, upstream, first)
+        for piece in others:
+            upstream.send_data(self.leg, piece)
+        if self._kept_size > KEPT:
+            self.release()
+        self._trunk.on_branch_connected(self)
+
+    def on_not_connected(self, error: NotSent) -> None:
+        """There will be no connection."""
+        if self.kept is not None:
+            self._trunk.on_branch_lost(self, error)
+
+    # --- back -------------------------------------------------------------------------------------
+
+    def on_answer(self, leg: Leg, piece: Piece) -> None:
+        """A piece of the answers."""
+        self.release()
+        head, leg.head = leg.head, None
+        for prefix, part, is_last in self._messages.cut(piece):
+            for out, ends in self._restoring.pass_on(prefix, part, is_last):
+                self.said.append((out, ends))
+                self._trunk.hold(len(out))
+        self._trunk.on_branch_answer(self, head)
+
+    def on_trailers(self, leg: Leg, trailers: AnswerHead) -> None:
+        """The branch's end."""
+        self.release()
+        head, leg.head = leg.head, None
+        self.leg, self.trailers = None, trailers
+        self._trunk.on_branch_answer(self, head)
+
+    def on_whole_answer(self, leg: Leg, piece: Piece, trailers: AnswerHead) -> None:
+        """Both."""
+        self.on_answer(leg, piece)
+        if self.leg is not None:
+            self.on_trailers(leg, trailers)
+
+    def on_lost(self, leg: Leg, error: NotSent | OutcomeUnknown) -> None:
+        """The leg has broken."""
+        self.leg = None
+        self._trunk.on_branch_lost(self, error)

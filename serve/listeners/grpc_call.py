@@ -1,0 +1,252 @@
+"""A client's call: what unary calls, streams and the gateway's own answers have in common.
+
+A call is the client's stream. It is ended exactly once: by an answer, by an error of ours, or by
+the client that goes away. Nothing here waits: `sweep` is how time passes.
+"""
+
+from collections.abc import Callable
+from typing import TypeVar
+
+from serve.core.calls import Choice, Reply
+from serve.core.errors import DeadlineExceeded, NoRoom, ServegateError, TooSlow
+from serve.core.limits import Limits
+from serve.core.replicas import Replica
+from serve.proxy.gateway import Gateway
+from serve.triton.grpc_pool import GrpcPool
+from serve.triton.grpc_upstream import Leg
+from serve.wire import protobuf
+from serve.wire.grpc_heads import (
+    OK_HEAD,
+    OK_TRAILERS,
+    RequestHead,
+    error_block,
+    request_memo,
+    timeout_field,
+)
+from serve.wire.grpc_messages import message
+from serve.wire.hpack_blocks import literal
+from serve.wire.http2 import CANCEL, END_STREAM, NO_ERROR
+from serve.wire.http2_flow import Outflow, Piece, Stream
+from serve.wire.status import grpc_error
+
+_REMEMBERED = 1024  # entries of a memo; a full one is emptied
+
+_ENDED = -2  # what a sweep has seen of a call that has ended, less what waits to be taken
+
+Key = TypeVar("Key")
+Value = TypeVar("Value")
+
+
+class Desk:
+    """What every call of the listener needs: the gateway, the connections, the limits, the time."""
+
+    def __init__(
+        self,
+        gateway: Gateway,
+        pool: GrpcPool,
+        *,
+        limits: Limits,
+        cancel: str,
+        clock: Callable[[], float],
+        is_draining: Callable[[], bool],
+    ) -> None:
+        self.gateway = gateway
+        self.pool = pool
+        self.board = pool.board
+        self.limits = limits
+        self.clock = clock
+        self.is_draining = is_draining
+        self.heads = request_memo(limits.head)
+        self.may_forward = cancel != "absorb"
+        self._cancel = cancel
+        self._names: dict[int, tuple[Choice, bytes]] = {}
+        self._decisions: dict[str, bytes] = {}
+
+    def forwards_cancels(self, replica: Replica) -> bool:
+        """Whether this replica is told that a client has gone or a deadline is near."""
+        if self._cancel == "auto":
+            return self.pool.survives_cancelling(replica)
+        return self._cancel == "forward"
+
+    def timeout(self, replica: Replica, deadline: float) -> bytes:
+        """What is left of the deadline, for a replica that may be told."""
+        if deadline == float("inf") or not self.forwards_cancels(replica):
+            return b""
+        return timeout_field(deadline - self.clock())
+
+    def names(self, choice: Choice) -> bytes:
+        """What is appended to a request, so that it names what Triton calls the version.
+
+        For a version that is named always: a message could carry other names further behind.
+        """
+        known = self._names.get(id(choice))
+        if known is not None and known[0] is choice:
+            return known[1]
+        target = choice.target
+        name = protobuf.field(1, target.physical_name.encode())
+        if choice.pinned:
+            name += protobuf.field(2, str(target.physical_version).encode())
+        elif target.physical_name == target.model:
+            name = b""
+        _remember(self._names, id(choice), (choice, name))
+        return name
+
+    def decision(self, text: str) -> bytes:
+        """The trailer that says which version answered and why."""
+        known = self._decisions.get(text)
+        if known is None:
+            known = literal(b"servegate-version", text.encode()) if text else b""
+            _remember(self._decisions, text, known)
+        return known
+
+
+class ClientCall(Stream):
+    """One call of a client; what is known of it beyond its stream."""
+
+    __slots__ = (
+        "_active_at",
+        "_begun_at",
+        "_seen",
+        "deadline",
+        "desk",
+        "head",
+        "is_ended",
+        "is_head_sent",
+        "received",
+    )
+
+    def __init__(self, link: Outflow, number: int, desk: Desk, head: RequestHead) -> None:
+        super().__init__(link, number)
+        self.desk = desk
+        self.head = head
+        self.is_ended = False
+        self.is_head_sent = False
+        self.received = 0  # bytes of DATA
+        self.deadline = desk.clock() + min(head.timeout, desk.limits.call)
+        self._seen = -1  # bytes that the last sweep knew; the first one sets the times
+
+    # --- what a kind of call overrides ------------------------------------------------------------
+
+    @property
+    def owes(self) -> bool:
+        """Whether the client has begun something that it has to finish."""
+        return not self.is_remote_closed
+
+    def give_up(self, error: ServegateError | None) -> None:
+        """Let go of everything behind the call; without an error the client has gone."""
+
+    # --- ends -------------------------------------------------------------------------------------
+
+    def on_reset(self, code: int) -> None:
+        """The client has gone, or its stream had to be reset."""
+        if not self.is_ended:
+            self.is_ended = True
+            self.give_up(None)
+
+    def fail(self, error: ServegateError) -> None:
+        """End the call with an error of ours."""
+        if self.is_ended:
+            return
+        self.is_ended = True
+        self.give_up(error)
+        self.answer_reply(self.reply_to(error))
+
+    def reply_to(self, error: ServegateError) -> Reply:
+        """The error as an answer."""
+        return grpc_error(error)
+
+    def answer_reply(self, reply: Reply) -> None:
+        """A complete answer of ours; what waits of another one is dropped."""
+        self.link.drop_queue(self)
+        if reply.status == 0:
+            self.link.send_head(self, OK_HEAD)
+            self.link.send_data(self, message(reply.body))
+            more = [literal(name, value) for name, value in reply.headers]
+            self.end_with(b"".join((OK_TRAILERS, *more)))
+        else:
+            self.end_with(error_block(reply, with_head=not self.is_head_sent))
+
+    def end_with(self, trailers: bytes) -> None:
+        """The last header block; a client that is still sending is told to stop."""
+        self.is_ended = True
+        link = self.link
+        link.send_head(self, trailers, end=END_STREAM)
+        if not self.is_remote_closed and not self.queue:
+            link.reset(self, NO_ERROR)
+
+    def let_go(self, leg: Leg, *, is_whole: bool) -> None:
+        """Nobody waits for this leg any more; one that ends inside a message is always reset."""
+        leg.source = None
+        if leg.is_local_closed and leg.is_remote_closed:
+            return
+        if not is_whole or self.desk.forwards_cancels(leg.link.replica):
+            leg.link.reset(leg, CANCEL)
+            return
+        if not leg.is_local_closed and not leg.ends:
+            leg.link.send_data(leg, b"", END_STREAM)
+        self.desk.pool.absorb(leg)
+
+    # --- time -------------------------------------------------------------------------------------
+
+    def sweep(self, now: float) -> None:
+        """End the call when its time is over, or when the client owes bytes and sends none."""
+        if self.is_ended:
+            self._sweep_ended(now)
+        elif self.deadline <= now:
+            self.fail(DeadlineExceeded())
+        elif self.owes:
+            self._sweep_body(now)
+
+    def _sweep_ended(self, now: float) -> None:
+        """An answer that the client does not take, or a request that it does not end."""
+        left = _ENDED - self.queued
+        if self._seen != left:
+            self._seen, self._active_at = left, now
+        elif now - self._active_at >= self.desk.limits.body_idle:
+            self.link.reset(self, CANCEL)
+
+    def _sweep_body(self, now: float) -> None:
+        limits = self.desk.limits
+        if self._seen < 0:
+            self._begun_at = self._active_at = now
+        elif self.credit <= 0:  # it is us who let the client wait
+            self._begun_at += now - self._active_at
+            self._active_at = now
+        if self.received != self._seen:
+            self._seen, self._active_at = self.received, now
+        quiet, taken = now - self._active_at, now - self._begun_at
+        if quiet >= limits.body_idle:
+            self.fail(TooSlow("no byte of the message came", quiet))
+        elif taken >= limits.body_idle and self.received < limits.body_rate * taken:
+            self.fail(TooSlow(f"less than {limits.body_rate:g} bytes per second came", taken))
+
+    def check_room(self) -> None:
+        """`NoRoom` while this worker holds as many bytes as it may."""
+        limit = self.desk.limits.in_flight
+        if self.desk.board.held >= limit:
+            raise NoRoom(limit)
+
+
+class OwnCall(ClientCall):
+    """A call that the gateway answers itself, when the request has ended."""
+
+    __slots__ = ("_answer",)
+
+    def __init__(
+        self, link: Outflow, number: int, desk: Desk, head: RequestHead, answer: Reply
+    ) -> None:
+        super().__init__(link, number, desk, head)
+        self._answer = answer
+
+    def on_data(self, piece: Piece, end: int) -> None:
+        """The request says nothing."""
+        self.received += len(piece)
+        if end:
+            self.is_ended = True
+            self.answer_reply(self._answer)
+
+
+def _remember(memo: dict[Key, Value], key: Key, value: Value) -> None:
+    if len(memo) >= _REMEMBERED:
+        memo.clear()
+    memo[key] = value

@@ -1,0 +1,236 @@
+"""A client's HTTP/2 connection: its calls, and what it may ask of us.
+
+The server's side of RFC 9113 3.4 (the preface), 5.1 (ids that are odd and rise) and 8.1 (heads),
+and the limits that keep one client from costing the others: see `core.limits`.
+"""
+
+import asyncio
+from collections.abc import Callable
+
+from serve.core.calls import Reply, Verb
+from serve.core.errors import NoRoom
+from serve.listeners.grpc_call import ClientCall, Desk, OwnCall
+from serve.listeners.grpc_stream import StreamCall
+from serve.listeners.grpc_unary import UnaryCall
+from serve.triton.grpc_connection import Connection
+from serve.wire import http2, kserve_grpc, protobuf
+from serve.wire.grpc_heads import RequestHead, status_block
+from serve.wire.hpack_blocks import Blocks
+from serve.wire.http2 import END_STREAM, ENHANCE_YOUR_CALM, PROTOCOL_ERROR, Fault, Malformed
+from serve.wire.status import OK
+
+PERIOD = 10.0  # seconds in which resets and control frames are counted
+LAST_WORD = 0.5  # seconds between the two GOAWAYs of a drain
+LINGER = 2.0  # seconds for a client to take what was written when its connection is closed
+_SMALL = 1 << 12  # bytes
+_PER_FRAME = 1 << 12  # WINDOW_UPDATEs that DATA of ours may still be answered with
+
+
+class GrpcClient(Connection):
+    """One client. `on_gone` is called when the connection is closed."""
+
+    def __init__(
+        self, desk: Desk, *, is_welcome: bool, on_gone: Callable[["GrpcClient"], None]
+    ) -> None:
+        super().__init__(desk.board, desk.limits)
+        self._desk = desk
+        self._limits = desk.limits
+        self._is_welcome = is_welcome
+        self._on_gone = on_gone
+        self._preface = http2.PREFACE  # what is still to come of it
+        self._blocks = Blocks(desk.heads, desk.limits.head)
+        self._last_word: float | None = None  # when the second GOAWAY is due
+        self._is_going = False  # it has been said
+        self._talk = self._faults = 0  # in the present period
+        self._idle_since = self._whole_at = self._period = desk.clock()
+        self._consumed = 0  # bytes of whole frames that the last sweep knew
+        self._closed_at = 0.0
+
+    # --- streams ----------------------------------------------------------------------------------
+
+    def receive(self, data: bytes) -> None:
+        """See `Link`; the preface comes first."""
+        if self._preface:
+            start = data[: len(self._preface)]
+            if not self._preface.startswith(start):
+                raise Fault(PROTOCOL_ERROR, "not the preface of HTTP/2")
+            self._preface = self._preface[len(start) :]
+            data = data[len(start) :]
+        if data:
+            super().receive(data)
+
+    def on_head(self, number: int, block: bytes, end: int, data: bytes, after: int) -> int:
+        """A new call, or trailers of one, which say nothing to us."""
+        if number <= self.last_id or not number & 1:
+            self._on_trailers(number, block, end)
+            return after
+        self.last_id = number
+        try:
+            head = self._blocks.known.get(block) or self._blocks.read(block)
+        except Malformed:
+            self.send(http2.rst_stream(number, PROTOCOL_ERROR))
+            self.on_stream_fault()
+            return after
+        if head.is_unary and not end and not self._is_going and self._has_room():
+            self.streams[number] = call = UnaryCall(self, number, self._desk, head)
+            if after + http2.HEAD_SIZE < len(data):
+                return self._on_rest(call, data, after)
+        elif not self._is_going:
+            self._on_call(number, head, end)
+        return after
+
+    def _on_rest(self, call: UnaryCall, data: bytes, after: int) -> int:
+        """Take along one small DATA frame, when it is all that follows the head."""
+        word, flags, number = http2.read_head(data, after)
+        start = after + http2.HEAD_SIZE
+        end = start + (word >> 8)
+        if number != call.id or word & 0xFF or flags != END_STREAM or end > len(data):
+            return after
+        if end - start > _SMALL:
+            return after
+        self.credit -= end - start
+        call.is_remote_closed = True
+        call.on_data(data[start:end], END_STREAM)
+        return end
+
+    def _has_room(self) -> bool:
+        """Whether the connection may have another call, and the worker more bytes to hold."""
+        limits = self._limits
+        return len(self.streams) < limits.streams and self._desk.board.held < limits.in_flight
+
+    def _on_call(self, number: int, head: RequestHead, end: int) -> None:
+        if len(self.streams) >= self._limits.streams:
+            self.send(http2.rst_stream(number, http2.REFUSED_STREAM))
+            self.on_idle_talk()
+            return
+        call = self._call(number, head)
+        self.streams[number] = call
+        call.is_remote_closed = bool(end)
+        if head.status:
+            call.end_with(status_block(head.status))
+        elif head.error is not None:
+            call.fail(head.error)
+        elif self._desk.board.held >= self._limits.in_flight:
+            call.fail(NoRoom(self._limits.in_flight))
+        elif end:
+            call.on_data(b"", END_STREAM)
+
+    def _call(self, number: int, head: RequestHead) -> ClientCall:
+        desk = self._desk
+        if head.verb is Verb.STREAM:
+            return StreamCall(self, number, desk, head)
+        if head.verb is not None:
+            return UnaryCall(self, number, desk, head)
+        is_true = True
+        if head.method == kserve_grpc.SERVER_READY:
+            is_true = desk.gateway.is_ready() and not desk.is_draining()
+        return OwnCall(self, number, desk, head, Reply(OK, protobuf.boolean(1, is_true)))
+
+    def _on_trailers(self, number: int, block: bytes, end: int) -> None:
+        """A head on a stream that was opened before: it ends the request, or crossed our answer."""
+        self.check_not_idle(number)
+        self._blocks.skip(block)
+        stream = self.streams.get(number)
+        if stream is None:
+            return
+        if stream.is_remote_closed:
+            self.fail(stream, http2.STREAM_CLOSED)
+        elif not end:
+            self.fail(stream, PROTOCOL_ERROR)
+        else:
+            stream.is_remote_closed = True
+            stream.on_data(b"", END_STREAM)
+            if stream.is_local_closed:
+                self.forget(stream)
+
+    # --- limits -----------------------------------------------------------------------------------
+
+    def on_idle_talk(self) -> None:
+        """See `Link`."""
+        self._talk += 1
+        if self._talk > self._limits.pings:
+            raise Fault(ENHANCE_YOUR_CALM, f"more than {self._limits.pings} control frames")
+
+    def on_stream_fault(self) -> None:
+        """See `Link`."""
+        self._faults += 1
+        if self._faults > self._limits.resets:
+            raise Fault(ENHANCE_YOUR_CALM, f"more than {self._limits.resets} streams reset")
+
+    def sweep(self, now: float) -> None:
+        """Look at the clock: deadlines of calls, and what the connection itself owes."""
+        if self.is_closed:
+            if now - self._closed_at > LINGER and self.transport is not None:
+                self.transport.abort()
+            return
+        if now - self._period >= PERIOD:
+            self._talk = self._faults = 0
+            self._period = now
+            self.frames_sent = min(self.frames_sent, _PER_FRAME)
+        for call in tuple(self.streams.values()):
+            call.sweep(now)  # type: ignore[attr-defined]
+        if self._consumed != self.consumed or not (self._preface or self.is_inside_head):
+            self._consumed, self._whole_at = self.consumed, now
+        if self.streams:
+            self._idle_since = now
+        if now - self._whole_at > self._limits.head_time:
+            self.close(ENHANCE_YOUR_CALM, "a head that does not end")
+        elif now - self._idle_since > self._limits.idle:
+            self.close()
+        elif self._last_word is not None:
+            self._go(now, self._last_word)
+
+    # --- coming and going -------------------------------------------------------------------------
+
+    def drain(self) -> None:
+        """Ask the client to go: new calls still get through until it has read this."""
+        if self.is_closed or self._last_word is not None:
+            return
+        self._last_word = self._desk.clock() + LAST_WORD
+        self.send(http2.goaway(http2.LAST_STREAM, http2.NO_ERROR))
+
+    def _go(self, now: float, last_word: float) -> None:
+        if not self._is_going and now >= last_word:
+            self._is_going = True
+            self.send(http2.goaway(self.last_id, http2.NO_ERROR))
+        if self._is_going and not self.streams:
+            self.close()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """See `Connection`."""
+        super().connection_made(transport)
+        self.send(self.opening({http2.MAX_CONCURRENT_STREAMS: self._limits.streams}))
+        if not self._is_welcome:
+            self.close(ENHANCE_YOUR_CALM, "too many connections")
+        self.flush()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        """See `Connection`."""
+        super().connection_lost(error)
+        self._on_gone(self)
+
+    def pause_writing(self) -> None:
+        """A client that reads nothing gets no more to read, and is not read itself."""
+        super().pause_writing()
+        if self.transport is not None and not self.is_closed:
+            self.transport.pause_reading()
+
+    def resume_writing(self) -> None:
+        """It reads again."""
+        if self.transport is not None and not self.is_closed:
+            self.transport.resume_reading()
+        super().resume_writing()
+
+    def on_acknowledged(self) -> None:
+        """See `Link`."""
+        self._blocks.acknowledged()
+
+    def on_goaway(self, last: int, code: int) -> None:
+        """The client will open no more calls; those that it has are answered."""
+
+    def on_closed(self, why: str) -> None:
+        """All its calls have lost their client."""
+        self._closed_at = self._desk.clock()
+        for call in tuple(self.streams.values()):
+            self.forget(call)
+            call.on_reset(http2.CANCEL)

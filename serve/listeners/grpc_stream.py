@@ -1,0 +1,292 @@
+"""ModelStreamInfer: every message is a call of its own, the answers are merged into one stream.
+
+Theory. Messages are routed one by one, in their order. Each goes to a branch, the stream to the
+replica that the gateway chose; a branch opens with its first message. While it is being connected,
+everything behind it waits in `_inbox`. Answers of several branches are merged at the borders of
+messages: one branch has the floor until its message is complete and has gone out.
+
+    client ── message ──▶ _inbox ──▶ route ──▶ branch a ──▶ replica a
+                                       │   └─▶ branch b ──▶ replica b
+                                       ▼ not routed
+    client ◀── merge ◀── floor ◀── own errors │ a │ b
+
+A message that cannot be routed is answered in the stream, as Triton does, and the stream goes on;
+with the metadata `triton_grpc_error: true` it ends the stream. The client's end ends all branches;
+the stream ends well when they all have, and badly with the first that does.
+"""
+
+from collections import deque
+
+from serve.core.calls import Call, Verb
+from serve.core.errors import BadRequest, BodyTooLarge, NotSent, OutcomeUnknown, ServegateError
+from serve.core.snapshot import Target
+from serve.listeners.grpc_branch import Branch
+from serve.listeners.grpc_call import Desk
+from serve.listeners.grpc_merging import MergedCall
+from serve.listeners.grpc_restoring import StreamRestoring
+from serve.proxy.gateway import Attempt
+from serve.triton.grpc_upstream import Leg, Upstream
+from serve.wire import kserve_grpc, protobuf
+from serve.wire.grpc_heads import RequestHead
+from serve.wire.grpc_messages import PREFIX, PREFIX_SIZE, Messages, inflate, message, read_prefix
+from serve.wire.http2_flow import Outflow, Piece
+
+_FRONT = 1 << 12  # bytes of a message in which the names are looked for while it comes
+
+
+class StreamCall(MergedCall):
+    """One call of ModelStreamInfer."""
+
+    __slots__ = (
+        "_error",
+        "_front",
+        "_front_held",
+        "_inbox",
+        "_into",
+        "_is_holding",
+        "_is_skipping",
+        "_last_replica",
+        "_messages",
+        "_prefix",
+        "_renamed",
+        "_stalled",
+        "_suffix",
+    )
+
+    def __init__(self, link: Outflow, number: int, desk: Desk, head: RequestHead) -> None:
+        super().__init__(link, number, desk, head)
+        self.deadline = desk.clock() + head.timeout  # streams may live long
+        self._messages = Messages()
+        self._inbox: deque[tuple[bytes, Piece, bool]] = deque()
+        self._stalled: Branch | None = None  # waits for its connection, and all behind it
+        self._prefix = b""  # of the message that is not routed yet
+        self._front: list[Piece] = []  # what has come of it
+        self._front_held = 0  # bytes of it that the board counts
+        self._is_holding = False  # it has to be read as a whole
+        self._error: ServegateError | None = None  # it was refused, and its id is not known yet
+        self._is_skipping = False  # the rest of it goes nowhere
+        self._into: Branch | None = None  # where it goes
+        self._suffix = b""  # what is appended to it
+        self._renamed: dict[str, Target] = {}  # versions that Triton knows by other names
+        self._last_replica = ""
+
+    # --- requests ---------------------------------------------------------------------------------
+
+    @property
+    def owes(self) -> bool:
+        """Between messages a client may take its time."""
+        return not self.is_remote_closed and not self._messages.is_between
+
+    def on_data(self, piece: Piece, end: int) -> None:
+        """Pieces of messages, cut anywhere."""
+        self.received += len(piece)
+        if self.is_ended:
+            return
+        try:
+            self._inbox.extend(self._messages.cut(piece))
+            if end and not self._messages.is_between:
+                raise BadRequest("the stream ended inside a message")
+        except BadRequest as error:
+            self.fail(error)
+        self._work()
+
+    def _work(self) -> None:
+        """Route and send what has come, up to a branch that has to wait for its connection."""
+        try:
+            while self._inbox and self._stalled is None and not self.is_ended:
+                self._take(*self._inbox.popleft())
+        except ServegateError as error:
+            self.fail(error)
+        self.is_asked = self.is_remote_closed and not self._inbox and self._stalled is None
+        if self.is_asked and not self.is_ended:
+            for branch in self.branches.values():
+                branch.half_close()
+        self.merge()
+
+    def _take(self, prefix: bytes, part: Piece, is_last: bool) -> None:
+        if prefix:
+            self._prefix, self._front = prefix, []
+            self._is_skipping = self._is_holding = False
+            if read_prefix(prefix)[1] > self.desk.limits.body:
+                raise BodyTooLarge(self.desk.limits.body)
+        if self._into is not None:
+            self._pass_on(self._into, part, is_last)
+        elif self._is_skipping:
+            self.consume(len(part))
+        else:
+            self._front.append(part)
+            self._look(part, is_last)
+
+    def _pass_on(self, branch: Branch, part: Piece, is_last: bool) -> None:
+        branch.send(part, is_last=is_last and not self._suffix)
+        if is_last:
+            self._into = None
+            if self._suffix:
+                branch.send(self._suffix, is_last=True)
+
+    def _look(self, part: Piece, is_last: bool) -> None:
+        """See whether the present message can be routed by what has come of it."""
+        flag, length = read_prefix(self._prefix)
+        if (flag or self._is_holding) and not is_last:
+            self._hold_front(len(part))
+            return
+        body = b"".join(self._front)
+        if self._error is not None:
+            self._refuse(self._error, body, is_last)
+            return
+        if flag:
+            limits = self.desk.limits
+            body = inflate(body, self.head.encoding, min(limits.inflated, limits.body))
+            length = len(body)
+        found = protobuf.names(body, 0, length)
+        stateful = found is not None and self.desk.gateway.serves_sequences(found[0])
+        if is_last and (found is None or stateful):
+            seen = protobuf.peek(body, infer=True)
+            stateful = bool(seen.sequence) and self.desk.gateway.serves_sequences(seen.model)
+            self._route(seen.model, seen.version, seen.sequence if stateful else "", body, True)
+        elif found is not None and not stateful:
+            self._route(found[0], found[1], "", body, is_last)
+        elif found is not None or len(body) >= _FRONT:
+            self._hold_front(len(body))
+
+    def _hold_front(self, count: int) -> None:
+        """The message has to be read as a whole: its credit goes back as it comes."""
+        self._is_holding = True
+        self._front_held += count
+        self.hold(count)
+        self.consume(count)
+        self.check_room()
+
+    def _route(self, model: str, version: str, sequence: str, body: bytes, is_last: bool) -> None:
+        """Send the message to the replica that the gateway chooses, or refuse it."""
+        prefer = self._last_replica
+        call = Call("grpc", Verb.STREAM, model, version, self.deadline, sequence, prefer)
+        length = len(body) if is_last else read_prefix(self._prefix)[1]
+        try:
+            self.check_room()
+            attempt = self.desk.gateway.begin(call)
+        except ServegateError as error:
+            if self.head.ends_on_error:
+                raise
+            self._refuse(error, body, is_last)
+            return
+        self._let_go_of_front()
+        self._suffix = b""
+        choice = attempt.choice
+        if choice is not None:
+            self._suffix = self.desk.names(choice)
+            if choice.is_renamed:
+                self._renamed[choice.target.physical_name] = choice.target
+        branch = self._branch(attempt)
+        prefix = PREFIX.pack(0, length + len(self._suffix))
+        self._into = branch
+        branch.send(prefix, is_last=False)
+        self._pass_on(branch, body, is_last)
+        if branch.leg is None:
+            self._connect(branch)
+
+    def _refuse(self, error: ServegateError, body: bytes, is_last: bool) -> None:
+        """Answer one message with an error, as soon as its id is known; the stream goes on."""
+        request_id = protobuf.request_id(body, is_whole=is_last)
+        if request_id is None:
+            self._error = error
+            return
+        self._error = None
+        self._is_skipping = True
+        if not self._front_held:
+            self.consume(len(body))
+        self._let_go_of_front()
+        self.say(message(kserve_grpc.stream_error(str(error), request_id)))
+
+    def _let_go_of_front(self) -> None:
+        self.hold(-self._front_held)
+        self._front, self._front_held = [], 0
+
+    # --- branches ---------------------------------------------------------------------------------
+
+    def _branch(self, attempt: Attempt) -> Branch:
+        """The branch to the replica of this attempt; a new one keeps the attempt open."""
+        self._last_replica = name = attempt.replica.name
+        branch = self.branches.get(name)
+        if branch is not None and branch.trailers is not None:
+            error = OutcomeUnknown(f"replica {name} has ended the stream")
+            attempt.failed(error)
+            raise error
+        if branch is not None:
+            branch.release()  # only one message can be repeated
+            attempt.passed_on()
+            return branch
+        self.decision = self.decision or attempt.decision
+        branch = self.branches[name] = Branch(self, attempt, StreamRestoring(self._renamed))
+        return branch
+
+    def _connect(self, branch: Branch) -> None:
+        replica = branch.attempt.replica
+        upstream = self.desk.pool.find(replica)
+        if upstream is None:
+            self._stalled = branch
+            self.desk.pool.wait(replica, branch)
+        else:
+            branch.on_connected(upstream)
+
+    def open_leg(self, branch: Branch, upstream: Upstream, piece: Piece) -> Leg:
+        """See `Trunk`. Answers are read here, so they must not come compressed."""
+        block = self.head.plain + self.desk.timeout(upstream.replica, self.deadline)
+        return upstream.open(branch, block, piece, 0, self)
+
+    def on_branch_connected(self, branch: Branch) -> None:
+        """See `Trunk`."""
+        if self._stalled is branch:
+            self._stalled = None
+            self._work()
+
+    def on_branch_lost(self, branch: Branch, error: NotSent | OutcomeUnknown) -> None:
+        """See `Trunk`. What was provably not executed goes to another replica."""
+        self.branches.pop(branch.attempt.replica.name, None)
+        if self._stalled is branch:
+            self._stalled = None
+        if isinstance(error, NotSent) and branch.kept is not None:
+            self._go_elsewhere(branch, branch.kept, error)
+            self._work()
+            return
+        if isinstance(error, NotSent):
+            error = OutcomeUnknown(error.what, why="more than one message had been sent")
+        branch.attempt.failed(error)
+        branch.drop()
+        self.fail(error)
+
+    def _go_elsewhere(self, branch: Branch, kept: list[Piece], error: NotSent) -> None:
+        attempt = branch.attempt
+        start = b"".join(kept[:2])
+        try:
+            attempt.not_sent(error)
+        except ServegateError as final:
+            branch.drop()
+            if self._into is branch:
+                self._into, self._is_skipping = None, True
+            if self.head.ends_on_error:
+                self.fail(final)
+            else:
+                request_id = protobuf.request_id(start[PREFIX_SIZE:], is_whole=True)
+                self.say(message(kserve_grpc.stream_error(str(final), request_id or b"")))
+            return
+        other = self.branches.get(attempt.replica.name)
+        if other is None:
+            self._last_replica = attempt.replica.name
+            self.branches[attempt.replica.name] = branch
+            self._connect(branch)
+            return
+        attempt.passed_on()
+        branch.drop()
+        other.release()
+        for piece in kept:
+            other.send(piece, is_last=False)
+        other.is_whole = branch.is_whole
+        if self._into is branch:
+            self._into = other
+
+    def give_up(self, error: ServegateError | None) -> None:
+        """See `ClientCall`."""
+        self._inbox.clear()
+        self._stalled = self._into = None
+        super().give_up(error)

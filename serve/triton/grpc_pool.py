@@ -1,0 +1,228 @@
+"""The gRPC connections to all replicas: up to four for each, opened when they are needed.
+
+`find` gives a connection that has room, at once; when there is none, `wait` opens one and tells the
+waiter. One task per opening connection is the only task there is. `sweep` looks after what time
+does: idle connections are closed, replicas that nobody asks for are forgotten, and calls without a
+client are ended when their time is over.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterator
+
+from serve.core.errors import NotSent
+from serve.core.limits import Limits
+from serve.core.replicas import Replica
+from serve.triton.grpc_leftovers import Absorber, VersionQuestion
+from serve.triton.grpc_upstream import Leg, Upstream, Waiter
+from serve.wire.grpc_heads import answer_memo
+from serve.wire.http2 import CANCEL
+from serve.wire.http2_flow import Board
+
+CONNECTIONS = 4  # to one replica
+BUSY = 32  # calls on the least busy connection that make another one worth opening
+IDLE = 60.0  # seconds after which a connection without a call is closed
+
+
+class Group:
+    """The connections to one replica, and who waits for one."""
+
+    def __init__(self, replica: Replica) -> None:
+        self.replica = replica
+        self.connections: list[Upstream] = []
+        self.waiting: list[Waiter] = []
+        self.opening: asyncio.Task[None] | None = None
+        self.question: VersionQuestion | None = None
+
+    @property
+    def is_worth_another(self) -> bool:
+        """Whether another connection would help and may be opened."""
+        return self.opening is None and len(self.connections) < CONNECTIONS
+
+    def best(self) -> Upstream | None:
+        """The least busy connection that takes another call."""
+        best: Upstream | None = None
+        for upstream in self.connections:
+            if upstream.has_room and (best is None or len(upstream.streams) < len(best.streams)):
+                best = upstream
+        return best
+
+    def serve(self) -> None:
+        """Let those who wait go on, as far as there is room."""
+        while self.waiting:
+            upstream = self.best()
+            if upstream is None:
+                return
+            self.waiting.pop(0).on_connected(upstream)
+
+    def refuse(self, error: NotSent) -> None:
+        """Nobody who waits will get a connection."""
+        waiting, self.waiting = self.waiting, []
+        for waiter in waiting:
+            waiter.on_not_connected(error)
+
+
+class GrpcPool:
+    """The connections to all replicas. `connect_timeout` is in seconds."""
+
+    def __init__(
+        self, *, limits: Limits, connect_timeout: float, clock: Callable[[], float]
+    ) -> None:
+        self.board = Board()
+        self._limits = limits
+        self._connect_timeout = connect_timeout
+        self._clock = clock
+        self._memo = answer_memo()
+        self._groups: dict[str, Group] = {}
+        self._moved: list[Group] = []  # of replicas that now have another address
+        self._absorbed: dict[Leg, float] = {}  # until when
+
+    def __repr__(self) -> str:
+        return f"<GrpcPool connections={self.connections} streams={self.streams}>"
+
+    @property
+    def connections(self) -> int:
+        """Open connections."""
+        return sum(len(group.connections) for group in self._all())
+
+    @property
+    def streams(self) -> int:
+        """Calls on them, those included whose clients have gone."""
+        return sum(len(upstream.streams) for group in self._all() for upstream in group.connections)
+
+    def find(self, replica: Replica) -> Upstream | None:
+        """A connection that has room; None when there is none yet."""
+        group = self._groups.get(replica.name)
+        if group is not None and group.replica is replica and group.connections:
+            first = group.connections[0]
+            if len(first.streams) < BUSY and first.has_room:
+                return first
+        group = self._group(replica)
+        best = group.best()
+        if best is not None and len(best.streams) >= BUSY and group.is_worth_another:
+            self._open(group)
+        return best
+
+    def wait(self, replica: Replica, waiter: Waiter) -> None:
+        """Tell the waiter when there is a connection, or that there will be none."""
+        group = self._group(replica)
+        group.waiting.append(waiter)
+        if group.is_worth_another:
+            self._open(group)
+
+    def survives_cancelling(self, replica: Replica) -> bool:
+        """Whether this Triton is known to survive it; asked in the background when it is not."""
+        group = self._group(replica)
+        question = group.question
+        if question is not None and (question.is_safe or not question.is_over):
+            return question.is_safe
+        if question is None:
+            upstream = group.best()
+            if upstream is not None:
+                group.question = VersionQuestion(upstream)
+        return False
+
+    def absorb(self, leg: Leg) -> None:
+        """Nobody waits for this call: let it run to its end, within the limit of a call."""
+        leg.receiver = Absorber(self._absorbed_ended)
+        leg.source = None
+        self._absorbed[leg] = self._clock() + self._limits.call
+
+    def sweep(self) -> None:
+        """Look at the clock, for all connections together."""
+        now = self._clock()
+        for leg in [leg for leg, until in self._absorbed.items() if until <= now]:
+            del self._absorbed[leg]
+            leg.link.reset(leg, CANCEL)
+        for group in tuple(self._all()):
+            for upstream in tuple(group.connections):
+                self._sweep(upstream, now)
+            group.serve()
+        self._moved = [group for group in self._moved if group.connections]
+        for name, group in tuple(self._groups.items()):
+            if not (group.connections or group.waiting or group.opening):
+                del self._groups[name]
+        self.board.flush()
+
+    def close(self) -> None:
+        """Abort every connection; who waits is told."""
+        for group in tuple(self._all()):
+            if group.opening is not None:
+                group.opening.cancel()
+            group.refuse(NotSent("the gateway stops"))
+            for upstream in tuple(group.connections):
+                upstream.abort("the gateway stops")
+        self.board.flush()
+
+    # --- connections ------------------------------------------------------------------------------
+
+    def _all(self) -> Iterator[Group]:
+        yield from self._groups.values()
+        yield from self._moved
+
+    def _group(self, replica: Replica) -> Group:
+        group = self._groups.get(replica.name)
+        if group is not None:
+            if group.replica is replica:
+                return group
+            if group.replica == replica:
+                group.replica = replica
+                return group
+            for upstream in group.connections:
+                upstream.go()
+            group.refuse(NotSent(f"replica {replica.name} has moved"))
+            self._moved.append(group)
+        group = self._groups[replica.name] = Group(replica)
+        return group
+
+    def _open(self, group: Group) -> None:
+        group.opening = asyncio.get_running_loop().create_task(self._connect(group))
+
+    async def _connect(self, group: Group) -> None:
+        replica = group.replica
+        settled = asyncio.Event()
+
+        def on_change(upstream: Upstream) -> None:
+            settled.set()
+            self._changed(group, upstream)
+
+        upstream = Upstream(replica, self.board, self._limits, self._memo, on_change=on_change)
+        why = "it closed the connection at once"
+        try:
+            async with asyncio.timeout(self._connect_timeout):
+                loop = asyncio.get_running_loop()
+                await loop.create_connection(lambda: upstream, replica.host, replica.grpc_port)
+                await settled.wait()
+        except (OSError, TimeoutError) as error:
+            why = str(error) or f"no connection within {self._connect_timeout:.3g} s"
+        group.opening = None
+        if upstream.is_ready and not upstream.is_closed:
+            group.connections.append(upstream)
+            group.serve()
+        else:
+            upstream.abort(why)
+            if group.best() is None:
+                group.refuse(NotSent(f"replica {replica.name} cannot be reached", why=why))
+        self.board.flush()
+
+    def _changed(self, group: Group, upstream: Upstream) -> None:
+        """A connection of the group has got room, or is going."""
+        if upstream.is_closed and upstream in group.connections:
+            group.connections.remove(upstream)
+            if not group.connections:
+                group.question = None  # another Triton may be there next
+        elif upstream.is_going and not upstream.streams:
+            upstream.close()
+        group.serve()
+        if group.waiting and not group.connections and group.is_worth_another:
+            self._open(group)
+
+    def _sweep(self, upstream: Upstream, now: float) -> None:
+        if upstream.streams:
+            upstream.idle_since = 0.0
+        elif not upstream.idle_since:
+            upstream.idle_since = now
+        if not upstream.streams and (upstream.is_going or now - upstream.idle_since > IDLE):
+            upstream.close()
+
+    def _absorbed_ended(self, leg: Leg) -> None:
+        self._absorbed.pop(leg, None)
