@@ -6,7 +6,8 @@ export VENV
 PYTEST := $(BIN)/python -m pytest
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check format lint types contracts test-fast bench chaos deps deps-dev lock clean docs
+.PHONY: help demo test check format lint types contracts test-fast chaos fuzz deps deps-dev lock clean docs \
+  bench bench-control bench-report bench-peers profile deps-bench
 
 help:  ## Explain the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -34,18 +35,39 @@ contracts: deps-dev  ## Check the import contracts
 test-fast: deps-dev  ## Run the tests that start no Triton
 	$(PYTEST) -m "not triton and not chaos"
 
-bench: deps-dev  ## Measure ratios: warm start against a bare Triton, a change until every worker has it
-	$(BIN)/python loadtests/bench/start.py
-	$(BIN)/python loadtests/bench/propagation.py
+bench: deps-bench  ## Measure beside nginx, haproxy, Envoy and a bare Triton; QUICK=1, ONLY="http-64B grpc-64B"
+	$(BIN)/python -m loadtests.bench.dataplane $(if $(QUICK),--quick) $(addprefix --only ,$(ONLY))
+	$(if $(QUICK)$(ONLY),,$(MAKE) bench-control)
+
+bench-report: deps-dev  ## Write the newest results of `make bench` into docs/performance.md
+	$(BIN)/python -m loadtests.bench.report
+
+bench-control: deps-dev  ## Measure the warm start against a bare Triton, and a change until every worker has it
+	$(BIN)/python -m loadtests.bench.start
+	$(BIN)/python -m loadtests.bench.propagation
+
+bench-peers: deps-dev  ## Measure a KServe transformer beside the gateway
+	@scripts/bench-deps.sh kserve
+	$(BIN)/python -m loadtests.bench.against_kserve $(if $(QUICK),--quick)
+
+profile: deps-bench  ## Show where a worker's time goes; ROW=grpc-64B for another load
+	$(BIN)/python -m loadtests.bench.hotspots $(ROW)
 
 chaos: deps-dev  ## Run the fault tests that take minutes
 	$(PYTEST) -m chaos
+
+fuzz: deps-dev  ## Look for bytes that break the data plane; FUZZ_SECONDS=60 each, ONLY="http-requests"
+	@scripts/fuzz-deps.sh
+	@PYTHONPATH=$(CURDIR)/.venv-fuzz/site:$(CURDIR):$(CURDIR)/tests $(BIN)/python -m fuzz.fuzzing --seconds $(or $(FUZZ_SECONDS),60) $(ONLY)
 
 deps:  ## Make the environment in .venv that serving needs
 	@scripts/bootstrap.sh local
 
 deps-dev:  ## Make the environment in .venv that working on Servegate needs
 	@scripts/bootstrap.sh local,dev
+
+deps-bench: deps-dev  ## Bring what the benchmarks need: nginx, haproxy, Envoy, wrk, h2load, gcc, py-spy
+	@scripts/bench-deps.sh
 
 docs: deps-dev  ## Write the generated references again (settings, commands, metrics, errors)
 	$(BIN)/python scripts/references.py
@@ -56,5 +78,5 @@ lock: deps-dev  ## Resolve the dependencies anew into constraints.txt
 	  --extra local --extra convert --extra load --extra dev pyproject.toml -o constraints.txt
 
 clean:  ## Remove the environment, run-time state and caches
-	rm -rf $(VENV) .servegate .mypy_cache .ruff_cache .pytest_cache dist build
+	rm -rf $(VENV) .venv-bench .venv-kserve .venv-fuzz .servegate .mypy_cache .ruff_cache .pytest_cache dist build
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -14,6 +14,7 @@ import click
 import typer
 
 from serve.app.control import ControlPlane
+from serve.app.usage import families
 from serve.app.worker import Worker
 from serve.cli.main import app
 from serve.cli.output import EXIT_CODES
@@ -76,13 +77,14 @@ async def metrics() -> str:
     """Every metric of a worker and of the control plane."""
     with tempfile.TemporaryDirectory() as folder:
         given = Settings(state=folder, triton=("one=127.0.0.1:1:2:3",), model_repo="")
-        registries = (
-            ("worker", Worker(given, 0, secret="-").registry),
-            ("control", ControlPlane(given).registry),
+        sources = (
+            ("worker", Worker(given, 0, secret="-").registry.collect()),
+            ("control", ControlPlane(given).registry.collect()),
+            ("metrics port", families({})),
         )
         rows = []
-        for source, registry in registries:
-            for family in registry.collect():
+        for source, found in sources:
+            for family in found:
                 name = family.name + ("_total" if family.type == "counter" else "")
                 text = family.documentation
                 rows.append((name, f"| `{name}` | {family.type} | {text} | {source} |"))
@@ -92,7 +94,8 @@ async def metrics() -> str:
             "# Metrics",
             NOTE,
             "Prometheus reads them from port 8002 (`/metrics`), where the numbers of all workers",
-            "are added up; gauges carry the label `source`. Labels of calls: `model`, `version`,",
+            "are added up; gauges, and what a process uses, carry the label `source`. Labels of",
+            "calls: `model`, `version`,",
             "`route` (why that version: `number`, `label:…`, `split`, `sequence`, `latest`),",
             "`protocol`.",
             "",

