@@ -15,7 +15,7 @@ from serve.triton.grpc_upstream import Leg, Upstream
 from serve.wire.grpc_heads import AnswerHead
 from serve.wire.grpc_messages import Messages
 from serve.wire.http2 import END_STREAM
-from serve.wire.http2_flow import Piece
+from serve.wire.http2_stream import Piece
 
 KEPT = 1 << 18  # bytes of the first message
 

@@ -26,7 +26,8 @@ from serve.wire.grpc_heads import (
 from serve.wire.grpc_messages import message
 from serve.wire.hpack_blocks import literal
 from serve.wire.http2 import CANCEL, END_STREAM, NO_ERROR
-from serve.wire.http2_flow import Outflow, Piece, Stream
+from serve.wire.http2_flow import Outflow
+from serve.wire.http2_stream import Piece, Stream
 from serve.wire.status import grpc_error
 
 _REMEMBERED = 1024  # entries of a memo; a full one is emptied
@@ -57,7 +58,9 @@ class Desk:
         self.clock = clock
         self.is_draining = is_draining
         self.heads = request_memo(limits.head)
+        self.longest = limits.call
         self.may_forward = cancel != "absorb"
+        self.serves_sequences = gateway.serves_sequences
         self._cancel = cancel
         self._names: dict[int, tuple[Choice, bytes]] = {}
         self._decisions: dict[str, bytes] = {}
@@ -115,14 +118,17 @@ class ClientCall(Stream):
         "received",
     )
 
+    link: Outflow
+
     def __init__(self, link: Outflow, number: int, desk: Desk, head: RequestHead) -> None:
-        super().__init__(link, number)
+        Stream.__init__(self, link, number)
         self.desk = desk
         self.head = head
         self.is_ended = False
         self.is_head_sent = False
         self.received = 0  # bytes of DATA
-        self.deadline = desk.clock() + min(head.timeout, desk.limits.call)
+        longest = desk.longest
+        self.deadline = desk.clock() + (head.timeout if head.timeout < longest else longest)
         self._seen = -1  # bytes that the last sweep knew; the first one sets the times
 
     # --- what a kind of call overrides ------------------------------------------------------------

@@ -23,11 +23,28 @@ PERIOD = 10.0  # seconds in which resets and control frames are counted
 LAST_WORD = 0.5  # seconds between the two GOAWAYs of a drain
 LINGER = 2.0  # seconds for a client to take what was written when its connection is closed
 _SMALL = 1 << 12  # bytes
-_PER_FRAME = 1 << 12  # WINDOW_UPDATEs that DATA of ours may still be answered with
+_MOST_UPDATES = 1 << 12  # that may be due from one period to the next
 
 
 class GrpcClient(Connection):
     """One client. `on_gone` is called when the connection is closed."""
+
+    __slots__ = (
+        "_blocks",
+        "_closed_at",
+        "_consumed",
+        "_desk",
+        "_faults",
+        "_idle_since",
+        "_is_going",
+        "_is_welcome",
+        "_last_word",
+        "_limits",
+        "_on_gone",
+        "_period",
+        "_talk",
+        "_whole_at",
+    )
 
     def __init__(
         self, desk: Desk, *, is_welcome: bool, on_gone: Callable[["GrpcClient"], None]
@@ -37,7 +54,7 @@ class GrpcClient(Connection):
         self._limits = desk.limits
         self._is_welcome = is_welcome
         self._on_gone = on_gone
-        self._preface = http2.PREFACE  # what is still to come of it
+        self.preface = http2.PREFACE
         self._blocks = Blocks(desk.heads, desk.limits.head)
         self._last_word: float | None = None  # when the second GOAWAY is due
         self._is_going = False  # it has been said
@@ -48,23 +65,13 @@ class GrpcClient(Connection):
 
     # --- streams ----------------------------------------------------------------------------------
 
-    def receive(self, data: bytes) -> None:
-        """See `Link`; the preface comes first."""
-        if self._preface:
-            start = data[: len(self._preface)]
-            if not self._preface.startswith(start):
-                raise Fault(PROTOCOL_ERROR, "not the preface of HTTP/2")
-            self._preface = self._preface[len(start) :]
-            data = data[len(start) :]
-        if data:
-            super().receive(data)
-
     def on_head(self, number: int, block: bytes, end: int, data: bytes, after: int) -> int:
         """A new call, or trailers of one, which say nothing to us."""
         if number <= self.last_id or not number & 1:
             self._on_trailers(number, block, end)
             return after
         self.last_id = number
+        self.updates_due += 2  # who opens a stream may widen it at once
         try:
             head = self._blocks.known.get(block) or self._blocks.read(block)
         except Malformed:
@@ -166,10 +173,10 @@ class GrpcClient(Connection):
         if now - self._period >= PERIOD:
             self._talk = self._faults = 0
             self._period = now
-            self.frames_sent = min(self.frames_sent, _PER_FRAME)
+            self.updates_due = min(self.updates_due, _MOST_UPDATES)
         for call in tuple(self.streams.values()):
             call.sweep(now)  # type: ignore[attr-defined]
-        if self._consumed != self.consumed or not (self._preface or self.is_inside_head):
+        if self._consumed != self.consumed or not self.is_inside_head:
             self._consumed, self._whole_at = self.consumed, now
         if self.streams:
             self._idle_since = now
@@ -197,11 +204,17 @@ class GrpcClient(Connection):
             self.close()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """See `Connection`."""
+        """See `Connection`. Beyond the limit it ends before a word is said.
+
+        A GOAWAY would be kinder, but says that calls were not processed: grpcio 1.85 then repeats
+        them at once and for ever, without another connection, until its memory is full. One that
+        ends before SETTINGS has failed, and clients wait longer and longer before the next.
+        """
         super().connection_made(transport)
-        self.send(self.opening({http2.MAX_CONCURRENT_STREAMS: self._limits.streams}))
         if not self._is_welcome:
-            self.close(ENHANCE_YOUR_CALM, "too many connections")
+            self.abort("too many connections")
+            return
+        self.send(self.opening({http2.MAX_CONCURRENT_STREAMS: self._limits.streams}))
         self.flush()
 
     def connection_lost(self, error: Exception | None) -> None:

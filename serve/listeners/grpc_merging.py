@@ -1,8 +1,8 @@
 """The answers of a stream: several branches and the gateway itself, merged into one.
 
 Only whole messages may be mixed. Who has the floor keeps it until its message is complete and has
-gone out to the client; then the next who has something to say gets it. What has to wait is held, and
-its credit with it: a client that reads slowly slows its branches down, and nobody else.
+gone out to the client; then the next who has something to say gets it. What has to wait is held,
+and its credit with it: a client that reads slowly slows its branches down, and nobody else.
 """
 
 from collections import deque

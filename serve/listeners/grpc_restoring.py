@@ -17,7 +17,7 @@ from serve.core.calls import Verb
 from serve.core.snapshot import Target
 from serve.wire import protobuf, restoring
 from serve.wire.grpc_messages import PREFIX, PREFIX_SIZE, Messages
-from serve.wire.http2_flow import Piece
+from serve.wire.http2_stream import Piece
 
 _FRONT = 1 << 16  # bytes of an answer in which names are looked for
 _JOIN = 1 << 15  # bytes up to which a copy is cheaper than a frame of its own

@@ -29,7 +29,8 @@ from serve.triton.grpc_upstream import Leg, Upstream
 from serve.wire import kserve_grpc, protobuf
 from serve.wire.grpc_heads import RequestHead
 from serve.wire.grpc_messages import PREFIX, PREFIX_SIZE, Messages, inflate, message, read_prefix
-from serve.wire.http2_flow import Outflow, Piece
+from serve.wire.http2_flow import Outflow
+from serve.wire.http2_stream import Piece
 
 _FRONT = 1 << 12  # bytes of a message in which the names are looked for while it comes
 
@@ -51,6 +52,7 @@ class StreamCall(MergedCall):
         "_renamed",
         "_stalled",
         "_suffix",
+        "_walk",
     )
 
     def __init__(self, link: Outflow, number: int, desk: Desk, head: RequestHead) -> None:
@@ -67,6 +69,7 @@ class StreamCall(MergedCall):
         self._is_skipping = False  # the rest of it goes nowhere
         self._into: Branch | None = None  # where it goes
         self._suffix = b""  # what is appended to it
+        self._walk = protobuf.Walk()  # over it
         self._renamed: dict[str, Target] = {}  # versions that Triton knows by other names
         self._last_replica = ""
 
@@ -118,6 +121,9 @@ class StreamCall(MergedCall):
             self._look(part, is_last)
 
     def _pass_on(self, branch: Branch, part: Piece, is_last: bool) -> None:
+        self._walk.follow(part)
+        if is_last:
+            self._walk.finish()
         branch.send(part, is_last=is_last and not self._suffix)
         if is_last:
             self._into = None
@@ -138,9 +144,9 @@ class StreamCall(MergedCall):
             limits = self.desk.limits
             body = inflate(body, self.head.encoding, min(limits.inflated, limits.body))
             length = len(body)
-        found = protobuf.names(body, 0, length)
-        stateful = found is not None and self.desk.gateway.serves_sequences(found[0])
-        if is_last and (found is None or stateful):
+        found = protobuf.whole_names(body, 0) if is_last else protobuf.names(body, 0, length)
+        stateful = found is not None and self.desk.serves_sequences(found[0])
+        if is_last and stateful:
             seen = protobuf.peek(body, infer=True)
             stateful = bool(seen.sequence) and self.desk.gateway.serves_sequences(seen.model)
             self._route(seen.model, seen.version, seen.sequence if stateful else "", body, True)
@@ -178,10 +184,13 @@ class StreamCall(MergedCall):
             if choice.is_renamed:
                 self._renamed[choice.target.physical_name] = choice.target
         branch = self._branch(attempt)
-        prefix = PREFIX.pack(0, length + len(self._suffix))
-        self._into = branch
-        branch.send(prefix, is_last=False)
-        self._pass_on(branch, body, is_last)
+        start = PREFIX.pack(0, length + len(self._suffix)) + body
+        if is_last:
+            branch.send(start + self._suffix, is_last=True)
+        else:
+            branch.send(start, is_last=False)
+            self._into, self._walk = branch, protobuf.Walk()
+            self._walk.follow(body)
         if branch.leg is None:
             self._connect(branch)
 

@@ -9,7 +9,7 @@ head ──┬──────────────────────
 from serve.core.calls import Reply
 from serve.core.errors import ServegateError
 from serve.core.snapshot import Target
-from serve.listeners.http_upload import JOINED, LAST_CHUNK, Upload, restored_for
+from serve.listeners.http_upload import JOINED, LAST_CHUNK, Upload
 from serve.listeners.splicing import WORTHWHILE, Splice
 from serve.proxy.gateway import Attempt
 from serve.triton.http_pool import broken
@@ -17,7 +17,7 @@ from serve.wire import restoring
 from serve.wire.http_head import ReplyHead
 
 _LEARNED_FROM = frozenset((404, 500, 503))  # answers that may prove that a call was not executed
-_JUDGED = 64 << 10  # bytes; a longer answer is no refusal of Triton's
+_HELD = restoring.SEARCHED  # bytes; a longer answer has no names, and is no refusal of Triton's
 
 
 class Answer(Upload):
@@ -39,8 +39,13 @@ class Answer(Upload):
         self._reply = head
         attempt = self.attempt
         assert attempt is not None
-        if not _is_learned_from(head) and restored_for(attempt) is None:
-            self._begin_answer(attempt, head, body, is_whole=is_whole)
+        if self._target is None and head.status not in _LEARNED_FROM:
+            if is_whole and self.is_complete and self.keeps_alive and len(body) <= JOINED:
+                decision = self._desk.decision_line(attempt)
+                self._client.transport.write(b"".join((head.lines, decision, b"\r\n", body)))
+                self._finish(attempt, head)
+            else:
+                self._begin_answer(attempt, head, body, is_whole=is_whole)
             return
         self._answer = [body]
         if is_whole:
@@ -62,11 +67,10 @@ class Answer(Upload):
         assert attempt is not None and head is not None
         if self._answer is not None:
             body, self._answer = b"".join(self._answer), None
-            if _is_learned_from(head) and self._goes_elsewhere(attempt, head, body):
+            if head.status in _LEARNED_FROM and self._goes_elsewhere(attempt, head, body):
                 return
-            target = restored_for(attempt)
-            if target is not None:
-                head, body = _restored(head, body, target)
+            if self._target is not None:
+                head, body = _restored(head, body, self._target)
             self._begin_answer(attempt, head, body, is_whole=True)
             return
         if self._grows:
@@ -101,14 +105,10 @@ class Answer(Upload):
         assert attempt is not None
         start = b"".join(held)
         self._answer = [start]
-        target = restored_for(attempt)
         restored = None
-        if _is_learned_from(head):
-            is_clear = len(start) > _JUDGED
-        else:
-            restored = None if target is None else restoring.in_answer(start, target)
-            is_clear = restored is not None or len(start) > restoring.SEARCHED
-        if is_clear:
+        if self._target is not None and head.status not in _LEARNED_FROM:
+            restored = restoring.in_answer(start, self._target)
+        if restored is not None or len(start) > _HELD:
             self._answer = None
             body = start if restored is None else restored
             self._begin_answer(attempt, head.resized(len(body) - len(start)), body, is_whole=False)
@@ -205,10 +205,6 @@ class Answer(Upload):
         else:
             upstream.answer_was_moved()
             self._finish(attempt, head)
-
-
-def _is_learned_from(head: ReplyHead) -> bool:
-    return head.status in _LEARNED_FROM and (head.length or 0) <= _JUDGED
 
 
 def _restored(head: ReplyHead, body: bytes, target: Target) -> tuple[ReplyHead, bytes]:

@@ -13,7 +13,6 @@ go out is told in `http_row`.
 """
 
 import asyncio
-from collections.abc import Iterator
 from typing import Any
 
 import httptools
@@ -22,11 +21,14 @@ from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 from uvicorn.server import ServerState
 
 from serve.core.errors import BadRequest, BodyTooLarge, HeadTooLarge, ServegateError, TooSlow
-from serve.listeners.http_desk import Desk, KnownHead
+from serve.listeners.http_application import cycle_of
+from serve.listeners.http_desk import Desk
 from serve.listeners.http_exchange import Exchange
 from serve.listeners.http_row import Refused, Row
-from serve.wire.kserve_http import infer_head
+from serve.wire.known_heads import KnownHead, Pattern, pattern_of
+from serve.wire.kserve_http import check_coding, infer_head, without_upgrade
 
+_GUESSES = 4  # how often a connection's heads are compared to find what varies in them
 _CHUNK_OVERHEAD = 32  # bytes; a chunk's length, line ends, and a short extension
 
 
@@ -46,6 +48,8 @@ class HttpClient(Row):
         self._in_head = False
         self._is_at_rest = True  # the parser is between two requests
         self._start = b""  # the head that came last, if its request came in one piece
+        self._pattern: Pattern | None = None  # of the heads of this connection
+        self._guesses = _GUESSES
         self._fed = 0  # bytes since the last read that began between two requests
         self._overhead = 0  # bytes since the last head that were neither head nor body
         self._chunk_count = 0
@@ -60,16 +64,16 @@ class HttpClient(Row):
         start = b""
         if self._is_at_rest and self._turn is None and not self._is_last:
             start = data[: data.find(b"\r\n\r\n") + 4]
-            known = self._desk.heads.get(start)
-            if known is not None and known.head.length == len(data) - len(start):
-                self._begin_known(known, data[len(start) :])
+            if self._begin_known(start, data):
                 return
         self._parse(data)
         turn = self._turn
         if isinstance(turn, Exchange):
-            if start and start == self._start:
-                self._remember(start, turn, len(data) - len(start))
+            if start:
+                self._learn(start, turn, len(data) - len(start))
             turn.go()
+        elif turn is None and self._row:
+            self._go_on()
         self._start = start
 
     def _parse(self, data: bytes) -> None:
@@ -106,31 +110,48 @@ class HttpClient(Row):
             self._refuse_to_read(BadRequest("CONNECT is not served"))
             return
         line = b"%b %b HTTP/%b\r\n" % (method, self.url, self.parser.get_http_version().encode())
-        head = b"".join(b"%b: %b\r\n" % pair for pair in _without_upgrade(self.headers))
+        head = b"".join(b"%b: %b\r\n" % pair for pair in without_upgrade(self.headers))
         self.parser = httptools.HttpRequestParser(self)
         self._feed(line + head + b"\r\n" + rest)
 
     # --- heads that are known ---------------------------------------------------------------------
 
-    def _begin_known(self, known: KnownHead, body: bytes) -> None:
-        """Begin a call whose head, byte for byte, llhttp has read before, and whose body is here.
-
-        The same bytes mean the same, so nothing is parsed.
-        """
+    def _begin_known(self, start: bytes, data: bytes) -> bool:
+        """Begin a call whose head needs no parsing, and whose body is here, and no more."""
+        body, pattern = len(data) - len(start), self._pattern
+        known, lines = self._desk.heads.get(start), b""
+        if known is not None:
+            if known.head.length != body:
+                return False
+            headers = known.headers
+        else:
+            if pattern is None or pattern.known.head.length != body:
+                return False
+            found = pattern.read(start)
+            if found is None:
+                return False
+            known, (headers, lines) = pattern.known, found
         self._since = self._desk.now
-        exchange = Exchange(self, self._desk, known.asked, known.headers, known.head)
-        self._turn = exchange
-        exchange.whole(body)
+        exchange = self._turn = Exchange(self, self._desk, known.asked, headers, known.head)
+        if lines:
+            exchange.lines = lines
+        exchange.whole(data[len(start) :])
+        return True
 
-    def _remember(self, start: bytes, exchange: Exchange, body: int) -> None:
-        """Remember a head that has come twice in a row, with nothing but its body behind it.
-
-        Heads with a trace's identity never do.
-        """
+    def _learn(self, start: bytes, exchange: Exchange, body: int) -> None:
+        """Remember a head that has come twice in a row, or what it has in common with the last."""
         head = exchange.head
         is_usual = exchange.keeps_alive and not head.inflates and not head.expects_continue
-        if is_usual and self._is_at_rest and head.length == body:
-            self._desk.remember(start, KnownHead(exchange.asked, exchange.headers, head))
+        if not is_usual or not self._is_at_rest or head.length != body or not self._start:
+            return
+        known = KnownHead(exchange.asked, exchange.headers, head)
+        if start == self._start:
+            self._desk.remember(start, known)
+        elif self._guesses:
+            self._guesses -= 1
+            pattern = pattern_of(self._start, start, known)
+            if pattern is not None:
+                self._pattern = self._desk.shared(pattern)
 
     # --- what the parser calls --------------------------------------------------------------------
 
@@ -161,7 +182,7 @@ class HttpClient(Row):
             self._check_head(version)
             asked = self._desk.predict_call(parser.get_method(), self.url)
             if asked is None:
-                self._to_application(version, keeps_alive)
+                self._to_application(version, keeps_alive=keeps_alive)
                 return
             head = infer_head(self.headers)
             if head.length is not None and head.length > self._desk.limits.body:
@@ -178,6 +199,19 @@ class HttpClient(Row):
             exchange.takes_chunks = version == "1.1"
         self._reading = exchange
         self._queue(exchange)
+
+    def _to_application(self, version: str, *, keeps_alive: bool) -> None:
+        expects = False
+        for name, value in self.headers:
+            if name == b"transfer-encoding":
+                check_coding(value)
+            elif name == b"expect":
+                expects = value.strip().lower() == b"100-continue"
+        if expects:  # nobody knows whether the body comes when it was not asked for
+            self._is_last, keeps_alive = True, False
+        cycle = cycle_of(self, version, keeps_alive=keeps_alive, expects=expects)
+        self._reading = self.cycle = cycle
+        self._queue(cycle)
 
     def on_body(self, body: bytes) -> None:
         """A piece of a body."""
@@ -214,39 +248,6 @@ class HttpClient(Row):
         self._since = self._desk.now
         self.resume_request()
 
-    # --- the application --------------------------------------------------------------------------
-
-    def _to_application(self, version: str, keeps_alive: bool) -> None:
-        """As uvicorn does it, but for the row, which is ours."""
-        headers, url = self.headers, self.url
-        parsed = httptools.parse_url(url)
-        super().on_message_begin()
-        self.headers[:] = headers
-        self.url = url
-        self.scope["method"] = self.parser.get_method().decode("ascii")
-        self.scope["http_version"] = version
-        self.scope["raw_path"] = parsed.path or b""
-        self.scope["path"] = (parsed.path or b"").decode("latin-1")
-        self.scope["query_string"] = parsed.query or b""
-        expects = (b"expect", b"100-continue") in [(name, value.lower()) for name, value in headers]
-        if expects:  # nobody knows whether the body comes when it was not asked for
-            self._is_last = True
-        self.cycle = RequestResponseCycle(
-            scope=self.scope,
-            transport=self.transport,
-            flow=self.flow,
-            logger=self.logger,
-            access_logger=self.access_logger,
-            access_log=False,
-            default_headers=self.server_state.default_headers,
-            message_event=asyncio.Event(),
-            expect_100_continue=expects,
-            keep_alive=keeps_alive and not expects,
-            on_response=self.on_response_complete,
-        )
-        self._reading = self.cycle
-        self._queue(self.cycle)
-
     # --- what cannot be read ----------------------------------------------------------------------
 
     def _check_head(self, version: str) -> None:
@@ -263,6 +264,15 @@ class HttpClient(Row):
         reading, self._reading = self._reading, None
         if isinstance(reading, Exchange) and not reading.is_over:
             reading.give_up(error)
+        elif isinstance(reading, RequestResponseCycle) and reading not in self._row:
+            self._is_last = True  # the application has it: its answer is the only one
+            if reading.response_complete:
+                self._finish(is_complete=False)
+            else:
+                reading.keep_alive = False
+        elif reading is not None and self._row:
+            self._row[-1] = Refused(error)
+            self._is_last = True
         elif not self._is_last:
             self._queue_refusal(error)
 
@@ -276,13 +286,4 @@ class HttpClient(Row):
             super()._wait_for_request(quiet)
         elif quiet > self._desk.limits.head_time:
             self._refuse_to_read(TooSlow("its head did not come in time", quiet))
-
-
-def _without_upgrade(headers: list[tuple[bytes, bytes]]) -> Iterator[tuple[bytes, bytes]]:
-    """The headers of a request that offers nothing; what else Connection says stays in force."""
-    for name, value in headers:
-        if name == b"connection":
-            options = [word.strip() for word in value.split(b",")]
-            value = b", ".join(word for word in options if word.lower() != b"upgrade")
-        if name != b"upgrade":
-            yield name, value
+            self._go_on()

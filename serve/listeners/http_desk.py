@@ -1,7 +1,7 @@
-"""What the HTTP connections of all clients share: the gateway, the pool, limits, time and memos."""
+"""What the HTTP connections of all clients share, and how they are seen by their calls."""
 
+import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Protocol
 
 import httptools
@@ -12,26 +12,63 @@ from serve.core.limits import Limits
 from serve.proxy.gateway import Attempt, Gateway
 from serve.triton.http_pool import Pool, request_line
 from serve.wire import kserve_http
-from serve.wire.kserve_http import InferHead, Question, upstream_path
+from serve.wire.known_heads import KnownHead, Pattern
+from serve.wire.kserve_http import Question, upstream_path
 
 _REMEMBERED = 1024  # different paths, heads, decisions
 _LONGEST_REMEMBERED = 4096  # bytes of a path or head
 
 
-@dataclass(frozen=True, slots=True)
-class KnownHead:
-    """The head of a predict request that llhttp has read, under the bytes that it was read from."""
+class Answered(Protocol):
+    """A call that is over, as far as the connection has to know it."""
 
-    asked: Question
-    headers: list[tuple[bytes, bytes]]
-    head: InferHead
+    keeps_alive: bool
+    is_complete: bool
 
 
-class Connection(Protocol):
-    """A client's connection, as the sweeper sees it."""
+class Client(Protocol):
+    """A client's connection, as its calls and the sweeper see it."""
+
+    transport: asyncio.Transport
+    loop: asyncio.AbstractEventLoop
+    is_plain: bool
+    """Whether the socket carries the bytes as they are, without TLS."""
+    is_answer_paused: bool
+    """Whether the client reads more slowly than we write."""
+
+    @property
+    def is_request_paused(self) -> bool:
+        """Whether nothing is read from the client now, because of us."""
+
+    def fileno(self) -> int:
+        """The socket's descriptor, for splicing."""
+
+    def write(self, *pieces: bytes) -> None:
+        """Write a part of an answer; large pieces are not copied."""
+
+    def pause_request(self) -> None:
+        """Read no more of the request until `resume_request`."""
+
+    def resume_request(self) -> None:
+        """Read on."""
+
+    def body_was_moved(self) -> None:
+        """The rest of the body went past the parser, by splicing."""
+
+    def tell_when_drained(self) -> None:
+        """Call `answer_drained` once nothing waits to be written any more."""
+
+    def answered(self, call: Answered) -> None:
+        """The answer is written: whoever waits is next."""
+
+    def refuse(self, call: Answered, error: ServegateError) -> None:
+        """Answer with an error of ours; a request that is not complete is read no further."""
 
     def tick(self, now: float) -> None:
         """Look at the clock: what is owed, by whom, and for how long."""
+
+    def abort(self) -> None:
+        """Break off: the client sees that its answer is not complete."""
 
 
 class Desk:
@@ -50,8 +87,9 @@ class Desk:
         self.clock = clock
         self.now = clock()
         self.held = 0
-        self.clients: set[Connection] = set()
+        self.clients: set[Client] = set()
         self.heads: dict[bytes, KnownHead] = {}
+        self._patterns: dict[bytes, Pattern] = {}
         self._asked: dict[bytes, Question] = {}
         self._request_lines: dict[tuple[str, str, int], bytes] = {}
         self._decisions: dict[str, bytes] = {}
@@ -94,6 +132,12 @@ class Desk:
             if len(self.heads) >= _REMEMBERED:
                 self.heads.clear()
             self.heads[start] = known
+
+    def shared(self, pattern: Pattern) -> Pattern:
+        """The same pattern as other connections have found it."""
+        if len(self._patterns) >= _REMEMBERED:
+            self._patterns.clear()
+        return self._patterns.setdefault(pattern.source, pattern)
 
     def request_line(self, attempt: Attempt) -> bytes:
         """The first lines of a predict request to the replica of an attempt."""

@@ -10,6 +10,8 @@ becomes of the request's body is told in `http_upload`, what becomes of the answ
 the other parts of the same object.
 """
 
+import math
+
 from serve.core.calls import Call, Verb
 from serve.core.errors import DeadlineExceeded, NoRoom, NotSent, ServegateError
 from serve.listeners.http_answer import Answer
@@ -34,6 +36,8 @@ class Exchange(Answer):
         if self.is_over or self.attempt is not None:
             return
         desk, asked = self._desk, self.asked
+        if self.deadline == math.inf:
+            self.deadline = desk.now + desk.limits.call
         if desk.held > desk.limits.in_flight:
             self.give_up(NoRoom(desk.limits.in_flight))
             return
@@ -43,13 +47,15 @@ class Exchange(Answer):
                 self._invite()
                 return
             sequence = self._sequence()
-        deadline = self.deadline = desk.now + desk.limits.call
-        call = Call("http", Verb.INFER, asked.model, asked.selector, deadline, sequence)
+        call = Call("http", Verb.INFER, asked.model, asked.selector, self.deadline, sequence)
         try:
             attempt = self.attempt = desk.gateway.begin(call)
         except ServegateError as error:
             self.give_up(error)
             return
+        choice = attempt.choice
+        if choice is not None and choice.is_renamed:
+            self._target = choice.target
         if not self.is_complete:
             self._invite()
         self._send(attempt)

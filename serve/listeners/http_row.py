@@ -13,7 +13,6 @@ import asyncio
 import socket
 from collections import deque
 from dataclasses import dataclass
-from http import HTTPStatus
 from typing import Any, cast
 
 from uvicorn.config import Config
@@ -21,16 +20,15 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResp
 from uvicorn.server import ServerState
 
 from serve.core.errors import ServegateError
-from serve.listeners.http_desk import Desk
+from serve.listeners.http_desk import Answered, Desk
 from serve.listeners.http_exchange import Exchange
-from serve.listeners.http_upload import Upload
 from serve.triton.http_connection import HIGH_WATER
+from serve.wire.http_head import written
 from serve.wire.status import http_error
 
 _LINGER = 2.0  # seconds in which what a refused client still sends is read and dropped
 _LINGERING = 16 << 20  # bytes of it
 _ESTABLISHED = 1  # of the kernel's `tcp_states.h`
-_REASONS = {status.value: status.phrase.encode() for status in HTTPStatus}
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +133,10 @@ class Row(HttpToolsProtocol):
         if not self._row and not self.transport.is_closing():
             self.flow.resume_reading()
 
+    def body_was_moved(self) -> None:
+        """The rest of the body went past the parser, by splicing."""
+        raise NotImplementedError
+
     def tell_when_drained(self) -> None:
         """Call the exchange's `answer_drained` once nothing waits to be written any more."""
         if self.transport.get_write_buffer_size():
@@ -143,21 +145,21 @@ class Row(HttpToolsProtocol):
         elif isinstance(self._turn, Exchange):
             self._turn.answer_drained()
 
-    def answered(self, call: Upload) -> None:
+    def answered(self, call: Answered) -> None:
         """The answer is written: whoever waits is next."""
         if call.keeps_alive:
             self._advance()
         else:
             self._finish(is_complete=call.is_complete)
 
-    def refuse(self, call: Upload, error: ServegateError) -> None:
+    def refuse(self, call: Answered, error: ServegateError) -> None:
         """Answer with an error of ours; a request that is not complete is read no further."""
         if self._turn is not call:  # earlier answers come first; what follows it cannot be read
             self._row[-1] = Refused(error)
             self._is_last = True
             return
         keeps_alive = call.keeps_alive and call.is_complete
-        self._write_error(error, keeps_alive=keeps_alive)
+        self.transport.write(written(http_error(error), keeps_alive=keeps_alive))
         if keeps_alive:
             self._advance()
         else:
@@ -223,10 +225,12 @@ class Row(HttpToolsProtocol):
             self.transport.close()
 
     def _queue(self, one: Waiting) -> None:
-        if self._turn is None and not self._row and not self.is_answer_paused:
-            self._begin(one)
-        else:
-            self._row.append(one)
+        is_next = self._turn is None and not self._row and not self.is_answer_paused
+        if is_next and isinstance(one, Exchange):
+            self._turn = one
+            return
+        self._row.append(one)
+        if not is_next:
             self.flow.pause_reading()
 
     def _begin(self, one: Waiting) -> None:
@@ -234,7 +238,7 @@ class Row(HttpToolsProtocol):
         if isinstance(one, RequestResponseCycle):
             self._start_asgi_task(one, self.app)
         elif isinstance(one, Refused):
-            self._write_error(one.error, keeps_alive=False)
+            self.transport.write(written(http_error(one.error), keeps_alive=False))
             self._finish(is_complete=False)
 
     def _advance(self) -> None:
@@ -272,15 +276,6 @@ class Row(HttpToolsProtocol):
                 one.lost()
 
     # --- the end ----------------------------------------------------------------------------------
-
-    def _write_error(self, error: ServegateError, *, keeps_alive: bool) -> None:
-        reply = http_error(error)
-        lines = [b"HTTP/1.1 %d %b\r\n" % (reply.status, _REASONS[reply.status])]
-        lines += [b"%b: %b\r\n" % pair for pair in reply.headers]
-        lines.append(b"content-length: %d\r\n" % len(reply.body))
-        lines.append(b"\r\n" if keeps_alive else b"connection: close\r\n\r\n")
-        lines.append(reply.body)
-        self.transport.write(b"".join(lines))
 
     def _finish(self, *, is_complete: bool) -> None:
         """Close after the last answer, gently when the client may still be sending."""

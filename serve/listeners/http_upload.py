@@ -5,8 +5,7 @@ so that a call that was provably not executed can be sent to another replica. A 
 length is known is moved by the kernel. Whoever is slower pauses the other.
 """
 
-import asyncio
-from typing import Protocol
+import math
 
 from serve.core.errors import (
     BadRequest,
@@ -16,7 +15,7 @@ from serve.core.errors import (
     TooSlow,
 )
 from serve.core.snapshot import Target
-from serve.listeners.http_desk import Desk
+from serve.listeners.http_desk import Client, Desk
 from serve.listeners.splicing import WORTHWHILE, Splice
 from serve.proxy.gateway import Attempt
 from serve.triton.http_connection import HIGH_WATER, HttpConnection
@@ -29,48 +28,6 @@ LAST_CHUNK = b"0\r\n\r\n"
 _MOST_PIECES = 1024  # kept one by one; more are joined, for each costs more than its bytes
 
 
-class Client(Protocol):
-    """The client's connection, as a call sees it."""
-
-    transport: asyncio.Transport
-    loop: asyncio.AbstractEventLoop
-    is_plain: bool
-    """Whether the socket carries the bytes as they are, without TLS."""
-    is_answer_paused: bool
-    """Whether the client reads more slowly than we write."""
-
-    @property
-    def is_request_paused(self) -> bool:
-        """Whether nothing is read from the client now, because of us."""
-
-    def fileno(self) -> int:
-        """The socket's descriptor, for splicing."""
-
-    def write(self, *pieces: bytes) -> None:
-        """Write a part of an answer; large pieces are not copied."""
-
-    def pause_request(self) -> None:
-        """Read no more of the request until `resume_request`."""
-
-    def resume_request(self) -> None:
-        """Read on."""
-
-    def body_was_moved(self) -> None:
-        """The rest of the body went past the parser, by splicing."""
-
-    def tell_when_drained(self) -> None:
-        """Call `answer_drained` once nothing waits to be written any more."""
-
-    def answered(self, call: "Upload") -> None:
-        """The answer is written: whoever waits is next."""
-
-    def refuse(self, call: "Upload", error: ServegateError) -> None:
-        """Answer with an error of ours; a request that is not complete is read no further."""
-
-    def abort(self) -> None:
-        """Break off: the client sees that its answer is not complete."""
-
-
 class Upload:
     """What an `Exchange` knows of its request. `is_over` once nothing more will happen to it."""
 
@@ -80,7 +37,10 @@ class Upload:
     keeps_alive = True
     takes_chunks = True
     attempt: Attempt | None = None
+    deadline = math.inf  # monotonic seconds, once the call has its turn
+    lines = b""  # that are passed on, when they are not those of the head
     _upstream: HttpConnection | None = None
+    _target: Target | None = None  # when Triton knows it by other names than callers do
     _pieces: list[bytes] | None  # None once they are too many to be kept
     _size = 0  # bytes of the body so far
     _held = 0  # of these, in `_pieces`
@@ -104,7 +64,6 @@ class Upload:
         self._client = client
         self._desk = desk
         self._pieces = []
-        self.deadline = desk.now + desk.limits.call
         if head.inflates:
             self._inflation = Inflation(desk.limits.inflated)
 
@@ -213,11 +172,15 @@ class Upload:
     def _write_request(self, attempt: Attempt, upstream: HttpConnection) -> None:
         """Write the head, and the body as far as it is here."""
         head, size = self.head, self._size
-        if attempt.choice is not None and attempt.choice.is_renamed:
+        lines = self.lines or head.lines
+        if self._target is not None:
             # The answer has to come uncompressed, so that names can be restored in it.
-            head = infer_head(self.headers, plain_answer=True)
-        start = self._desk.request_line(attempt) + head.lines
+            lines = infer_head(self.headers, plain_answer=True).lines
+        start = self._desk.request_line(attempt) + lines
         pieces = self._pieces or []
+        if self.is_complete and head.length is not None and size <= JOINED:
+            upstream.write(b"".join((start, b"\r\n", *pieces)))
+            return
         if head.length is not None:
             pieces = [start, b"\r\n", *pieces]
         elif self.is_complete:
@@ -295,16 +258,11 @@ class Upload:
     def _close(self, *, reusable: bool) -> None:
         """Let go of everything; the client's connection is told by whoever calls."""
         self.is_over = True
-        self._wants_splice = ""
+        if self._wants_splice:
+            self._wants_splice = ""
         if self._splice is not None:
             self._splice.stop()
             self._splice = None
         self._leave_upstream(reusable=reusable)
         if self._held:
             self._drop_pieces()
-
-
-def restored_for(attempt: Attempt) -> Target | None:
-    """The target of a call, when Triton knows it by other names than callers do."""
-    choice = attempt.choice
-    return choice.target if choice is not None and choice.is_renamed else None

@@ -14,7 +14,7 @@ from serve.triton.grpc_pool import GrpcPool
 
 
 class KServeGrpc:
-    """The listener. `cancel` says whether Triton hears of cancelled calls: auto, forward, absorb."""
+    """The listener. `cancel`: whether Triton hears of cancelled calls; auto, forward or absorb."""
 
     def __init__(
         self,

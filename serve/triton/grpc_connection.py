@@ -20,6 +20,12 @@ _HIGH_WATER = 1 << 18  # bytes that the transport buffers before DATA has to wai
 class Connection(Link, asyncio.Protocol):
     """One connection. It is closed at most once; `on_closed` then ends what was on it."""
 
+    __slots__ = (
+        "flushed_id",
+        "is_closed",
+        "transport",
+    )
+
     def __init__(self, board: Board, limits: Limits) -> None:
         super().__init__(
             board, frame=limits.frame, head=limits.head, continuations=limits.continuations

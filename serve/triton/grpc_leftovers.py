@@ -16,7 +16,7 @@ from serve.wire.grpc_heads import CONTENT_TYPE, TE, AnswerHead
 from serve.wire.grpc_messages import EMPTY_MESSAGE, PREFIX_SIZE
 from serve.wire.hpack_blocks import literal
 from serve.wire.http2 import END_STREAM
-from serve.wire.http2_flow import Piece
+from serve.wire.http2_stream import Piece
 from serve.wire.kserve_grpc import method_of
 
 SAFE = (2, 53)  # the first Triton that survives cancelled calls, of the container 24.12
@@ -52,7 +52,7 @@ class VersionQuestion:
 
     def __init__(self, upstream: Upstream) -> None:
         self.is_safe = False
-        self.is_over = False
+        self.is_lost = False
         self._answer = b""
         head = literal(b":path", method_of(Verb.SERVER_METADATA).encode()) + TE + CONTENT_TYPE
         upstream.open(self, head, EMPTY_MESSAGE, END_STREAM, None)
@@ -65,7 +65,6 @@ class VersionQuestion:
 
     def on_trailers(self, leg: Leg, trailers: AnswerHead) -> None:
         """The answer is complete."""
-        self.is_over = True
         self.is_safe = _is_safe(self._answer[PREFIX_SIZE:])
 
     def on_whole_answer(self, leg: Leg, piece: Piece, trailers: AnswerHead) -> None:
@@ -74,8 +73,8 @@ class VersionQuestion:
         self.on_trailers(leg, trailers)
 
     def on_lost(self, leg: Leg, error: NotSent | OutcomeUnknown) -> None:
-        """The next connection asks again."""
-        self.is_over = True
+        """It has to be asked again."""
+        self.is_lost = True
 
 
 def _is_safe(message: bytes) -> bool:

@@ -111,14 +111,14 @@ class GrpcPool:
 
     def survives_cancelling(self, replica: Replica) -> bool:
         """Whether this Triton is known to survive it; asked in the background when it is not."""
-        group = self._group(replica)
+        group = self._groups.get(replica.name)
+        if group is None or group.replica is not replica:
+            group = self._group(replica)
         question = group.question
-        if question is not None and (question.is_safe or not question.is_over):
+        if question is not None and not question.is_lost:
             return question.is_safe
-        if question is None:
-            upstream = group.best()
-            if upstream is not None:
-                group.question = VersionQuestion(upstream)
+        upstream = group.best()
+        group.question = None if upstream is None else VersionQuestion(upstream)
         return False
 
     def absorb(self, leg: Leg) -> None:
@@ -197,7 +197,7 @@ class GrpcPool:
         group.opening = None
         if upstream.is_ready and not upstream.is_closed:
             group.connections.append(upstream)
-            group.serve()
+            self._serve(group)
         else:
             upstream.abort(why)
             if group.best() is None:
@@ -212,8 +212,12 @@ class GrpcPool:
                 group.question = None  # another Triton may be there next
         elif upstream.is_going and not upstream.streams:
             upstream.close()
+        self._serve(group)
+
+    def _serve(self, group: Group) -> None:
+        """Let those who wait go on, and open another connection for those who still do."""
         group.serve()
-        if group.waiting and not group.connections and group.is_worth_another:
+        if group.waiting and group.is_worth_another:
             self._open(group)
 
     def _sweep(self, upstream: Upstream, now: float) -> None:

@@ -18,14 +18,15 @@ import asyncio
 from collections.abc import Callable
 from typing import Protocol, cast
 
-from serve.core.errors import NotSent, OutcomeUnknown
+from serve.core.errors import BadRequest, NotSent, OutcomeUnknown
 from serve.core.limits import Limits
 from serve.core.replicas import Replica
 from serve.triton.grpc_connection import Connection
 from serve.wire import http2
 from serve.wire.grpc_heads import POST_OVER_HTTP, AnswerHead
 from serve.wire.hpack_blocks import Blocks, Memo, literal
-from serve.wire.http2_flow import Board, Piece, Stream
+from serve.wire.http2_flow import Board
+from serve.wire.http2_stream import Piece, Stream
 
 _LAST_ID = http2.LAST_STREAM - 2
 _NO_LIMIT = 1 << 31
@@ -71,7 +72,7 @@ class Leg(Stream):
     def __init__(
         self, link: "Upstream", number: int, receiver: Receiver, source: Stream | None
     ) -> None:
-        super().__init__(link, number)
+        Stream.__init__(self, link, number)
         self.source = source
         self.receiver = receiver
         self.head: AnswerHead | None = None
@@ -82,7 +83,11 @@ class Leg(Stream):
         if not self.has_head:
             self.link.fail(self, http2.PROTOCOL_ERROR)
             return
-        self.receiver.on_answer(self, piece)
+        try:
+            self.receiver.on_answer(self, piece)
+        except BadRequest:  # it is Triton whose messages are none, not the client's
+            self.link.fail(self, http2.PROTOCOL_ERROR)
+            return
         if end:
             self.link.forget(self)
             self.receiver.on_lost(self, self.link.broken("the answer ended without a status"))
@@ -94,6 +99,17 @@ class Leg(Stream):
 
 class Upstream(Connection):
     """One connection to one replica."""
+
+    __slots__ = (
+        "_blocks",
+        "_on_change",
+        "_prefix",
+        "idle_since",
+        "is_going",
+        "is_ready",
+        "replica",
+        "room",
+    )
 
     def __init__(
         self,
@@ -203,6 +219,8 @@ class Upstream(Connection):
             return after
         trailers = self._blocks.known.get(data[end + http2.HEAD_SIZE : stop])
         if trailers is None or end - start > self.frame_limit or end - start > leg.credit:
+            return after
+        if data[start : start + 1] > b"\1":  # no flag of gRPC's: `on_data` says so
             return after
         self.credit -= end - start
         if len(self.streams) >= self.room:

@@ -55,7 +55,8 @@ OK_TRAILERS = literal(b"grpc-status", b"0")
 class RequestHead:
     """What a request's head says. `block` are the fields for the next hop, from `:path` on.
 
-    `plain` is the block without `grpc-accept-encoding`, for answers that have to be read. `status` is the HTTP status to refuse it with, or 0; `error` is the gRPC way to refuse it.
+    `plain` is the block without `grpc-accept-encoding`, for answers that have to be read.
+    `status` is the HTTP status to refuse it with, or 0; `error` is the gRPC way to refuse it.
     `timeout` is in seconds; `length` is the Content-Length, -1 without one.
     """
 
@@ -262,7 +263,7 @@ def _seconds(timeout: bytes) -> float:
 def _kind_in_answer(name: bytes) -> int:
     if name in _READ_OF_ANSWER:
         return READ
-    return DROP if name in _CONNECTION else PASS
+    return DROP if name in _CONNECTION or not _NAME.fullmatch(name) else PASS
 
 
 def _answer(fields: Fields, read: list[Field]) -> AnswerHead:

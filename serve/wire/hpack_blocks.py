@@ -143,17 +143,27 @@ T = TypeVar("T")
 
 
 class Memo(Generic[T]):
-    """What was made of whole blocks, by their bytes. Shared by all connections of a worker."""
+    """What was made of whole blocks, by their bytes. Shared by all connections of a worker.
+
+    A block is remembered when it comes for the second time: many come once, with an identity of
+    their call in them, and would only push the others out.
+    """
 
     def __init__(self, fields: Fields, make: Callable[[list[Field]], T]) -> None:
         self.known: dict[bytes, T] = {}
         self.fields = fields
         self._make = make
+        self._met: set[int] = set()  # hashes of blocks that have come once
 
     def learn(self, block: bytes, start: int) -> T:
         """What a block means, remembered when it is not too large."""
         made = self._make(self.fields.split(block, start))
-        if start == 0 and len(block) <= _LARGEST_REMEMBERED:
+        identity = hash(block)
+        if identity not in self._met:
+            if len(self._met) >= _REMEMBERED:
+                self._met.clear()
+            self._met.add(identity)
+        elif start == 0 and len(block) <= _LARGEST_REMEMBERED:
             if len(self.known) >= _REMEMBERED:
                 self.known.clear()
             self.known[block] = made
@@ -221,7 +231,10 @@ class Blocks(Generic[T]):
 
 def size_of(fields: list[Field]) -> int:
     """The size of a header list as RFC 9113 6.5.2 counts it, with values as they are encoded."""
-    return sum(len(name.name) + len(value) + _OVERHEAD for name, value in fields)
+    size = len(fields) * _OVERHEAD
+    for name, value in fields:
+        size += len(name.name) + len(value)
+    return size
 
 
 def text(encoded: bytes) -> bytes:

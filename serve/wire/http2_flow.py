@@ -17,23 +17,11 @@ each other.
 
 from collections import deque
 
-from serve.wire.http2 import (
-    DEFAULT_WINDOW,
-    END_HEADERS,
-    END_STREAM,
-    HEAD,
-    HEADERS,
-    LARGEST_WINDOW,
-    SMALLEST_FRAME,
-    head_frames,
-    rst_stream,
-    window_update,
-)
+from serve.wire import http2
+from serve.wire.http2 import DEFAULT_WINDOW, END_HEADERS, END_STREAM, HEAD, HEADERS
+from serve.wire.http2_stream import WORTH_GIVING, Piece, Stream
 
-Piece = bytes | memoryview
-STREAM_WINDOW = 1 << 20  # bytes that one stream may send before any of them has gone on
 CONNECTION_WINDOW = 1 << 26
-_WORTH_GIVING = STREAM_WINDOW >> 1  # bytes of credit that are worth a frame
 _BURST = 1 << 19  # bytes of output that are collected before the transport is asked for room
 _THRIFTY = 4  # a waiting piece that is a smaller part than this of what it was read with is copied
 _pack = HEAD.pack
@@ -57,69 +45,22 @@ class Board:
             self.dirty.pop().flush()
 
 
-class Stream:
-    """One stream. What happens on it is told to `on_…`, which its owner overrides."""
-
-    __slots__ = (
-        "credit",
-        "ends",
-        "id",
-        "is_local_closed",
-        "is_remote_closed",
-        "link",
-        "owed",
-        "queue",
-        "queued",
-        "send_window",
-        "source",
-        "trailers",
-    )
-
-    def __init__(self, link: "Outflow", number: int) -> None:
-        self.link = link
-        self.id = number
-        self.send_window = link.peer_window
-        self.credit = STREAM_WINDOW
-        self.owed = 0
-        self.is_remote_closed = False
-        self.is_local_closed = False
-        self.source: Stream | None = None
-        self.queue: deque[Piece] | None = None
-        self.queued = 0
-        self.ends = False  # END_STREAM follows the queue
-        self.trailers: bytes | None = None  # these follow the queue
-
-    def __repr__(self) -> str:
-        return f"<{type(self).__name__} {self.id} queued={self.queued}>"
-
-    def on_data(self, piece: Piece, end: int) -> None:
-        """Bytes of DATA have come; `end` is not 0 when they are the last."""
-        raise NotImplementedError
-
-    def on_reset(self, code: int) -> None:
-        """The stream is gone: reset by the peer, or by us for a fault of the peer's."""
-        raise NotImplementedError
-
-    def on_drained(self) -> None:
-        """What had to wait has gone out."""
-
-    def consume(self, count: int) -> None:
-        """So many bytes that came on this stream are done with: their credit is given back."""
-        self.owed += count
-        if self.owed >= _WORTH_GIVING:
-            self.give_credit()
-
-    def give_credit(self) -> None:
-        """Let the peer send what is owed; never more than a window altogether."""
-        grant = min(self.owed, STREAM_WINDOW - self.credit)
-        self.owed = 0
-        if grant > 0 and not self.is_remote_closed:
-            self.credit += grant
-            self.link.send(window_update(self.id, grant))
-
-
 class Outflow:
     """The sending half of a connection. `flush`, which writes `out`, is left to those with I/O."""
+
+    __slots__ = (
+        "_ready",
+        "board",
+        "is_choked",
+        "out",
+        "out_size",
+        "peer_frame",
+        "peer_window",
+        "send_window",
+        "streams",
+        "table_update",
+        "updates_due",
+    )
 
     def __init__(self, board: Board) -> None:
         self.board = board
@@ -129,9 +70,9 @@ class Outflow:
         self.is_choked = False  # the transport has no room
         self.send_window = DEFAULT_WINDOW
         self.peer_window = DEFAULT_WINDOW  # of a new stream
-        self.peer_frame = SMALLEST_FRAME
+        self.peer_frame = http2.SMALLEST_FRAME
         self.table_update = b""  # said once, in front of the next header block
-        self.frames_sent = 0  # of DATA; each may be answered by a WINDOW_UPDATE or two
+        self.updates_due = 0  # WINDOW_UPDATEs that the peer may send for what we sent
         self._ready: dict[int, Stream] = {}  # wait for the connection alone
 
     def flush(self) -> None:
@@ -179,13 +120,15 @@ class Outflow:
         out, number = self.out, stream.id
         if not out:
             self.board.dirty.append(self)
-        out += (
-            _pack(len(block) << 8 | HEADERS, END_HEADERS, number),
-            block,
-            _pack(size << 8, end, number),
-            piece,
-        )
-        self._has_sent(stream, size)
+        head = _pack(len(block) << 8 | HEADERS, END_HEADERS, number)
+        out += (head, block, _pack(size << 8, end, number), piece)
+        self.send_window -= size
+        stream.send_window -= size
+        self.out_size += size
+        self.updates_due += 2
+        source = stream.source
+        if source is not None:
+            source.owed += size  # less than is worth giving: it is the first
         if end:
             stream.is_local_closed = True
             if stream.is_remote_closed:
@@ -205,7 +148,7 @@ class Outflow:
         ):
             return False
         self.send_window -= size
-        self.frames_sent += 2
+        self.updates_due += 2
         self.out_size += size
         out, number = self.out, stream.id
         if not out:
@@ -226,7 +169,7 @@ class Outflow:
             stream.trailers = block
             return
         block, self.table_update = self.table_update + block, b""
-        self.send(head_frames(stream.id, block, end, self.peer_frame))
+        self.send(http2.head_frames(stream.id, block, end, self.peer_frame))
         if end:
             self.close_local(stream)
 
@@ -260,7 +203,7 @@ class Outflow:
 
     def reset(self, stream: Stream, code: int) -> None:
         """End a stream at once in both directions."""
-        self.send(rst_stream(stream.id, code))
+        self.send(http2.rst_stream(stream.id, code))
         self.forget(stream)
 
     def close_local(self, stream: Stream) -> None:
@@ -289,7 +232,7 @@ class Outflow:
         stream.send_window += increment
         if stream.queue and stream.send_window > 0:
             self._ready[stream.id] = stream
-        return stream.send_window <= LARGEST_WINDOW
+        return stream.send_window <= http2.LARGEST_WINDOW
 
     def pump(self) -> None:
         """Send what waits, one frame of each stream in turn, until there is no room."""
@@ -334,18 +277,14 @@ class Outflow:
         out.append(_pack(size << 8, end, stream.id))
         if size:
             out.append(piece)
-        self._has_sent(stream, size)
-
-    def _has_sent(self, stream: Stream, size: int) -> None:
-        """So much DATA is on its way: it takes room, and its source gets its credit back."""
         self.send_window -= size
         stream.send_window -= size
         self.out_size += size
-        self.frames_sent += 2
+        self.updates_due += 2
         source = stream.source
         if source is not None:
             source.owed += size
-            if source.owed >= _WORTH_GIVING:
+            if source.owed >= WORTH_GIVING:
                 source.give_credit()
 
     def _enqueue(self, stream: Stream, piece: Piece, size: int) -> None:

@@ -27,8 +27,9 @@ from serve.wire.http2 import (
     PROTOCOL_ERROR,
     Fault,
 )
-from serve.wire.http2_flow import CONNECTION_WINDOW, STREAM_WINDOW
+from serve.wire.http2_flow import CONNECTION_WINDOW
 from serve.wire.http2_reader import Reader
+from serve.wire.http2_stream import STREAM_WINDOW
 
 _MANY_SETTINGS = 6 * 64  # bytes
 _DEFAULT_TABLE = 4096
@@ -36,6 +37,8 @@ _DEFAULT_TABLE = 4096
 
 class Link(Reader):
     """The frames that hold neither DATA nor heads, and what both sides say first."""
+
+    __slots__ = ()
 
     def opening(self, extra: dict[int, int]) -> bytes:
         """Our SETTINGS, and the window of the connection."""
@@ -133,8 +136,8 @@ class Link(Reader):
     def _window_update(self, payload: bytes, flags: int, number: int) -> None:
         _check_size(payload, 4)
         increment = http2.number(payload)
-        if self.frames_sent > 0:  # DATA of ours may be answered so
-            self.frames_sent -= 1
+        if self.updates_due > 0:  # DATA of ours is answered so
+            self.updates_due -= 1
         else:
             self.on_idle_talk()
         if not number:

@@ -5,29 +5,13 @@ it comes, so that nothing large is ever put together. Padding counts for windows
 """
 
 from serve.wire import http2
-from serve.wire.http2 import (
-    CONTINUATION,
-    DATA,
-    END_HEADERS,
-    END_STREAM,
-    ENHANCE_YOUR_CALM,
-    FLOW_CONTROL_ERROR,
-    FRAME_SIZE_ERROR,
-    HEAD_SIZE,
-    HEADERS,
-    LAST_STREAM,
-    PADDED,
-    PRIORITISED,
-    PROTOCOL_ERROR,
-    STREAM_CLOSED,
-    Fault,
-    read_head,
-)
-from serve.wire.http2_flow import CONNECTION_WINDOW, Board, Outflow, Stream
+from serve.wire.http2 import DATA, END_STREAM, HEAD_SIZE, HEADERS, LAST_STREAM, Fault, read_head
+from serve.wire.http2_flow import CONNECTION_WINDOW, Board, Outflow
+from serve.wire.http2_stream import Stream
 
 _SMALL = 4096  # bytes; a payload up to this size is copied, a larger one is a view
 _NOT_DATA = 1 << 14  # the largest frame that we take and that holds neither DATA nor headers
-_WHOLE_HEAD = END_HEADERS | END_STREAM
+_WHOLE_HEAD = http2.END_HEADERS | END_STREAM
 
 
 class Reader(Outflow):
@@ -36,6 +20,24 @@ class Reader(Outflow):
     `frame` is the largest payload that we advertise, `head` the largest header block.
     """
 
+    __slots__ = (
+        "_block",
+        "_block_flags",
+        "_block_id",
+        "_continuations",
+        "_final",
+        "_into",
+        "_left",
+        "_padding",
+        "_rest",
+        "consumed",
+        "credit",
+        "frame_limit",
+        "head_limit",
+        "last_id",
+        "preface",
+    )
+
     def __init__(self, board: Board, *, frame: int, head: int, continuations: int) -> None:
         super().__init__(board)
         self.last_id = 0  # the highest stream that was opened
@@ -43,6 +45,7 @@ class Reader(Outflow):
         self.frame_limit = frame
         self.head_limit = head
         self._continuations = continuations
+        self.preface = b""  # what has to come before the first frame
         self.consumed = 0  # bytes of frames that have been handled
         self._rest = b""  # of a frame that is not whole
         self._left = 0  # bytes of the present payload that are still to come
@@ -54,8 +57,8 @@ class Reader(Outflow):
 
     @property
     def is_inside_head(self) -> bool:
-        """Whether a frame's head, or a header block, is not whole yet."""
-        return bool(self._rest) or self._block is not None
+        """Whether the preface, a frame's head, or a header block is not whole yet."""
+        return bool(self.preface or self._rest) or self._block is not None
 
     # --- what an owner overrides ------------------------------------------------------------------
 
@@ -83,16 +86,16 @@ class Reader(Outflow):
         """The bytes of one read; `Fault` when the connection cannot go on."""
         if self._rest:
             data, self._rest = self._rest + data, b""
-        size = len(data)
+        if self.preface:
+            data = self._read_preface(data)
+        size, streams, largest = len(data), self.streams, self.frame_limit
         position = self._resume(data, 0, size) if self._left else 0
-        streams, largest = self.streams, self.frame_limit
         while size - position >= HEAD_SIZE:
             word, flags, number = read_head(data, position)
             length = word >> 8
             start = position + HEAD_SIZE
             end = start + length
-            # The two usual frames first: DATA for an open stream, and a head in one piece. What is
-            # whole in one read cannot exceed the connection's credit, which is renewed after it.
+            # Usual frames first. No single read can exceed the connection's credit.
             if end <= size and length <= largest and self._block is None:
                 kind = word & 0xFF
                 if kind == DATA and number in streams:
@@ -118,12 +121,24 @@ class Reader(Outflow):
             if after < 0:
                 break
             position = after
+        self._end_read(data, position)
+
+    def _end_read(self, data: bytes, position: int) -> None:
+        """Keep what is not whole, and renew the credit of the connection."""
         self.consumed += position
-        if position < size:
+        if position < len(data):
             self._rest = data[position:]
         if self.credit < CONNECTION_WINDOW >> 1:
             self.send(http2.window_update(0, CONNECTION_WINDOW - self.credit))
             self.credit = CONNECTION_WINDOW
+
+    def _read_preface(self, data: bytes) -> bytes:
+        """What lies behind the preface."""
+        start = data[: len(self.preface)]
+        if not self.preface.startswith(start):
+            raise Fault(http2.PROTOCOL_ERROR, "not the preface of HTTP/2")
+        self.preface = self.preface[len(start) :]
+        return data[len(start) :]
 
     def fail(self, stream: Stream, code: int) -> None:
         """The peer has broken a rule of this stream."""
@@ -149,25 +164,27 @@ class Reader(Outflow):
         """Any other frame: where the next one starts, or -1 while this one is not whole."""
         kind, length = word & 0xFF, word >> 8
         if length > self.frame_limit:
-            raise Fault(FRAME_SIZE_ERROR, f"a frame of {length} bytes")
-        if self._block is not None and (kind != CONTINUATION or number != self._block_id):
-            raise Fault(PROTOCOL_ERROR, "another frame inside a header block")
+            raise Fault(http2.FRAME_SIZE_ERROR, f"a frame of {length} bytes")
+        if self._block is not None and (kind != http2.CONTINUATION or number != self._block_id):
+            raise Fault(http2.PROTOCOL_ERROR, "another frame inside a header block")
         if kind == DATA:
             return self._data(data, start, size, length, flags, number)
-        if kind in (HEADERS, CONTINUATION):
+        if kind in (HEADERS, http2.CONTINUATION):
             if length > self.head_limit:
-                raise Fault(ENHANCE_YOUR_CALM, f"a header block beyond {self.head_limit} bytes")
-        elif kind > CONTINUATION:  # RFC 9113 4.1: unknown types are skipped
+                raise Fault(
+                    http2.ENHANCE_YOUR_CALM, f"a header block beyond {self.head_limit} bytes"
+                )
+        elif kind > http2.CONTINUATION:  # RFC 9113 4.1: unknown types are skipped
             self.on_idle_talk()
             return self._discard(data, start, size, length)
         elif length > _NOT_DATA:
-            raise Fault(ENHANCE_YOUR_CALM, "a control frame that is too large")
+            raise Fault(http2.ENHANCE_YOUR_CALM, "a control frame that is too large")
         if start + length > size:
             return -1
         payload = data[start : start + length]
         if kind == HEADERS:
             self._headers(payload, flags, number)
-        elif kind == CONTINUATION:
+        elif kind == http2.CONTINUATION:
             self._continuation(payload, flags, number)
         else:
             self.on_frame(kind, payload, flags, number)
@@ -180,18 +197,18 @@ class Reader(Outflow):
     ) -> int:
         """DATA that is cut, padded, or wrong; what has come of its payload goes on at once."""
         self.check_not_idle(number)
-        if flags & PADDED:
+        if flags & http2.PADDED:
             if not length:
-                raise Fault(FRAME_SIZE_ERROR, "a padded frame without its padding's length")
+                raise Fault(http2.FRAME_SIZE_ERROR, "a padded frame without its padding's length")
             if start == size:
                 return -1
             if data[start] >= length:
-                raise Fault(PROTOCOL_ERROR, "more padding than payload")
+                raise Fault(http2.PROTOCOL_ERROR, "more padding than payload")
         if length > self.credit:
-            raise Fault(FLOW_CONTROL_ERROR, "more DATA than the connection's window")
+            raise Fault(http2.FLOW_CONTROL_ERROR, "more DATA than the connection's window")
         stream = self._open_for_data(number, length)
         padding = 0
-        if flags & PADDED:
+        if flags & http2.PADDED:
             padding = data[start]
             start += 1
             length -= 1
@@ -209,10 +226,10 @@ class Reader(Outflow):
         if stream is None:
             return None
         if stream.is_remote_closed:
-            self.fail(stream, STREAM_CLOSED)
+            self.fail(stream, http2.STREAM_CLOSED)
             return None
         if length > stream.credit:
-            self.fail(stream, FLOW_CONTROL_ERROR)
+            self.fail(stream, http2.FLOW_CONTROL_ERROR)
             return None
         return stream
 
@@ -243,35 +260,35 @@ class Reader(Outflow):
 
     def _headers(self, payload: bytes, flags: int, number: int) -> None:
         if not number:
-            raise Fault(PROTOCOL_ERROR, "HEADERS on stream 0")
+            raise Fault(http2.PROTOCOL_ERROR, "HEADERS on stream 0")
         block = payload
-        if flags & (PADDED | PRIORITISED):
+        if flags & (http2.PADDED | http2.PRIORITISED):
             block = http2.without_padding(payload, flags)
-        if not flags & END_HEADERS:
+        if not flags & http2.END_HEADERS:
             self._block, self._block_id, self._block_flags = [block], number, flags
             return
         self.on_head(number, block, flags & END_STREAM, b"", 0)
-        if flags & PRIORITISED:
+        if flags & http2.PRIORITISED:
             stream = self.streams.get(number)
             if stream is not None and _depends_on(payload, flags) == number:
-                self.fail(stream, PROTOCOL_ERROR)
+                self.fail(stream, http2.PROTOCOL_ERROR)
 
     def _continuation(self, payload: bytes, flags: int, number: int) -> None:
         block = self._block
         if block is None:
-            raise Fault(PROTOCOL_ERROR, "CONTINUATION without HEADERS")
+            raise Fault(http2.PROTOCOL_ERROR, "CONTINUATION without HEADERS")
         block.append(payload)
         if len(block) > self._continuations + 1 or sum(map(len, block)) > self.head_limit:
-            raise Fault(ENHANCE_YOUR_CALM, "a header block that does not end")
-        if flags & END_HEADERS:
+            raise Fault(http2.ENHANCE_YOUR_CALM, "a header block that does not end")
+        if flags & http2.END_HEADERS:
             self._block = None
             self.on_head(number, b"".join(block), self._block_flags & END_STREAM, b"", 0)
 
     def check_not_idle(self, number: int) -> None:
         """`Fault` for a frame on a stream that nobody has opened."""
         if number > self.last_id or not number & 1:
-            raise Fault(PROTOCOL_ERROR, f"a frame on stream {number}, which is idle")
+            raise Fault(http2.PROTOCOL_ERROR, f"a frame on stream {number}, which is idle")
 
 
 def _depends_on(payload: bytes, flags: int) -> int:
-    return http2.number(payload, 1 if flags & PADDED else 0)
+    return http2.number(payload, 1 if flags & http2.PADDED else 0)

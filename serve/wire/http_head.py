@@ -8,7 +8,7 @@ the body ends is `BadHead`, and the connection is not used again.
 import re
 from dataclasses import dataclass, replace
 
-from serve.core.calls import Headers
+from serve.core.calls import Headers, Reply
 
 LONGEST = 64 << 10  # bytes of a head
 _REMEMBERED = 1024
@@ -22,6 +22,20 @@ _HOP_BY_HOP = frozenset(
 )
 _COUNTS = frozenset((b"content-length", b"inference-header-content-length"))
 _NO_BODY = frozenset((204, 304))
+_REASONS = {
+    400: b"Bad Request",
+    403: b"Forbidden",
+    404: b"Not Found",
+    405: b"Method Not Allowed",
+    408: b"Request Timeout",
+    413: b"Content Too Large",
+    429: b"Too Many Requests",
+    431: b"Request Header Fields Too Large",
+    500: b"Internal Server Error",
+    502: b"Bad Gateway",
+    503: b"Service Unavailable",
+    504: b"Gateway Timeout",
+}
 
 
 class BadHead(Exception):
@@ -122,6 +136,15 @@ def read_reply_head(head: bytes) -> ReplyHead:
         headers=kept,
         lines=lines,
     )
+
+
+def written(reply: Reply, *, keeps_alive: bool) -> bytes:
+    """An answer of our own, as it is written."""
+    lines = [b"HTTP/1.1 %d %b\r\n" % (reply.status, _REASONS.get(reply.status, b""))]
+    lines += [b"%b: %b\r\n" % header for header in reply.headers]
+    lines.append(b"content-length: %d\r\n" % len(reply.body))
+    lines.append(b"\r\n" if keeps_alive else b"connection: close\r\n\r\n")
+    return b"".join((*lines, reply.body))
 
 
 def _field(line: bytes) -> tuple[bytes, bytes]:

@@ -16,7 +16,7 @@ from serve.core.errors import BadRequest, MethodNotAllowed, NotHere, NotServed
 
 _MODEL = re.compile(
     rb"^/v2/models/(?P<model>[^/]+)(?:/versions/(?P<version>[^/]+))?"
-    rb"(?:/(?P<verb>infer|ready|config|stats))?$"
+    rb"(?:/(?P<verb>infer|ready|config|stats))?\Z"
 )
 _MANAGEMENT = re.compile(
     rb"^/v2/(repository(/|$)|systemsharedmemory(/|$)|cudasharedmemory(/|$)|logging$|trace/setting$"
@@ -127,6 +127,18 @@ def end_to_end(headers: Headers) -> Headers:
     )
 
 
+def without_upgrade(headers: list[tuple[bytes, bytes]]) -> Headers:
+    """The headers of a request that offers nothing; what else Connection says stays in force."""
+    kept = []
+    for name, value in headers:
+        if name == b"connection":
+            options = [word.strip() for word in value.split(b",")]
+            value = b", ".join(word for word in options if word.lower() != b"upgrade")
+        if name != b"upgrade":
+            kept.append((name, value))
+    return tuple(kept)
+
+
 @dataclass(frozen=True, slots=True)
 class InferHead:
     """What the head of a predict request says, and the header lines that are passed on.
@@ -166,10 +178,7 @@ def infer_head(headers: list[tuple[bytes, bytes]], *, plain_answer: bool = False
             if not value.lower().startswith(_FORM):
                 lines.append(b"%b: %b\r\n" % (name, value))
         elif kind == _JSON_LENGTH:
-            digits = value.strip()  # llhttp leaves the space behind a value in place
-            if json_length is not None or not digits.isdigit() or len(digits) > 19:
-                raise BadRequest("Inference-Header-Content-Length must be given once, as a number")
-            json_length = int(digits)
+            json_length = _json_length(value, json_length)
             lines.append(b"%b: %b\r\n" % (name, value))
         elif kind == _ACCEPT_ENCODING:
             if not plain_answer:
@@ -180,8 +189,7 @@ def infer_head(headers: list[tuple[bytes, bytes]], *, plain_answer: bool = False
         elif kind == _CONNECTION:
             named.update(word.strip().lower() for word in value.split(b","))
         elif kind == _TRANSFER:
-            if value.strip().lower() != b"chunked":
-                raise BadRequest("the body has a Transfer-Encoding other than chunked")
+            check_coding(value)
         elif kind == _EXPECT:
             expects_continue = value.strip().lower() == b"100-continue"
     named -= _SPECIAL.keys() | {b"close"}
@@ -193,6 +201,17 @@ def infer_head(headers: list[tuple[bytes, bytes]], *, plain_answer: bool = False
             f"Inference-Header-Content-Length is {json_length}, beyond the body of {length} bytes"
         )
     return InferHead(b"".join(lines), length, json_length, inflates, expects_continue)
+
+
+def check_coding(value: bytes) -> None:
+    """`BadRequest` for a Transfer-Encoding that a gateway would have to undo."""
+    if value.strip().lower() != b"chunked":
+        raise BadRequest("the body has a Transfer-Encoding other than chunked")
+
+
+def is_only_passed_on(name: bytes) -> bool:
+    """Whether a predict request's header of this name, in lower case, means nothing here."""
+    return name not in _SPECIAL
 
 
 def sequence_of(json_head: bytes) -> str:
@@ -214,6 +233,13 @@ def sequence_key(identity: object) -> str:
     if not identity or isinstance(identity, bool) or not isinstance(identity, int | str):
         return ""
     return f"{'n' if isinstance(identity, int) else 's'}{identity}"
+
+
+def _json_length(value: bytes, earlier: int | None) -> int:
+    digits = value.strip()  # llhttp leaves the space behind a value in place
+    if earlier is not None or not digits.isdigit() or len(digits) > 19:
+        raise BadRequest("Inference-Header-Content-Length must be given once, as a number")
+    return int(digits)
 
 
 def _only(method: str, wanted: str, result: T) -> T:

@@ -52,6 +52,37 @@ def peek(message: bytes, *, infer: bool) -> Peek:
     return Peek(_utf8(model), _utf8(version), sequence)
 
 
+def whole_names(message: bytes | memoryview, position: int) -> tuple[str, str]:
+    """Model name and version of a whole message from `position` on; `BadRequest` on nonsense.
+
+    Every top-level field is stepped over, so that what is appended will be read as fields: a last
+    field that is longer than the message would swallow it.
+    """
+    model: bytes | memoryview = b""
+    version: bytes | memoryview = b""
+    size = len(message)
+    try:
+        while position < size:
+            key = message[position]
+            length = message[position + 1]
+            if key & 0x87 == _BYTES and key > 7 and length < 0x80:  # short, and of a low number
+                value = position + 2
+                position = value + length
+            else:
+                number, kind, after = _key(message, position)
+                value, position = _skip(message, after, kind)
+                key = number << 3 | kind
+            if key == 0x0A:
+                model = message[value:position]
+            elif key == 0x12:
+                version = message[value:position]
+    except IndexError:
+        position = size + 1
+    if position > size:
+        raise BadRequest("the message is not a valid protobuf: it ends inside a field")
+    return _utf8(bytes(model)), _utf8(bytes(version))
+
+
 def names(start: bytes | memoryview, position: int, end: int) -> tuple[str, str] | None:
     """Model name and version from the start of a message, or None when more of it is needed.
 
@@ -60,14 +91,6 @@ def names(start: bytes | memoryview, position: int, end: int) -> tuple[str, str]
     not been seen, is not there. `BadRequest` on nonsense.
     """
     size = min(end, len(start))
-    if size > position + 1 and start[position] == 0x0A and start[position + 1] < 0x80:
-        after = position + 2 + start[position + 1]
-        if after < size and start[after] > 0x12:  # the usual request: a short name alone
-            return _utf8(start[position + 2 : after]), ""
-    return _names(start, position, size, end)
-
-
-def _names(start: bytes | memoryview, position: int, size: int, end: int) -> tuple[str, str] | None:
     model = version = b""
     is_named = False
     while position < end:
@@ -93,6 +116,42 @@ def _names(start: bytes | memoryview, position: int, size: int, end: int) -> tup
         else:
             break
     return _utf8(model), _utf8(version)
+
+
+class Walk:
+    """Follows the top-level fields of a message that passes in pieces, without reading a value.
+
+    At the message's end it has to stand between two fields, for the reason that `whole_names` says.
+    """
+
+    __slots__ = ("_left", "_rest")
+
+    def __init__(self) -> None:
+        self._left = 0  # bytes of the present value that are still to come
+        self._rest = b""  # a field whose key and length are not whole
+
+    def follow(self, piece: bytes | memoryview, position: int = 0) -> None:
+        """The next piece, which counts from `position` on; `BadRequest` on nonsense."""
+        if self._rest:
+            piece, position = self._rest + bytes(piece[position:]), 0
+            self._rest = b""
+        size = len(piece)
+        position += self._left
+        while position < size:
+            begun = position
+            try:
+                _, kind, position = _key(piece, position)
+                position = _end_of_value(piece, position, kind)
+            except BadRequest:
+                if size - begun > 2 * _LONGEST_VARINT:
+                    raise
+                self._rest, position = bytes(piece[begun:]), size
+        self._left = position - size
+
+    def finish(self) -> None:
+        """The message is over; `BadRequest` when that is inside a field."""
+        if self._left or self._rest:
+            raise BadRequest("the message is not a valid protobuf: it ends inside a field")
 
 
 def request_id(start: bytes, *, is_whole: bool) -> bytes | None:
@@ -126,9 +185,9 @@ def answered_name(start: bytes, *, is_whole: bool) -> tuple[str, str] | None:
     return ("", "") if found is None and is_whole else found
 
 
-def _utf8(value: bytes | memoryview) -> str:
+def _utf8(value: bytes) -> str:
     try:
-        return str(value, "utf-8")
+        return value.decode()
     except UnicodeDecodeError as error:
         raise BadRequest("model name and version must be UTF-8") from error
 
@@ -184,29 +243,35 @@ def _parameter(value: bytes) -> str:
     return sequence_key(identity)
 
 
-def _key(message: bytes, position: int) -> tuple[int, int, int]:
+def _key(message: bytes | memoryview, position: int) -> tuple[int, int, int]:
     key, position = _read_varint(message, position)
     if key >> 3 == 0:
         raise BadRequest("the message is not a valid protobuf: field number 0")
     return key >> 3, key & 7, position
 
 
-def _skip(message: bytes, position: int, kind: int) -> tuple[int, int]:
+def _skip(message: bytes | memoryview, position: int, kind: int) -> tuple[int, int]:
     """Where the value starts and where the next field does."""
-    if kind == _BYTES:
-        length, position = _read_varint(message, position)
-        end = position + length
-    elif kind == _VARINT:
-        _, end = _read_varint(message, position)
-    elif kind == _FIXED64:
-        end = position + 8
-    elif kind == _FIXED32:
-        end = position + 4
-    else:
-        raise BadRequest(f"the message is not a valid protobuf: wire type {kind}")
+    end = _end_of_value(message, position, kind)
     if end > len(message):
         raise BadRequest("the message is not a valid protobuf: it ends inside a field")
+    if kind == _BYTES:
+        _, position = _read_varint(message, position)
     return position, end
+
+
+def _end_of_value(message: bytes | memoryview, position: int, kind: int) -> int:
+    """Where the next field starts, perhaps behind what has come of the message."""
+    if kind == _BYTES:
+        length, position = _read_varint(message, position)
+        return position + length
+    if kind == _VARINT:
+        return _read_varint(message, position)[1]
+    if kind == _FIXED64:
+        return position + 8
+    if kind == _FIXED32:
+        return position + 4
+    raise BadRequest(f"the message is not a valid protobuf: wire type {kind}")
 
 
 def _read_varint(message: bytes | memoryview, position: int) -> tuple[int, int]:

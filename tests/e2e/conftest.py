@@ -1,7 +1,5 @@
 """The real program on the real demo model, started once for the tests that only call it."""
 
-import importlib.util
-import sys
 from collections.abc import Iterator
 from types import ModuleType
 
@@ -9,21 +7,10 @@ import harness
 import pytest
 
 
-def load(path: str) -> ModuleType:
-    """A file of the examples as a module, by its path in the checkout."""
-    name = path.replace("/", "_").removesuffix(".py")
-    spec = importlib.util.spec_from_file_location(name, harness.ROOT / path)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module
-    spec.loader.exec_module(module)
-    return module
-
-
 @pytest.fixture(scope="session")
 def digits() -> ModuleType:
     """The data contract of the demo model."""
-    return load("examples/digits/data.py")
+    return harness.load_example("examples/digits/data.py")
 
 
 @pytest.fixture(scope="session")

@@ -1,6 +1,7 @@
 """Starts the real program as its user would, on ports and in a folder of its own."""
 
 import contextlib
+import importlib.util
 import json
 import os
 import re
@@ -14,6 +15,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 BIN = Path(sys.executable).parent
@@ -228,3 +230,14 @@ def up(state: Path, *arguments: str, env: dict[str, str] | None = None) -> Itera
     finally:
         code = one.program.stop()
     assert code == 0, one.program.output
+
+
+def load_example(path: str) -> ModuleType:
+    """A file of the examples as a module, by its path in the checkout."""
+    name = path.replace("/", "_").removesuffix(".py")
+    spec = importlib.util.spec_from_file_location(name, ROOT / path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+    return module

@@ -8,7 +8,6 @@ import sys
 
 import harness
 import pytest
-from conftest import load
 
 pytestmark = pytest.mark.triton
 
@@ -39,7 +38,7 @@ def demo():
 
 def test_each_printed_command_works_as_printed(demo):
     _, said = demo
-    module = load("examples/digits/demo.py")
+    module = harness.load_example("examples/digits/demo.py")
     printed = [line.strip() for line in said if line.startswith("  ") and "digits" in line]
     assert [line for line in printed if line in module.commands()] == list(module.commands())
     infer, curl, classify = (

@@ -1,256 +1,275 @@
-"""The HTTP data listener as an ASGI application in front of a gateway with a fake transport."""
+"""The HTTP data listener: what clients see of calls, questions, health and errors."""
 
-import asyncio
 import json
-from collections.abc import Mapping
 
 import pytest
-from builders import GOOD, Answered, DataPlane, Outcome, ask, snapshot, target, view
+from builders import snapshot, target, until, view
+from listeners.http_clients import Answer
+from listeners.http_messages import GOOD, INFER, reply, request
+from listeners.http_replicas import answering
+from listeners.http_scene import Scene, in_scene
 
-from serve.core.calls import Headers, Reply, Verb
-from serve.core.errors import NotSent, OutcomeUnknown
 from serve.core.snapshot import Snapshot
-from serve.listeners.kserve_http import KServeHttp
 
 ONE = snapshot(view(target(1, "a"), labels={"stable": 1}), generation=7)
-INFER = b"/v2/models/m/infer"
+EMPTY = snapshot(view())
 LIMIT = 100  # bytes
 
 
-class Scene:
-    """The listener, and the data plane behind it."""
-
-    def __init__(
-        self,
-        now: Snapshot | None = ONE,
-        outcomes: Mapping[str, Outcome] | None = None,
-        *,
-        draining: bool = False,
-        limit: int = 100,
-    ) -> None:
-        self.plane = DataPlane(now, outcomes, limit=limit)
-        self._app = KServeHttp(
-            self.plane.gateway,
-            max_body=LIMIT,
-            timeout=30,
-            clock=self.plane.clock,
-            is_draining=lambda: draining,
-        )
-
-    def get(self, path: bytes) -> Answered:
-        return asyncio.run(ask(self._app, "GET", path))
-
-    def post(self, *chunks: bytes, path: bytes = INFER, headers: Headers = ()) -> Answered:
-        return asyncio.run(ask(self._app, "POST", path, *chunks, headers=headers))
+def get(path: str, *headers: str, method: str = "GET") -> bytes:
+    lines = [f"{method} {path} HTTP/1.1", "Host: x", *headers, "", ""]
+    return "\r\n".join(lines).encode()
 
 
-def code(answered: Answered) -> str:
+def code(answer: Answer) -> str | None:
     """The gateway's own error code; the body must have the shape that clients read."""
-    assert set(json.loads(answered.body)) == {"error"}
-    return answered.headers[b"servegate-error"].decode()
+    assert set(json.loads(answer.body)) == {"error"}
+    return answer.code
 
 
-def test_an_answer_passes_unchanged_with_the_decision_beside_it() -> None:
-    answered = Scene().post(b"{}")
-    assert (answered.status, answered.body) == (200, GOOD.body)
-    assert answered.headers == {
-        b"content-type": b"application/json",
-        b"content-length": str(len(GOOD.body)).encode(),
-        b"servegate-version": b"1; by=latest; generation=7",
-    }
+@in_scene(ONE)
+async def test_an_answer_passes_unchanged_with_the_decision_beside_it(scene: Scene) -> None:
+    answer = await scene.ask(request())
+    assert (answer.status, answer.body) == (200, GOOD)
+    assert answer.headers == [
+        ("Content-Type", "application/json"),
+        ("Content-Length", str(len(GOOD))),
+        ("servegate-version", "1; by=latest; generation=7"),
+    ]
 
 
-def test_an_error_of_triton_passes_unchanged_too() -> None:
-    reply = Reply(400, b'{"error":"unexpected shape"}', ((b"content-type", b"application/json"),))
-    answered = Scene(outcomes={"a": reply}).post(b"{}")
-    assert (answered.status, answered.body) == (400, reply.body)
-    assert b"servegate-error" not in answered.headers
+@in_scene()
+async def test_an_error_of_triton_passes_unchanged_too(scene: Scene) -> None:
+    scene.a.script = answering(reply(b'{"error":"unexpected shape"}', status=400))
+    answer = await scene.ask(request())
+    assert (answer.status, answer.body) == (400, b'{"error":"unexpected shape"}')
+    assert answer.code is None
 
 
-def test_the_body_arrives_whole_however_it_was_cut() -> None:
-    scene = Scene()
-    scene.post(b"ab", b"", b"cd", b"e")
-    assert scene.plane.http.calls[0].body == b"abcde"
-
-
-def test_the_call_carries_what_belongs_to_it_and_not_what_belongs_to_the_hop() -> None:
-    scene = Scene()
-    headers: Headers = (
-        (b"host", b"gateway"),
-        (b"content-length", b"2"),
-        (b"connection", b"x-hop"),
-        (b"x-hop", b"1"),
-        (b"accept-encoding", b"gzip"),
-        (b"content-type", b"application/json"),
-    )
-    scene.post(b"{}", path=b"/v2/models/m/versions/stable/infer", headers=headers)
-    [made] = scene.plane.http.calls
-    assert (made.verb, made.model, made.selector) == (Verb.INFER, "m", "stable")
-    assert made.headers == ((b"accept-encoding", b"gzip"), (b"content-type", b"application/json"))
-    assert made.deadline == scene.plane.clock.now + 30
-
-
-def test_a_label_says_so_in_the_decision() -> None:
-    answered = Scene().post(b"{}", path=b"/v2/models/m/versions/stable/infer")
-    assert answered.headers[b"servegate-version"] == b"1; by=label:stable; generation=7"
-
-
-def test_a_body_of_the_largest_size_is_taken() -> None:
-    assert Scene().post(b"x" * LIMIT).status == 200
-
-
-@pytest.mark.parametrize(
-    ("chunks", "headers"),
-    [
-        ((b"x" * LIMIT, b"x"), ()),
-        ((b"",), ((b"content-length", str(LIMIT + 1).encode()),)),
-    ],
-    ids=["by its bytes", "by its announcement"],
-)
-def test_a_body_that_is_too_large_is_refused_and_not_sent(
-    chunks: tuple[bytes, ...], headers: Headers
+@in_scene()
+async def test_a_compressed_answer_stays_compressed_and_a_redirect_is_an_answer(
+    scene: Scene,
 ) -> None:
-    scene = Scene()
-    answered = scene.post(*chunks, headers=headers)
-    assert (answered.status, code(answered)) == (413, "body_too_large")
-    assert scene.plane.http.calls == []
+    headers = ("Location: /x", "Content-Encoding: gzip", "Connection: x-hop", "X-Hop: 1")
+    scene.a.script = answering(reply(b"\x1f\x8bx", *headers, status=302))
+    answer = await scene.ask(request())
+    assert (answer.status, answer.body) == (302, b"\x1f\x8bx")
+    assert (answer.header("location"), answer.header("content-encoding")) == ("/x", "gzip")
+    assert answer.header("x-hop") is None
 
 
-def test_a_client_that_leaves_in_the_middle_of_its_request_causes_no_call() -> None:
-    scene = Scene()
+@in_scene(ONE)
+async def test_the_request_carries_what_belongs_to_it_and_not_what_belongs_to_the_hop(
+    scene: Scene,
+) -> None:
+    headers = (
+        "Connection: x-hop, keep-alive",
+        "X-Hop: 1",
+        "Keep-Alive: 5",
+        "TE: trailers",
+        "Accept-Encoding: gzip",
+        "Content-Type: application/json",
+        "X-Twice: 1",
+        "X-Twice: 2",
+    )
+    await scene.ask(request(b"{}", *headers, path="/v2/models/m/versions/stable/infer?q=1"))
+    [made] = scene.a.requests
+    assert made.line == "POST /v2/models/m/versions/1/infer HTTP/1.1"
+    assert made.headers == [
+        ("Host", f"127.0.0.1:{scene.a.port}"),
+        ("accept-encoding", "gzip"),
+        ("content-type", "application/json"),
+        ("x-twice", "1"),
+        ("x-twice", "2"),
+        ("Content-Length", "2"),
+    ]
 
-    async def receive() -> dict[str, str]:
-        return {"type": "http.disconnect"}
 
-    async def send(message: object) -> None:
-        pass
-
-    scope = {"type": "http", "method": "POST", "raw_path": INFER, "headers": []}
-    asyncio.run(scene._app(scope, receive, send))
-    assert scene.plane.http.calls == []
+@pytest.mark.parametrize("value", [b"caf\xc3\xa9", b"a\tb", b"%41", b"a, b", b""])
+@in_scene()
+async def test_the_value_of_a_header_passes_byte_by_byte(scene: Scene, value: bytes) -> None:
+    await scene.ask(request(b"", "X-Name: @").replace(b"@", value))
+    assert b"x-name: " + value + b"\r\n" in scene.a.requests[0].head
 
 
-@pytest.mark.parametrize("length", [b"3", b"x", b"-1", b"9" * 5000])
-def test_a_fault_of_framing_is_refused_and_not_sent(length: bytes) -> None:
-    scene = Scene()
-    answered = scene.post(b"{}", headers=((b"inference-header-content-length", length),))
-    assert (answered.status, code(answered)) == (400, "bad_request")
-    assert scene.plane.http.calls == []
+@in_scene(ONE)
+async def test_a_label_says_so_in_the_decision(scene: Scene) -> None:
+    answer = await scene.ask(request(path="/v2/models/m/versions/stable/infer"))
+    assert answer.header("servegate-version") == "1; by=label:stable; generation=7"
+
+
+@in_scene()
+async def test_a_request_without_a_body_is_sent_as_one(scene: Scene) -> None:
+    client = await scene.connect()
+    assert (await client.ask(get(INFER, method="POST"))).status == 200
+    assert scene.a.requests[0].header("content-length") == "0"
+
+
+@in_scene(limits={"body": LIMIT})
+async def test_a_body_of_the_largest_size_is_taken(scene: Scene) -> None:
+    assert (await scene.ask(request(b"x" * LIMIT))).status == 200
+
+
+@in_scene()
+async def test_a_client_that_leaves_in_the_middle_of_its_head_causes_no_call(scene: Scene) -> None:
+    client = await scene.connect()
+    await client.send(request()[:30])
+    client.close()
+    await until(lambda: not scene.listener.clients)
+    assert scene.a.requests == []
+
+
+@pytest.mark.parametrize("length", ["3", "x", "-1", "+1", "9" * 5000, str(1 << 64)])
+@in_scene()
+async def test_a_length_of_the_json_beyond_the_body_is_refused_and_not_sent(
+    scene: Scene, length: str
+) -> None:
+    answer = await scene.ask(request(b"{}", f"Inference-Header-Content-Length: {length}"))
+    assert (answer.status, code(answer)) == (400, "bad_request")
+    assert scene.a.requests == []
 
 
 @pytest.mark.parametrize(
     ("method", "path", "status", "error"),
     [
-        ("POST", b"/v2/models/nope/infer", 404, "unknown_model"),
-        ("POST", b"/v2/models/m/versions/9/infer", 404, "unknown_version"),
-        ("POST", b"/v2/models/m/versions/" + b"9" * 5000 + b"/infer", 404, "unknown_version"),
-        ("POST", b"/v2/models/m/versions/canary/infer", 404, "unknown_label"),
-        ("GET", b"/v2/nothing", 404, "not_here"),
+        ("POST", "/v2/models/nope/infer", 404, "unknown_model"),
+        ("POST", "/v2/models/m/versions/9/infer", 404, "unknown_version"),
+        ("POST", "/v2/models/m/versions/" + "9" * 5000 + "/infer", 404, "unknown_version"),
+        ("POST", "/v2/models/m/versions/canary/infer", 404, "unknown_label"),
+        ("GET", "/v2/nothing", 404, "not_here"),
+        ("GET", "/v2/models/m/infer/", 404, "not_here"),
+        ("GET", "//v2/models/m", 404, "not_here"),
         ("GET", INFER, 405, "method_not_allowed"),
-        ("POST", b"/v2/repository/models/m/load", 403, "not_served"),
+        ("POST", "/v2/repository/models/m/load", 403, "not_served"),
+        ("OPTIONS", "*", 404, "not_here"),
     ],
 )
-def test_an_error_of_ours_says_that_it_is_ours(
-    method: str, path: bytes, status: int, error: str
+@in_scene(ONE)
+async def test_an_error_of_ours_says_that_it_is_ours_and_the_connection_goes_on(
+    scene: Scene, method: str, path: str, status: int, error: str
 ) -> None:
-    scene = Scene()
-    answered = scene.get(path) if method == "GET" else scene.post(b"{}", path=path)
-    assert (answered.status, code(answered)) == (status, error)
+    client = await scene.connect()
+    answer = await client.ask(request(path=path, method=method))
+    assert (answer.status, code(answer)) == (status, error)
+    assert (await client.ask(request())).status == 200
 
 
-def test_an_unknown_model_is_told_as_triton_tells_it() -> None:
-    answered = Scene().post(b"{}", path=b"/v2/models/sim%70le/infer")
-    assert json.loads(answered.body)["error"].startswith(
+@in_scene()
+async def test_an_unknown_model_is_told_as_triton_tells_it(scene: Scene) -> None:
+    answer = await scene.ask(request(path="/v2/models/sim%70le/infer"))
+    assert json.loads(answer.body)["error"].startswith(
         "Request for unknown model: 'sim%70le' is not found"
     )
-    assert answered.headers[b"content-type"] == b"text/plain"
+    assert answer.header("content-type") == "text/plain"
+
+
+@pytest.mark.parametrize("path", [INFER, "/v2/models/m"])
+@in_scene(None)
+async def test_without_a_snapshot_nothing_is_served(scene: Scene, path: str) -> None:
+    answer = await scene.ask(request(path=path) if path == INFER else get(path))
+    assert (answer.status, code(answer)) == (503, "no_snapshot")
+    assert answer.header("retry-after") == "1"
+
+
+@in_scene(EMPTY)
+async def test_a_model_without_a_version_is_not_served(scene: Scene) -> None:
+    answer = await scene.ask(request())
+    assert (answer.status, code(answer)) == (503, "no_replica")
+
+
+@in_scene(admitted=0)
+async def test_too_many_calls_are_refused_with_a_time_to_try_again(scene: Scene) -> None:
+    answer = await scene.ask(request())
+    assert (answer.status, code(answer)) == (429, "overloaded")
+    assert answer.header("retry-after") == "1"
+
+
+LIVE, READY = "/v2/health/live", "/v2/health/ready"
+
+
+@in_scene(ONE)
+async def test_health_is_told_as_triton_and_as_open_inference_tell_it(scene: Scene) -> None:
+    client = await scene.connect()
+    answers = [await client.ask(get(path)) for path in (LIVE, READY)]
+    told = [(one.status, json.loads(one.body)) for one in answers]
+    assert told == [(200, {"live": True}), (200, {"ready": True})]
+
+
+@in_scene(None)
+async def test_without_a_snapshot_the_gateway_lives_and_is_not_ready(scene: Scene) -> None:
+    client = await scene.connect()
+    assert [(await client.ask(get(path))).status for path in (LIVE, READY)] == [200, 400]
+
+
+@in_scene(ONE, draining=True)
+async def test_a_gateway_that_drains_is_not_ready_and_serves_what_comes(scene: Scene) -> None:
+    client = await scene.connect()
+    assert [(await client.ask(get(path))).status for path in (LIVE, READY)] == [200, 400]
+    assert (await client.ask(request())).status == 200
+
+
+def is_not_ready(answer: Answer) -> bool:
+    said = {"error": "Model version not ready"}
+    told = (answer.status, answer.header("content-type"), json.loads(answer.body))
+    return told == (400, "text/plain", said)
 
 
 @pytest.mark.parametrize(
-    ("now", "outcome", "status", "error"),
-    [
-        (None, GOOD, 503, "no_snapshot"),
-        (snapshot(view()), GOOD, 503, "no_replica"),
-        (ONE, NotSent("refused"), 503, "no_replica"),
-        (ONE, OutcomeUnknown("broke"), 502, "outcome_unknown"),
-    ],
+    "path",
+    ["/v2/models/nope/ready", "/v2/models/m/versions/9/ready", "/v2/models/m/versions/x/ready"],
 )
-def test_what_the_gateway_cannot_do_is_told_with_its_code(
-    now: Snapshot | None, outcome: Outcome, status: int, error: str
+@in_scene(ONE)
+async def test_a_model_that_is_not_there_is_not_ready_as_triton_says_it(
+    scene: Scene, path: str
 ) -> None:
-    answered = Scene(now, {"a": outcome}).post(b"{}")
-    assert (answered.status, code(answered)) == (status, error)
-    assert (b"retry-after" in answered.headers) == (status == 503)
+    assert is_not_ready(await scene.ask(get(path)))
 
 
-def test_too_many_calls_are_refused_with_a_time_to_try_again() -> None:
-    answered = Scene(limit=0).post(b"{}")
-    assert (answered.status, code(answered)) == (429, "overloaded")
-    assert answered.headers[b"retry-after"] == b"1"
+@in_scene(EMPTY)
+async def test_a_model_without_a_version_is_not_ready_as_triton_says_it(scene: Scene) -> None:
+    assert is_not_ready(await scene.ask(get("/v2/models/m/ready")))
 
 
-@pytest.mark.parametrize(
-    ("now", "draining", "live", "ready"),
-    [
-        (ONE, False, (200, {"live": True}), (200, {"ready": True})),
-        (ONE, True, (200, {"live": True}), (400, {"ready": False})),
-        (None, False, (200, {"live": True}), (400, {"ready": False})),
-    ],
-    ids=["serving", "draining", "no snapshot"],
-)
-def test_health_is_told_as_triton_and_as_open_inference_tell_it(
-    now: Snapshot | None,
-    draining: bool,
-    live: tuple[int, dict[str, bool]],
-    ready: tuple[int, dict[str, bool]],
-) -> None:
-    scene = Scene(now, draining=draining)
-    answers = [scene.get(b"/v2/health/live"), scene.get(b"/v2/health/ready")]
-    assert [(one.status, json.loads(one.body)) for one in answers] == [live, ready]
-
-
-@pytest.mark.parametrize(
-    ("now", "path"),
-    [
-        (ONE, b"/v2/models/nope/ready"),
-        (ONE, b"/v2/models/m/versions/9/ready"),
-        (ONE, b"/v2/models/m/versions/canary/ready"),
-        (snapshot(view()), b"/v2/models/m/ready"),
-        (None, b"/v2/models/m/ready"),
-    ],
-)
-def test_a_model_that_is_not_there_is_not_ready_as_triton_says_it(
-    now: Snapshot | None, path: bytes
-) -> None:
-    answered = Scene(now).get(path)
-    assert (answered.status, answered.headers[b"content-type"]) == (400, b"text/plain")
-    assert json.loads(answered.body) == {"error": "Model version not ready"}
-
-
-def test_calls_that_come_while_draining_are_still_served() -> None:
-    assert Scene(draining=True).post(b"{}").status == 200
-
-
-def test_questions_carry_no_body_and_no_decision_where_none_was_made() -> None:
-    scene = Scene()
-    metadata = scene.get(b"/v2")
-    assert (metadata.status, b"servegate-version" in metadata.headers) == (200, False)
-    scene.get(b"/v2/models/m")
-    assert [(one.verb, one.body) for one in scene.plane.http.calls] == [
-        (Verb.SERVER_METADATA, b""),
-        (Verb.METADATA, b""),
+@in_scene(ONE)
+async def test_questions_go_to_a_replica_with_the_headers_of_the_client(scene: Scene) -> None:
+    client = await scene.connect()
+    metadata = await client.ask(get("/v2", "X-A: 1", "Connection: x-b", "X-B: 2"))
+    assert (metadata.status, metadata.header("servegate-version")) == (200, None)
+    model = await client.ask(get("/v2/models/m"))
+    assert (model.body, model.header("servegate-version")) == (GOOD, "1; by=latest; generation=7")
+    await client.ask(get("/v2/models/m/versions/1/config"))
+    assert [call.path for call in scene.a.requests] == [
+        "/v2",
+        "/v2/models/m",
+        "/v2/models/m/versions/1/config",
     ]
+    assert [name for name, _ in scene.a.requests[0].headers] == ["Host", "x-a"]
 
 
-@pytest.mark.parametrize(("sequences", "key"), [(True, "n5"), (False, "")])
-def test_correlation_ids_are_read_only_for_models_with_sequences(sequences: bool, key: str) -> None:
-    scene = Scene(snapshot(view(target(1, "a"), sequences=sequences)))
-    scene.post(b'{"parameters":{"sequence_id":5}}')
-    assert scene.plane.http.calls[0].sequence == key
+RENAMED: Snapshot = snapshot(view(target(1, "a", physical="m--0a1b")))
 
 
-def test_a_length_that_triton_wrote_is_written_anew() -> None:
-    reply = Reply(200, b"abc", ((b"content-length", b"999"), (b"x-a", b"1")))
-    answered = Scene(outcomes={"a": reply}).post(b"{}")
-    assert answered.headers[b"content-length"] == b"3"
-    assert answered.headers[b"x-a"] == b"1"
+@in_scene(RENAMED)
+async def test_questions_are_answered_with_the_models_own_name(scene: Scene) -> None:
+    scene.a.script = answering(reply(b'{"name":"m--0a1b","inputs":[]}'))
+    assert (await scene.ask(get("/v2/models/m"))).body == b'{"name":"m","inputs":[]}'
+    assert scene.a.requests[0].path == "/v2/models/m--0a1b"
+
+
+@in_scene()
+async def test_a_question_whose_replica_does_not_answer_in_time_is_told_so(scene: Scene) -> None:
+    hand = scene.a.by_hand()
+    client = await scene.connect()
+    await client.send(get("/v2/models/m/config"))
+    waiting = await hand.call()
+    scene.pass_time(scene.listener.limits.call + 1)  # spent: the answer comes too late
+    waiting.reset()
+    hand.done_all()
+    assert (await client.answer()).status == 502
+
+
+@in_scene()
+async def test_a_call_is_counted_with_the_status_of_its_answer(scene: Scene) -> None:
+    await scene.ask(request())
+    labels = {"model": "m", "version": "1", "route": "latest", "protocol": "http"}
+    assert scene.count("servegate_calls_total", verb="infer", code="200", **labels) == 1

@@ -3,9 +3,9 @@
 import pytest
 from tritonclient.grpc import service_pb2
 
-from serve.core.calls import Headers, Verb
+from serve.core.calls import Verb
 from serve.core.errors import NotHere, NotServed
-from serve.wire.kserve_grpc import SERVER_LIVE, SERVER_READY, end_to_end, method_of, parse
+from serve.wire.kserve_grpc import SERVER_LIVE, SERVER_READY, method_of, parse, stream_error
 
 SERVICE = service_pb2.DESCRIPTOR.services_by_name["GRPCInferenceService"]
 METHODS = {f"/{SERVICE.full_name}/{method.name}" for method in SERVICE.methods}
@@ -33,20 +33,8 @@ def test_methods_of_other_services_are_not_here(method: str) -> None:
         parse(method)
 
 
-def test_metadata_of_one_hop_stays_behind() -> None:
-    kept: Headers = ((b"authorization", b"Bearer x"), (b"trace-bin", b"\x00\xff"), (b"x", b"1"))
-    hop: Headers = (
-        (b"user-agent", b"grpc-python"),
-        (b":path", b"/x"),
-        (b"te", b"trailers"),
-        (b"content-type", b"application/grpc"),
-        (b"grpc-timeout", b"5S"),
-        (b"grpc-accept-encoding", b"gzip"),
-        (b"host", b"a"),
-    )
-    assert end_to_end((*hop, *kept)) == kept
-
-
-def test_the_key_of_a_restricted_protocol_passes() -> None:
-    headers: Headers = ((b"triton-grpc-protocol-admin-key", b"secret"),)
-    assert end_to_end(headers) == headers
+@pytest.mark.parametrize("request_id", [b"", b"7", "größe".encode()])
+def test_the_error_of_one_request_is_what_triton_writes(request_id: bytes) -> None:
+    said = service_pb2.ModelStreamInferResponse.FromString(stream_error("größe", request_id))
+    assert said.error_message == "größe"
+    assert said.infer_response == service_pb2.ModelInferResponse(id=request_id.decode())

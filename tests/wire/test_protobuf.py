@@ -1,14 +1,28 @@
 """Protobuf bytes: what the reader sees is what protobuf sees, and garbage is a bad request."""
 
 import contextlib
+import itertools
 import random
 
 import pytest
 from google.protobuf.message import DecodeError, Message
+from hypothesis import given
+from hypothesis import strategies as st
 from tritonclient.grpc import service_pb2
 
 from serve.core.errors import BadRequest
-from serve.wire.protobuf import Peek, boolean, peek, set_field
+from serve.wire.protobuf import (
+    Peek,
+    Walk,
+    answered_name,
+    boolean,
+    fields,
+    names,
+    peek,
+    request_id,
+    set_field,
+    whole_names,
+)
 
 NAMES = ["", "m", "digits", "größe", "x" * 127, "x" * 128, "x" * 20_000, "\0", "😀"]
 
@@ -191,3 +205,110 @@ def test_a_field_number_beyond_one_byte_is_written_too() -> None:
 @pytest.mark.parametrize("value", [True, False])
 def test_a_boolean_answer_is_what_protobuf_writes(value: bool) -> None:
     assert boolean(1, value) == service_pb2.ServerReadyResponse(ready=value).SerializeToString()
+
+
+@pytest.mark.parametrize("model", NAMES[1:])
+@pytest.mark.parametrize("version", ["", "1", "stable", "9" * 300])
+def test_names_are_read_from_the_start_of_a_message_as_soon_as_they_are_there(
+    model: str, version: str
+) -> None:
+    whole = request(model, version, tensors=2).SerializeToString()
+    seen = [names(whole[:end], 0, len(whole)) for end in range(len(whole) + 1)]
+    first = next(index for index, one in enumerate(seen) if one is not None)
+    assert set(seen[first:]) == {(model, version)}
+    named = service_pb2.ModelInferRequest(model_name=model, model_version=version)
+    assert first == len(named.SerializeToString()) + 1  # the key of the next field
+
+
+def test_names_may_lie_anywhere_in_what_has_come() -> None:
+    whole = request("digits", "2").SerializeToString()
+    assert names(b"12345" + whole + b"more", 5, 5 + len(whole)) == ("digits", "2")
+    assert names(memoryview(b"12345" + whole), 5, 5 + len(whole)) == ("digits", "2")
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        service_pb2.ModelInferRequest(model_version="2", id="7").SerializeToString(),
+        service_pb2.ModelInferRequest(id="7").SerializeToString(),
+        b"\x08\x01" + request().SerializeToString(),
+    ],
+    ids=["no name", "neither", "another type"],
+)
+def test_names_that_do_not_stand_first_need_the_whole_message(message: bytes) -> None:
+    assert names(message, 0, len(message)) is None
+
+
+@pytest.mark.parametrize(
+    "message", [b"\x0a\x05abc", b"\x0a" + b"\xff" * 11 + b"\x01", b"\x0a\x01\xff\x1a"]
+)
+def test_a_name_that_cannot_be_is_a_bad_request(message: bytes) -> None:
+    with pytest.raises(BadRequest):
+        names(message, 0, len(message))
+
+
+def test_a_message_with_a_name_alone_is_whole_only_at_its_end() -> None:
+    whole = service_pb2.ModelMetadataRequest(name="digits").SerializeToString()
+    assert names(whole, 0, len(whole)) == ("digits", "")
+    assert names(whole, 0, len(whole) + 1) is None
+    assert names(b"", 0, 0) == ("", "")
+
+
+def test_the_id_of_a_request_is_found_or_waited_for() -> None:
+    whole = request("digits", "2").SerializeToString()
+    seen = {request_id(whole[:end], is_whole=False) for end in range(len(whole) + 1)}
+    assert seen == {None, b"77"}
+    assert request_id(service_pb2.ModelInferRequest().SerializeToString(), is_whole=True) == b""
+    assert request_id(b"\x0a\x05ab", is_whole=True) == b""
+
+
+def test_the_names_in_an_answer_of_a_stream_are_found_or_waited_for() -> None:
+    response = service_pb2.ModelStreamInferResponse()
+    response.infer_response.model_name = "digits"
+    response.infer_response.model_version = "2"
+    response.infer_response.id = "77"
+    whole = response.SerializeToString()
+    seen = {answered_name(whole[:end], is_whole=False) for end in range(len(whole) + 1)}
+    assert seen == {None, ("digits", "2")}
+    error = service_pb2.ModelStreamInferResponse(error_message="no").SerializeToString()
+    assert answered_name(error, is_whole=False) == ("", "")
+    assert answered_name(b"", is_whole=True) == ("", "")
+
+
+@pytest.mark.parametrize("tensors", [0, 1, 3])
+def test_a_whole_message_is_walked_to_its_end(tensors: int) -> None:
+    whole = request("digits", "2", 77, tensors=tensors).SerializeToString()
+    assert whole_names(b"12345" + whole, 5) == ("digits", "2")
+    assert whole_names(memoryview(whole), 0) == ("digits", "2")
+    assert whole_names(whole + set_field(b"", 1, "x"), 0) == ("x", "2")
+    for damaged in (whole[:-1], whole + b"\x3a", whole + b"\x3a\x05", whole + b"\x09\x01"):
+        with pytest.raises(BadRequest):
+            whole_names(damaged, 0)
+
+
+@given(st.lists(st.integers(0, 2000), max_size=9), st.integers(0, 3))
+def test_a_walk_ends_well_where_the_message_does_however_it_is_cut(
+    cuts: list[int], tensors: int
+) -> None:
+    whole = request("digits", "2", 77, tensors=tensors).SerializeToString()
+    borders = sorted({0, len(whole), *(cut % (len(whole) + 1) for cut in cuts)})
+    walk = Walk()
+    for start, stop in itertools.pairwise(borders):
+        walk.follow(whole[start:stop])
+    walk.finish()
+
+
+def test_a_walk_notices_a_message_that_ends_inside_a_field() -> None:
+    whole = request("digits", "2", 77).SerializeToString()
+    standing = set()
+    for end in range(len(whole) + 1):
+        walk = Walk()
+        walk.follow(b"xx" + whole[:end], 2)
+        try:
+            walk.finish()
+            standing.add(end)
+        except BadRequest:
+            pass
+    assert len(standing) == len(list(fields(whole))) + 1
+    with pytest.raises(BadRequest):
+        Walk().follow(b"\x0b" * 30)

@@ -1,0 +1,95 @@
+"""Heads that are known: what llhttp has read once need not be read again.
+
+The same bytes mean the same. Two heads that differ only in values that a gateway passes on unread
+(the identity of a trace, say) mean the same but for these: a `Pattern` has holes where they stand.
+
+    POST /v2/models/m/infer HTTP/1.1⏎ Host: x⏎ Traceparent: [!-~]{1,55}⏎ Content-Length: 159⏎ ⏎
+
+A hole takes no more characters than were seen, visible ones alone, in a header that means nothing
+to a parser of HTTP: llhttp reads over such a value, and it ends where the hole does.
+"""
+
+import re
+from dataclasses import dataclass
+
+from serve.wire.kserve_http import InferHead, Question, is_only_passed_on
+
+_FIELD = re.compile(rb"([!#$%&'*+.^_`|~0-9A-Za-z-]+): ?([!-~]{1,200})")
+
+
+@dataclass(frozen=True, slots=True)
+class KnownHead:
+    """The head of a predict request that llhttp has read, under the bytes that it was read from."""
+
+    asked: Question
+    headers: list[tuple[bytes, bytes]]
+    head: InferHead
+
+
+class Pattern:
+    """A known head with holes. `source` is the regular expression, and identifies it."""
+
+    __slots__ = ("_expression", "_holes", "_lines", "known", "source")
+
+    def __init__(self, source: bytes, known: KnownHead, holes: list[int]) -> None:
+        self.source = source
+        self.known = known
+        self._expression = re.compile(source)
+        self._holes = holes  # indices of headers
+        self._lines = _template(known, holes)
+
+    def __repr__(self) -> str:
+        names = [self.known.headers[hole][0].decode() for hole in self._holes]
+        return f"<Pattern {self.known.asked.model} varying={names}>"
+
+    def read(self, start: bytes) -> tuple[list[tuple[bytes, bytes]], bytes] | None:
+        """The headers of a head, and the lines that are passed on; None for any other head."""
+        match = self._expression.fullmatch(start)
+        if match is None:
+            return None
+        values = match.groups()
+        headers = self.known.headers.copy()
+        for hole, value in zip(self._holes, values, strict=True):
+            headers[hole] = (headers[hole][0], value)
+        return headers, self._lines % values
+
+
+def pattern_of(before: bytes, start: bytes, known: KnownHead) -> Pattern | None:
+    """What two heads have in common, of which the second has been read; None if that is too little.
+
+    A head with Connection has no pattern, for it may name any header as one of its hop.
+    """
+    lines, others = start.split(b"\r\n"), before.split(b"\r\n")
+    names = [name for name, _ in known.headers]
+    if len(lines) != len(others) or len(lines) != len(names) + 3 or b"connection" in names:
+        return None
+    source, holes = [], []
+    for number, (line, other) in enumerate(zip(lines, others, strict=True)):
+        if line == other:
+            source.append(re.escape(line))
+            continue
+        ours, theirs = _FIELD.fullmatch(line), _FIELD.fullmatch(other)
+        if ours is None or theirs is None or not 0 < number <= len(names):
+            return None
+        name = names[number - 1]
+        if ours[1] != theirs[1] or ours[1].lower() != name or not is_only_passed_on(name):
+            return None
+        longest = max(len(ours[2]), len(theirs[2]))
+        source.append(re.escape(line[: ours.start(2)]) + b"([!-~]{1,%d})" % longest)
+        holes.append(number - 1)
+    return Pattern(b"\r\n".join(source), known, holes) if holes else None
+
+
+def _template(known: KnownHead, holes: list[int]) -> bytes:
+    """The lines that are passed on, with `%b` in each hole."""
+    lines, position, parts = known.head.lines, 0, []
+    begun = 0
+    for number, (name, value) in enumerate(known.headers):
+        if is_only_passed_on(name):
+            position = lines.index(b"%b: %b\r\n" % (name, value), position) + len(name) + 2
+            if number in holes:
+                parts.append(lines[begun:position])
+                begun = position + len(value)
+            position += len(value) + 2
+    parts.append(lines[begun:])
+    return b"%b".join(part.replace(b"%", b"%%") for part in parts)

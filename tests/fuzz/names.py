@@ -1,0 +1,99 @@
+"""Restoring names: only the names of an answer change, over HTTP and over gRPC.
+
+The first byte says which: `h`, the JSON of an answer; `e`, an error; `i`, `m` and `c`, the gRPC
+messages of ModelInfer, ModelMetadata and ModelConfig, each as bytes of protobuf.
+"""
+
+import json
+from typing import Any
+
+from builders import target
+from fuzz.cutting import ways
+from google.protobuf.message import DecodeError
+from tritonclient.grpc import service_pb2
+
+from serve.core.calls import Verb
+from serve.listeners.grpc_restoring import Restoring
+from serve.wire import restoring
+from serve.wire.grpc_messages import PREFIX
+
+TARGET = target(7, model="own", physical="own--0a1b")
+_MESSAGES: dict[bytes, tuple[Verb, Any]] = {
+    b"i": (Verb.INFER, service_pb2.ModelInferResponse),
+    b"m": (Verb.METADATA, service_pb2.ModelMetadataResponse),
+    b"c": (Verb.CONFIG, service_pb2.ModelConfigResponse),
+}
+
+
+def play(data: bytes) -> None:
+    """See the module."""
+    kind, rest = data[:1], data[1:]
+    if kind in _MESSAGES:
+        _grpc(rest, *_MESSAGES[kind])
+    elif kind == b"e":
+        _error(rest)
+    else:
+        _json(rest)
+
+
+def _json(body: bytes) -> None:
+    restored = restoring.in_answer(body, TARGET)
+    try:
+        said = json.loads(body)
+    except (ValueError, RecursionError):
+        return
+    if restored is None or not isinstance(said, dict):
+        return
+    now = json.loads(restored)
+    if said.get("model_name") == TARGET.physical_name and _is_triton(body):
+        assert now["model_name"] == TARGET.model
+        assert {**now, "model_name": "", "model_version": ""} == {
+            **said, "model_name": "", "model_version": ""
+        }  # fmt: skip
+
+
+def _is_triton(body: bytes) -> bool:
+    """Whether the names stand where Triton writes them: behind the id, before anything else."""
+    try:
+        pairs = json.loads(body, object_pairs_hook=lambda pairs: pairs)
+    except (ValueError, RecursionError):
+        return False
+    names = [name for name, _ in pairs]
+    return names[:2] == ["model_name", "model_version"] or (
+        names[:3] == ["id", "model_name", "model_version"] and isinstance(pairs[0][1], str)
+    )
+
+
+def _error(sentence: bytes) -> None:
+    restored = restoring.in_error(sentence, TARGET)
+    assert b"'own--0a1b'" not in restored
+    try:
+        text = sentence.decode()
+    except UnicodeDecodeError:
+        return
+    assert Restoring(Verb.INFER, TARGET).in_sentence(text) == restored.decode()
+
+
+def _grpc(message: bytes, verb: Verb, kind: Any) -> None:
+    stream = PREFIX.pack(0, len(message)) + message
+    for _, pieces in ways(stream):
+        changed = Restoring(verb, TARGET)
+        out = b"".join(bytes(part) for piece in pieces for part in changed.pass_on(piece))
+        assert PREFIX.unpack_from(out) == (0, len(out) - 5), out[:5]
+    try:
+        before = kind.FromString(message)
+    except DecodeError:
+        return
+    after = kind.FromString(out[5:])
+    if verb is Verb.CONFIG:
+        assert after.config.name == TARGET.model
+        before.config.name = after.config.name
+    elif verb is Verb.METADATA:
+        assert after.name == TARGET.model
+        before.name = after.name
+    else:
+        assert (after.model_name, after.model_version) == (TARGET.model, str(TARGET.version))
+        before.model_name, before.model_version = after.model_name, after.model_version
+    assert after.SerializeToString(deterministic=True) == before.SerializeToString(
+        deterministic=True
+    )

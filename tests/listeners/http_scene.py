@@ -1,0 +1,270 @@
+"""The HTTP listener on a real port, between raw clients and replicas that a test scripts.
+
+A test is a coroutine that gets a `Scene`; `in_scene` runs it on both event loops and sees to it
+afterwards that everything is back at zero: calls, connections, bytes held, file descriptors.
+
+    client ── bytes ──▶ the listener ── requests ──▶ Replica ── its script ──▶ answers
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import dataclasses
+import fcntl
+import functools
+import inspect
+import socket
+import sys
+import termios
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+import uvloop
+from builders import DataPlane, replica, snapshot, target, until, view
+from listeners.http_clients import Answer, Client
+from listeners.http_replicas import Replica
+
+from serve.app.serving import Server
+from serve.core.limits import Limits
+from serve.core.snapshot import Snapshot
+from serve.listeners.http_client import HttpClient
+from serve.listeners.kserve_http import KServeHttp
+from serve.settings import Settings
+from serve.triton.http_connection import HttpConnection
+from serve.triton.http_pool import Pool
+
+BOUND = 60.0  # seconds; a bound for what takes milliseconds
+LIMITS = Settings().limits
+LOOPS = {"asyncio": asyncio.run, "uvloop": uvloop.run}
+
+
+@dataclass(slots=True)
+class Scene:
+    """The listener, its replicas and its clients. `clock` is the gateway's time."""
+
+    plane: DataPlane
+    pool: Pool
+    listener: KServeHttp
+    server: Server
+    port: int
+    replicas: list[Replica]
+    clients: list[Client] = field(default_factory=list)
+
+    @property
+    def a(self) -> Replica:
+        return self.replicas[0]
+
+    @property
+    def b(self) -> Replica:
+        return self.replicas[1]
+
+    async def connect(self, *, limit: int = 1 << 22, receive_buffer: int = 0) -> Client:
+        """A new client; with a small `receive_buffer` it is one that reads slowly."""
+        peer = socket.socket()
+        peer.setblocking(False)
+        if receive_buffer:
+            peer.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
+        await asyncio.get_running_loop().sock_connect(peer, ("127.0.0.1", self.port))
+        client = Client(*await asyncio.open_connection(sock=peer, limit=limit))
+        self.clients.append(client)
+        return client
+
+    async def ask(self, data: bytes) -> Answer:
+        """One request on a connection of its own."""
+        return await (await self.connect()).ask(data)
+
+    def pass_time(self, seconds: float) -> None:
+        """Time goes by, and the sweeper looks at the clock."""
+        self.plane.clock.now += seconds
+        self.listener.sweep()
+        self.pool.sweep()
+
+    async def until_swept(self, reached: Callable[[], bool]) -> None:
+        """Let the sweeper run until this holds; no time passes."""
+
+        def swept() -> bool:
+            self.pass_time(0)
+            return reached()
+
+        await until(swept)
+
+    async def feed(self, client: Client, data: bytes, step: int) -> None:
+        """Send in pieces, each of which the listener reads by itself."""
+        for start in range(0, len(data), step):
+            client.writer.write(data[start : start + step])
+            await self.until_read()
+
+    async def until_read(self) -> None:
+        """Let the listener read all that clients have sent, unless it will not read on."""
+        ours = [client.writer.transport for client in self.clients]
+
+        def all_read() -> bool:
+            theirs = list(self.listener.clients)
+            waiting = any(
+                one.get_write_buffer_size() or _queued(one, termios.TIOCOUTQ) for one in ours
+            )
+            unread = any(_queued(one.transport, termios.FIONREAD) for one in theirs)
+            return not (waiting or unread) or any(one.is_request_paused for one in theirs)
+
+        await until(all_read)
+        await asyncio.sleep(0)
+
+    @property
+    def upstreams(self) -> list[HttpConnection]:
+        """The connections to replicas that have a call on them."""
+        return list(self.pool._busy)
+
+    def count(self, name: str, **labels: str) -> float:
+        return self.plane.count(name, **labels)
+
+    async def close(self) -> None:
+        """The clients go, the listener closes, and then nothing may be left."""
+        for client in self.clients:
+            client.writer.transport.abort()
+        for listening in self.server.servers:
+            listening.close()
+        await self.until_swept(lambda: not self.listener.clients and self.is_at_rest)
+        self.pool.close()
+        for one in self.replicas:
+            await one.stop()
+
+    @property
+    def is_at_rest(self) -> bool:
+        """Whether no call is anywhere."""
+        loads = self.plane.loads
+        return not (loads.total or loads.replicas or self.pool.busy or self.listener.held)
+
+
+def fleet(count: int, **model: Any) -> Snapshot:
+    """One model on so many replicas, called a, b, …"""
+    names = "abc"[:count]
+    return snapshot(view(target(1, *names), **model))
+
+
+def _placed(now: Snapshot, listening: list[Replica]) -> Snapshot:
+    """The snapshot with the replicas where they listen."""
+    ports = dict(zip("abc", (one.port for one in listening), strict=False))
+    named = {
+        name: replica(name, http=ports.get(name) or one.http_port)
+        for name, one in now.replicas.items()
+    }
+    return dataclasses.replace(now, replicas=named)
+
+
+@dataclass(frozen=True, slots=True)
+class Arrangement:
+    """What a test wants to find. `now` is the snapshot, or how many replicas the model `m` has.
+
+    With a small `send_buffer` the kernel takes little of an answer, so that slow readers are
+    noticed soon.
+    """
+
+    now: Snapshot | int | None = 1
+    limits: dict[str, Any] = field(default_factory=dict)
+    admitted: int = 100
+    draining: bool = False
+    send_buffer: int = 0
+
+    def limited(self) -> Limits:
+        return Limits(**{**dataclasses.asdict(LIMITS), **self.limits})
+
+    def open_port(self) -> socket.socket:
+        port = socket.create_server(("127.0.0.1", 0))
+        if self.send_buffer:
+            port.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, self.send_buffer)
+        return port
+
+
+@asynccontextmanager
+async def scene(wanted: Arrangement) -> AsyncIterator[Scene]:
+    """Everything running, and at the end everything at zero, and nothing raised meanwhile."""
+    now = fleet(wanted.now) if isinstance(wanted.now, int) else wanted.now
+    complaints: list[dict[str, Any]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, what: complaints.append(what))
+    async with contextlib.AsyncExitStack() as stack:
+        replicas = [Replica() for _ in (now.replicas if now is not None else ())]
+        for one in replicas:
+            stack.callback((await one.listen()).close)
+        plane = DataPlane(None if now is None else _placed(now, replicas), limit=wanted.admitted)
+        pool = Pool(connect_timeout=5.0, clock=plane.clock)
+        listener = KServeHttp(
+            plane.gateway,
+            pool,
+            limits=wanted.limited(),
+            clock=plane.clock,
+            is_draining=lambda: wanted.draining,
+        )
+        port = wanted.open_port()
+        server = await _serve(listener, port)
+        made = Scene(plane, pool, listener, server, port.getsockname()[1], replicas)
+        try:
+            yield made
+        finally:
+            await made.close()
+    assert complaints == [], complaints
+
+
+async def _serve(listener: KServeHttp, port: socket.socket) -> Server:
+    """A server without its main loop, which would cost every test a tenth of a second."""
+    server = Server(listener, protocol=partial(HttpClient, listener))
+    server.config.load()
+    server.lifespan = server.config.lifespan_class(server.config)
+    await server.startup(sockets=[port])
+    return server
+
+
+def _queued(transport: asyncio.WriteTransport, queue: int) -> int:
+    """Bytes that the kernel holds: sent and not received, or received and not read."""
+    if transport.is_closing():
+        return 0
+    size = fcntl.ioctl(transport.get_extra_info("socket").fileno(), queue, bytes(4))
+    return int.from_bytes(size, sys.byteorder)
+
+
+def descriptors() -> int:
+    return len(list(Path("/proc/self/fd").iterdir()))
+
+
+@functools.cache
+def _warm_up(loop: str) -> None:
+    """The first loop of its kind opens descriptors that stay."""
+    LOOPS[loop](asyncio.sleep(0))
+
+
+def in_scene(
+    now: Snapshot | int | None = 1,
+    *,
+    loops: tuple[str, ...] = ("asyncio", "uvloop"),
+    **wanted: Any,
+) -> Callable[[Callable[..., Awaitable[None]]], Callable[..., None]]:
+    """Make a test of a coroutine that takes a `Scene` and, behind it, what pytest gives.
+
+    The arguments are those of an `Arrangement`.
+    """
+    arrangement = Arrangement(now, **wanted)
+
+    def decorate(test: Callable[..., Awaitable[None]]) -> Callable[..., None]:
+        async def play(given: dict[str, Any]) -> None:
+            async with asyncio.timeout(BOUND), scene(arrangement) as made:
+                await test(made, **given)
+
+        @functools.wraps(test)
+        def run(loop: str, **given: Any) -> None:
+            _warm_up(loop)
+            before = descriptors()
+            LOOPS[loop](play(given))
+            assert descriptors() <= before  # fewer, when garbage of other tests was collected
+
+        _, *others = inspect.signature(test).parameters.values()
+        first = inspect.Parameter("loop", inspect.Parameter.POSITIONAL_OR_KEYWORD)
+        run.__signature__ = inspect.Signature([first, *others])  # type: ignore[attr-defined]
+        marked: Callable[..., None] = pytest.mark.parametrize("loop", loops)(run)
+        return marked
+
+    return decorate

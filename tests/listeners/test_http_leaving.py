@@ -1,0 +1,126 @@
+"""Clients that leave at every stage, and a server that stops: nothing is left behind."""
+
+import asyncio
+
+import pytest
+from builders import until
+from listeners.http_messages import INFER, chunked, reply, request
+from listeners.http_replicas import Received
+from listeners.http_scene import Scene, in_scene
+
+MIB = 1 << 20
+HEAD = f"POST {INFER} HTTP/1.1\r\nHost: x\r\n".encode()
+
+
+# --- clients that leave ---------------------------------------------------------------------------
+@pytest.mark.parametrize("leave", ["close", "reset"])
+@pytest.mark.parametrize("size", [100, 600_000, 8 * MIB])
+@in_scene()
+async def test_a_client_that_leaves_in_the_middle_of_its_body_ends_the_call(
+    scene: Scene, size: int, leave: str
+) -> None:
+    hand = scene.a.by_hand()
+    client = await scene.connect()
+    await client.send(HEAD + b"Content-Length: %d\r\n\r\n" % size + bytes(size // 2))
+    call = await hand.call()
+    await call.read_some(size // 2)
+    getattr(client, leave)()
+    with pytest.raises((asyncio.IncompleteReadError, ConnectionError)):
+        await call.read()  # Triton hears of it, and nothing is complete there
+    assert not call.is_complete
+    await until(lambda: scene.is_at_rest)
+
+
+@pytest.mark.parametrize("leave", ["close", "reset"])
+@in_scene()
+async def test_a_client_that_leaves_before_its_answer_ends_the_call(
+    scene: Scene, leave: str
+) -> None:
+    hand = scene.a.by_hand()
+    client = await scene.connect()
+    await client.send(request())
+    call = await hand.call()
+    await call.read()
+    getattr(client, leave)()
+    await until(lambda: scene.is_at_rest)
+    await until(lambda: call._peer.reader.at_eof() or call._peer.reader.exception() is not None)
+    labels = {"model": "m", "version": "1", "route": "latest", "protocol": "http"}
+    assert scene.count("servegate_errors_total", error="client_left", **labels) == 1
+
+
+@pytest.mark.parametrize("size", [100_000, 600_000, 8 * MIB])
+@in_scene(send_buffer=1 << 14)
+async def test_a_client_that_leaves_in_the_middle_of_its_answer_ends_the_call(
+    scene: Scene, size: int
+) -> None:
+    async def script(call: Received) -> None:
+        await call.read()
+        call.write(reply(bytes(size // 2), length=size))
+
+    scene.a.script = script
+    client = await scene.connect(limit=1 << 10, receive_buffer=1 << 14)
+    await client.send(request())
+    await client.head()
+    client.reset()
+    await until(lambda: scene.is_at_rest)
+
+
+@in_scene()
+async def test_clients_that_leave_with_requests_waiting_leave_nothing_behind(
+    scene: Scene,
+) -> None:
+    hand = scene.a.by_hand()
+    client = await scene.connect()
+    await client.send(request() + request(bytes(1000)) + chunked(b"abc")[:-3])
+    await hand.call()
+    assert scene.listener.held > 0
+    client.reset()
+    await scene.until_swept(lambda: scene.is_at_rest)
+
+
+@in_scene(admitted=1000, loops=("uvloop",))
+async def test_five_hundred_clients_that_leave_at_once_leave_nothing_behind(scene: Scene) -> None:
+    hand = scene.a.by_hand()
+    clients = [await scene.connect() for _ in range(500)]
+    for client in clients:
+        await client.send(request())
+    await until(lambda: scene.plane.loads.total == 500)
+    for client in clients:
+        client.reset()
+    await until(lambda: scene.is_at_rest and not scene.listener.clients)
+    hand.done_all()
+
+
+@in_scene()
+async def test_a_client_that_leaves_while_its_replica_is_being_connected_keeps_that_connection(
+    scene: Scene,
+) -> None:
+    client = await scene.connect()
+    client.writer.write(request())
+    await until(lambda: scene.pool.busy == 1)
+    client.reset()
+    await until(lambda: scene.is_at_rest)
+    assert (await scene.ask(request())).status == 200
+
+
+# --- stopping -------------------------------------------------------------------------------------
+@in_scene()
+async def test_a_server_that_stops_answers_what_it_has_and_closes(scene: Scene) -> None:
+    hand = scene.a.by_hand()
+    busy, idle = await scene.connect(), await scene.connect()
+    await busy.send(request() + request(b"second"))
+    call = await hand.call()
+    await until(lambda: len(scene.listener.clients) == 2)
+    for client in list(scene.listener.clients):
+        client.shutdown()  # type: ignore[attr-defined]
+    assert await idle.rest() == b""
+    for _ in range(2):
+        await call.read()
+        call.write(reply(call.body))
+        hand.done(call)
+        if call.body != b"second":
+            call = await hand.call()
+    answers = [await busy.answer(), await busy.answer()]
+    assert [one.body for one in answers] == [b"{}", b"second"]
+    assert answers[1].header("connection") == "close"
+    assert await busy.rest() == b""

@@ -1,0 +1,303 @@
+"""What one client may ask of a worker: every size and count has its end, and is told."""
+
+import errno
+import gzip
+import os
+import resource
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+from builders import until
+from listeners.http_clients import Client
+from listeners.http_messages import GOOD, INFER, chunk, chunked, reply, request
+from listeners.http_replicas import Received, answers_good
+from listeners.http_scene import Scene, in_scene
+
+MIB = 1 << 20
+POST = f"POST {INFER} HTTP/1.1\r\nHost: x\r\n".encode()
+CHUNKED = POST + b"Transfer-Encoding: chunked\r\n\r\n"
+SMALL = {"head": 1000}
+
+
+async def refusal(client: Client) -> tuple[int, str | None]:
+    """The last answer of a connection, which ends with it."""
+    answer = await client.answer()
+    assert answer.header("connection") == "close"
+    assert await client.rest() == b""
+    return answer.status, answer.code
+
+
+# --- heads ----------------------------------------------------------------------------------------
+HEADS: dict[str, bytes] = {
+    "one header": POST + b"X-A: " + b"a" * 2000 + b"\r\n",
+    "many headers": POST + b"X-A: 1\r\n" * 250,
+    "a target": b"POST /" + b"a" * 2000 + b" HTTP/1.1\r\n",
+    "a name": POST + b"a" * 2000 + b": 1\r\n",
+    "lines before it": b"\r\n" * 1000,
+}
+
+
+@pytest.mark.parametrize("kind", HEADS)
+@pytest.mark.parametrize("end", [b"Content-Length: 2\r\n\r\n{}", b""], ids=["complete", "endless"])
+@pytest.mark.parametrize("step", [100, 1 << 16])
+@in_scene(limits=SMALL)
+async def test_a_head_beyond_the_limit_is_refused(
+    scene: Scene, kind: str, end: bytes, step: int
+) -> None:
+    client = await scene.connect()
+    await client.ask(request())  # nothing is left of an earlier request
+    data = HEADS[kind] + (POST if kind == "lines before it" else b"") + end
+    if kind == "lines before it":
+        step = 100  # what comes in one read with a head that is complete is gone
+    await scene.feed(client, data[:900], 900)
+    await scene.feed(client, data[900:], step)
+    assert await refusal(client) == (431, "head_too_large")
+    assert len(scene.a.requests) == 1
+
+
+@pytest.mark.parametrize("before", [b"", request(bytes(5000)), chunked(*[b"x"] * 500)])
+@in_scene(limits=SMALL)
+async def test_a_head_within_the_limit_is_taken_whatever_came_before(
+    scene: Scene, before: bytes
+) -> None:
+    client = await scene.connect()
+    data = before + POST + b"X-A: " + b"a" * 850 + b"\r\nContent-Length: 2\r\n\r\n{}"
+    await scene.feed(client, data, 333)
+    for _ in range(2 if before else 1):
+        assert (await client.answer()).status == 200
+
+
+@in_scene(limits=SMALL)
+async def test_a_large_body_behind_a_head_costs_no_head(scene: Scene) -> None:
+    client = await scene.connect()
+    for _ in range(3):
+        await client.send(request(bytes(500_000)) + POST)
+        assert (await client.answer()).status == 200
+        assert (await client.ask(b"Content-Length: 2\r\n\r\n{}")).status == 200
+
+
+@in_scene(limits=SMALL)
+async def test_a_pipelined_head_beyond_the_limit_is_refused_in_its_turn(scene: Scene) -> None:
+    client = await scene.connect()
+    await client.send(request() + HEADS["many headers"] + b"Content-Length: 2\r\n\r\n{}")
+    assert (await client.answer()).status == 200
+    assert await refusal(client) == (431, "head_too_large")
+    assert len(scene.a.requests) == 1
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        CHUNKED + b"0\r\n" + b"X-A: 1\r\n" * 1000,
+        CHUNKED + b"0\r\nX-A: " + b"a" * 9000,
+        CHUNKED + b"1;" + b"a" * 9000,
+        CHUNKED + b"1;a=" + b"b" * 9000 + b"\r\nx\r\n0\r\n\r\n",
+        CHUNKED + (b"1;" + b"a" * 500 + b"\r\nx\r\n") * 20,
+    ],
+    ids=["trailers", "a trailer", "an extension", "a complete extension", "many extensions"],
+)
+@in_scene(limits=SMALL)
+async def test_what_is_neither_head_nor_body_is_bounded_like_a_head(
+    scene: Scene, data: bytes
+) -> None:
+    client = await scene.connect()
+    await scene.feed(client, data, 700)
+    assert await refusal(client) == (431, "head_too_large")
+    assert not [call for call in scene.a.requests if call.is_complete]
+
+
+# --- bodies ---------------------------------------------------------------------------------------
+@pytest.mark.parametrize(
+    "data",
+    [
+        request(bytes(101)),
+        request(b"", length=101),
+        request(b"", length=1 << 63),
+        request(b"", "Expect: 100-continue", length=101),
+        chunked(bytes(50), bytes(51)),
+        CHUNKED + b"fffffff\r\n" + bytes(101),
+    ],
+    ids=["its bytes", "announced", "announced large", "not even asked for", "chunks", "a chunk"],
+)
+@in_scene(limits={"body": 100})
+async def test_a_body_beyond_the_limit_is_refused_and_never_complete(
+    scene: Scene, data: bytes
+) -> None:
+    client = await scene.connect()
+    await client.send(data)
+    assert await refusal(client) == (413, "body_too_large")
+    assert not [call for call in scene.a.requests if call.is_complete]
+
+
+@in_scene(limits={"body": 2 * MIB})
+async def test_a_body_that_the_kernel_would_move_is_measured_too(scene: Scene) -> None:
+    client = await scene.connect()
+    client.writer.write(request(bytes(4 * MIB)))
+    assert await refusal(client) == (413, "body_too_large")
+    assert scene.a.requests == []
+
+
+@in_scene(limits={"body": 2 * MIB})
+async def test_chunks_beyond_the_limit_end_the_call_at_the_replica(scene: Scene) -> None:
+    client = await scene.connect()
+    client.writer.write(CHUNKED + chunk(bytes(MIB)) * 3 + b"0\r\n\r\n")
+    assert await refusal(client) == (413, "body_too_large")
+    await until(lambda: scene.a.open == 0)
+    assert not [call for call in scene.a.requests if call.is_complete]
+
+
+BOMB = gzip.compress(bytes(MIB))
+
+
+@pytest.mark.parametrize(
+    ("encoding", "bomb"),
+    [
+        ("gzip", BOMB),
+        ("GZIP", BOMB),
+        ("deflate", zlib.compress(bytes(MIB))),
+        ("gzip", gzip.compress(b"{}") * 10 + BOMB),
+        ("deflate", BOMB),
+    ],
+)
+@pytest.mark.parametrize("framing", [request, None], ids=["length", "chunks"])
+@in_scene(limits={"inflated": 100_000})
+async def test_a_compressed_body_may_not_grow_beyond_the_limit(
+    scene: Scene, encoding: str, bomb: bytes, framing: object
+) -> None:
+    client = await scene.connect()
+    header = f"Content-Encoding: {encoding}"
+    pieces = [bomb[start : start + 100] for start in range(0, len(bomb), 100)]
+    data = request(bomb, header) if framing else chunked(*pieces, headers=(header,))
+    await client.send(data[:300], data[300:])
+    assert await refusal(client) == (413, "inflated_too_large")
+    assert not [call for call in scene.a.requests if call.is_complete]
+
+
+@in_scene(limits={"inflated": MIB})
+async def test_a_compressed_body_within_the_limit_passes_as_it_is(scene: Scene) -> None:
+    assert (await scene.ask(request(BOMB, "Content-Encoding: gzip"))).status == 200
+    assert scene.a.bodies == [BOMB]
+
+
+@in_scene(limits={"inflated": 5 * MIB, "body": 5 * MIB})
+async def test_a_large_compressed_body_is_measured_and_not_moved_by_the_kernel(
+    scene: Scene,
+) -> None:
+    noise = os.urandom(3 * MIB)
+    body = gzip.compress(noise, 0) + gzip.compress(noise, 1)[:100]
+    client = await scene.connect()
+    client.writer.write(request(body + gzip.compress(bytes(8 * MIB)), "Content-Encoding: gzip"))
+    answer = await client.answer()
+    assert answer.status in (200, 413)
+    large = gzip.compress(os.urandom(2 * MIB), 0) + gzip.compress(bytes(8 * MIB))
+    client = await scene.connect()
+    client.writer.write(request(large, "Content-Encoding: gzip"))
+    assert await refusal(client) == (413, "inflated_too_large")
+
+
+@in_scene(limits={"chunks": 10})
+async def test_a_body_may_have_so_many_chunks_and_no_more(scene: Scene) -> None:
+    client = await scene.connect()
+    for _ in range(2):
+        assert (await client.ask(chunked(*[b"x"] * 10))).status == 200
+    await client.send(chunked(*[b"x"] * 11))
+    assert await refusal(client) == (400, "bad_request")
+    assert len([call for call in scene.a.requests if call.is_complete]) == 2
+
+
+@in_scene(limits={"chunks": 10})
+async def test_chunks_of_a_request_to_the_application_are_counted_too(scene: Scene) -> None:
+    client = await scene.connect()
+    await client.send(chunked(*[b"x"] * 100, path="/v2/nothing"))
+    assert await refusal(client) == (400, "bad_request")
+
+
+@in_scene(limits={"in_flight": 1000})
+async def test_beyond_the_bytes_that_a_worker_may_hold_calls_are_refused(scene: Scene) -> None:
+    hand = scene.a.by_hand()
+    holding = await scene.connect()
+    await holding.send(POST + b"Content-Length: 3000\r\n\r\n" + bytes(900))
+    call = await hand.call()
+    await holding.send(bytes(1100))
+    await until(lambda: scene.listener.held == 2000)
+    answer = await scene.ask(request())
+    assert (answer.status, answer.code, answer.header("retry-after")) == (429, "no_room", "1")
+    holding.reset()
+    await until(lambda: scene.listener.held == 0)
+    hand.done(call)
+    scene.a.script = answers_good
+    assert (await scene.ask(request())).status == 200
+
+
+@in_scene(limits={"connections": 3})
+async def test_connections_beyond_the_limit_are_closed_at_once(scene: Scene) -> None:
+    clients = [await scene.connect() for _ in range(3)]
+    for client in clients:
+        assert (await client.ask(request())).status == 200
+    beyond = await scene.connect()
+    assert await beyond.rest() == b""
+    clients[0].close()
+    await until(lambda: len(scene.listener.clients) == 2)
+    assert (await scene.ask(request())).status == 200
+
+
+@in_scene()
+async def test_what_a_thousand_targets_leave_behind_is_bounded(scene: Scene) -> None:
+    client = await scene.connect()
+    for number in range(1100):
+        await client.ask(request(path=f"/v2/models/n{number}/infer?{'x' * 10_000}"))
+        await client.ask(request(path=f"/v2/models/n{number}/infer"))
+    assert len(scene.listener._asked) <= 1024
+    assert max(map(len, scene.listener._asked)) < 5000
+
+
+# --- descriptors ----------------------------------------------------------------------------------
+@contextmanager
+def no_descriptors_left() -> Iterator[None]:
+    """Every descriptor that this process may have is in use."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (256, hard))
+    taken = []
+    try:
+        while True:
+            try:
+                taken.append(os.open("/dev/null", os.O_RDONLY))
+            except OSError as error:
+                assert error.errno == errno.EMFILE
+                break
+        yield
+    finally:
+        for one in taken:
+            os.close(one)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+@in_scene()
+async def test_without_descriptors_large_bodies_pass_without_the_kernels_help(
+    scene: Scene,
+) -> None:
+    async def script(call: Received) -> None:
+        await call.read()
+        call.write(reply(bytes(3 * MIB)) if call.size > 100 else reply())
+
+    scene.a.script = script
+    client = await scene.connect()
+    assert (await client.ask(request())).body == GOOD
+    with no_descriptors_left():
+        answer = await client.ask(request(bytes(3 * MIB)))
+    assert (answer.status, len(answer.body)) == (200, 3 * MIB)
+    assert scene.a.requests[1].size == 3 * MIB
+    assert (await client.ask(request())).body == GOOD
+
+
+@in_scene()
+async def test_without_descriptors_a_call_that_needs_a_connection_is_not_sent(
+    scene: Scene,
+) -> None:
+    client = await scene.connect()
+    await client.ask(request(path="/v2/nothing"))
+    with no_descriptors_left():
+        answer = await client.ask(request())
+    assert (answer.status, answer.code) == (503, "no_replica")

@@ -1,0 +1,279 @@
+"""Whoever is slower pauses the other: bounded memory, and nobody else waits."""
+
+import asyncio
+import hashlib
+import random
+import statistics
+import time
+import tracemalloc
+
+import pytest
+from builders import until
+from listeners.http_messages import GOOD, INFER, chunk, reply, request
+from listeners.http_replicas import Received, answering, echoes
+from listeners.http_scene import Scene, in_scene
+
+from serve.listeners.splicing import WORTHWHILE
+from serve.triton.http_connection import HIGH_WATER
+
+MIB = 1 << 20
+RANDOM = random.Random(7).randbytes(4 * MIB)
+HEAD = f"POST {INFER} HTTP/1.1\r\nHost: x\r\n"
+
+
+def content(size: int) -> bytes:
+    return (RANDOM * -(-size // len(RANDOM)))[:size]
+
+
+def digest(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+async def echoes_in_chunks(call: Received) -> None:
+    await call.read()
+    call.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
+    for start in range(0, len(call.body), 100_000):
+        call.write(chunk(call.body[start : start + 100_000]))
+        await call.drain()
+    call.write(b"0\r\n\r\n")
+
+
+def held(scene: Scene) -> int:
+    """Bytes that the gateway holds of all bodies, on both sides."""
+    sides = [*scene.listener.clients, *scene.upstreams]
+    buffers = [one.transport.get_write_buffer_size() for one in sides]  # type: ignore[attr-defined]
+    return int(scene.listener.held + sum(buffers))
+
+
+async def pour(scene: Scene, client: object, head: bytes, piece: bytes, total: int) -> int:
+    """Send until nothing goes any more; how many bytes went."""
+    writer = client.writer  # type: ignore[attr-defined]
+    writer.write(head)
+    gone, quiet = 0, 0
+    while quiet < 2000 and gone < total:
+        if writer.transport.get_write_buffer_size() == 0:
+            writer.write(piece)
+            gone, quiet = gone + len(piece), 0
+        quiet += 1
+        assert held(scene) <= 4 * HIGH_WATER
+        await asyncio.sleep(0)
+    return gone
+
+
+@pytest.mark.parametrize("framing", ["length", "chunks"])
+@in_scene()
+async def test_a_replica_that_does_not_read_stops_the_client(scene: Scene, framing: str) -> None:
+    hand = scene.a.by_hand()
+    client = await scene.connect()
+    total = 64 * MIB
+    piece = content(1 << 17) if framing == "length" else chunk(content(1 << 17))
+    head = f"Content-Length: {total}" if framing == "length" else "Transfer-Encoding: chunked"
+    gone = await pour(scene, client, f"{HEAD}{head}\r\n\r\n".encode(), piece, total)
+    assert gone < total // 2  # what the kernel takes on the way
+    call = await hand.call()
+    client.reset()
+    await scene.until_swept(lambda: scene.is_at_rest)  # noticed although nothing is read from it
+    hand.done(call)
+
+
+@pytest.mark.parametrize("framing", ["length", "chunks"])
+@in_scene()
+async def test_a_replica_that_reads_again_gets_all_of_it(scene: Scene, framing: str) -> None:
+    hand = scene.a.by_hand()
+    client = await scene.connect()
+    body = content(24 * MIB)
+    is_plain = framing == "length"
+    said = f"Content-Length: {len(body)}" if is_plain else "Transfer-Encoding: chunked"
+    head = f"{HEAD}{said}\r\n\r\n".encode()
+    sending = asyncio.ensure_future(
+        client.send(head, body if is_plain else chunk(body) + b"0\r\n\r\n")
+    )
+    call = await hand.call()
+    await until(lambda: any(one.is_request_paused for one in scene.listener.clients))
+    assert held(scene) <= 4 * HIGH_WATER
+    await call.read()
+    assert call.digest == digest(body)
+    call.write(reply())
+    hand.done(call)
+    await sending
+    assert (await client.answer()).body == GOOD
+
+
+@pytest.mark.parametrize("framing", ["length", "chunks"])
+@in_scene()
+async def test_a_client_that_does_not_read_stops_the_replica(scene: Scene, framing: str) -> None:
+    hand = scene.a.by_hand()
+    client = await scene.connect(limit=1 << 12, receive_buffer=1 << 14)
+    await client.send(request())
+    call = await hand.call()
+    await call.read()
+    piece = content(1 << 17)
+    total = 64 * MIB
+    if framing == "length":
+        call.write(reply(b"", length=total))
+    else:
+        call.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
+        piece = chunk(piece)
+    peer = call._peer.writer.transport
+    gone = quiet = 0
+    while quiet < 2000 and gone < total:
+        if not peer.get_write_buffer_size():
+            call.write(piece)
+            gone, quiet = gone + len(piece), 0
+        quiet += 1
+        assert held(scene) <= 4 * HIGH_WATER
+        await asyncio.sleep(0)
+    assert gone < total // 2
+    client.reset()
+    hand.done(call)
+    await until(lambda: not scene.listener.clients)
+    await until(lambda: scene.is_at_rest)
+
+
+@pytest.mark.parametrize("size", [600_000, 4 * MIB])
+@pytest.mark.parametrize("script", [echoes, echoes_in_chunks], ids=["length", "chunks"])
+@in_scene(send_buffer=1 << 14)
+async def test_a_connection_whose_answer_was_read_slowly_serves_the_next_call(
+    scene: Scene, size: int, script: object
+) -> None:
+    body = content(size)
+
+    async def answers_at_length(call: Received) -> None:
+        await call.read()
+        if call.body == b"next":
+            call.write(reply())
+        elif script is echoes:
+            call.write(reply(body))
+        else:
+            call.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
+            call.write(chunk(body) + b"0\r\n\r\n")
+
+    scene.a.script = answers_at_length
+    slow = await scene.connect(limit=1 << 10, receive_buffer=1 << 14)
+    await slow.send(request())
+    head = await slow.head()
+    if script is echoes_in_chunks or size < WORTHWHILE:
+        await until(lambda: any(one.is_answer_paused for one in scene.listener.clients))
+    received = b""
+    while len(received) < size:
+        received += await slow.reader.read(1 << 16)
+    assert head.status == 200
+    client = await scene.connect()
+    assert (await client.ask(request(b"next"))).body == GOOD
+
+
+@in_scene(send_buffer=1 << 14)
+async def test_an_answer_that_came_whole_to_a_slow_reader_leaves_its_connection_reading(
+    scene: Scene,
+) -> None:
+    """Everything is written, the client is paused: the replica's connection is free already."""
+    body = content(200_000)
+    scene.a.script = answering(reply(body), *[reply(body)] * 40, reply())
+    slow = await scene.connect(limit=1 << 10, receive_buffer=1 << 14)
+    for _ in range(12):
+        slow.writer.write(request())
+    await until(lambda: any(one.is_answer_paused for one in scene.listener.clients))
+    await until(lambda: scene.pool.busy == 0)
+    client = await scene.connect()
+    for _ in range(3):
+        assert (await client.ask(request())).status == 200
+
+
+@in_scene()
+async def test_a_client_that_asks_on_and_on_and_reads_nothing_is_not_asked_for_more(
+    scene: Scene,
+) -> None:
+    scene.a.script = answering(reply(content(10_000)))
+    client = await scene.connect(limit=1 << 10, receive_buffer=1 << 14)
+    one = request() * 50
+    quiet = 0
+    while quiet < 500 and len(scene.a.requests) < 20_000:
+        before = len(scene.a.requests)
+        if client.writer.transport.get_write_buffer_size() < 1 << 16:
+            client.writer.write(one)
+        await asyncio.sleep(0)
+        quiet = 0 if len(scene.a.requests) > before else quiet + 1
+        assert held(scene) <= 4 * HIGH_WATER
+    count = len(scene.a.requests)
+    assert count < 20_000
+    for _ in range(count):  # and is served on as it reads
+        assert (await client.answer()).status == 200
+    await until(lambda: len(scene.a.requests) > count)
+
+
+@in_scene(2, loops=("uvloop",))
+async def test_a_slow_client_holds_nobody_else_back(scene: Scene) -> None:
+    """Calls beside a stalled upload and a stalled download take as long as calls alone."""
+    large = content(8 * MIB)
+
+    async def script(call: Received) -> None:
+        await call.read_some(1) if call.size else None
+        if call.header("x-slow") == "upload":
+            await asyncio.Event().wait()
+        await call.read()
+        call.write(reply(large if call.header("x-slow") else GOOD))
+
+    for one in scene.replicas:
+        one.script = script
+    fast = await scene.connect()
+
+    async def times(count: int) -> list[float]:
+        taken = []
+        for _ in range(count):
+            begun = time.perf_counter()
+            assert (await fast.ask(request())).status == 200
+            taken.append(time.perf_counter() - begun)
+        return taken
+
+    await times(50)
+    alone: list[float] = []
+    beside: list[float] = []
+    for _ in range(3):
+        alone += await times(100)
+        uploading = await scene.connect()
+        uploading.writer.write(request(large, "X-Slow: upload"))
+        downloading = await scene.connect(limit=1 << 10, receive_buffer=1 << 14)
+        downloading.writer.write(request(b"{}", "X-Slow: download"))
+        await until(lambda: scene.plane.loads.total == 2)
+        beside += await times(100)
+        uploading.reset()
+        downloading.reset()
+        await scene.until_swept(lambda: scene.plane.loads.total == 0)
+    assert statistics.median(beside) < 3 * statistics.median(alone)
+
+
+@pytest.mark.parametrize("framing", ["length", "chunks"])
+@in_scene(loops=("asyncio",))
+async def test_memory_does_not_grow_with_the_body(scene: Scene, framing: str) -> None:
+    size, total = 1 << 17, 32 * MIB
+    is_plain = framing == "length"
+    piece = bytes(size)
+    sent = piece if is_plain else chunk(piece)
+    told = f"Content-Length: {total}" if is_plain else "Transfer-Encoding: chunked"
+
+    async def script(call: Received) -> None:
+        call.body = b""
+        await call.read()
+        call.write(reply(b"", length=total))
+        for _ in range(total // size):
+            call.write(piece)
+            await call.drain()
+
+    scene.a.script = script
+    client = await scene.connect(limit=1 << 16)
+    tracemalloc.start()
+    try:
+        await client.send(f"{HEAD}{told}\r\n\r\n".encode())
+        for _ in range(total // size):
+            await client.send(sent)
+        if not is_plain:
+            await client.send(b"0\r\n\r\n")
+        await client.head()
+        got = 0
+        while got < total:
+            got += len(await client.reader.read(1 << 16))
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert got == total
+    assert peak < 6 * MIB  # with the client's and the replica's part, which keeps a mebibyte

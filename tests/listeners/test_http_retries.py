@@ -1,0 +1,348 @@
+"""What becomes of a call when replicas refuse it, or break."""
+
+import asyncio
+import json
+
+import pytest
+from builders import replica, snapshot, target, until, view
+from listeners.http_clients import Answer
+from listeners.http_messages import GOOD, INFER, chunk, reply, request
+from listeners.http_replicas import Received, Replica, Script, answering, answers_good
+from listeners.http_scene import Scene, in_scene
+
+from serve.core.snapshot import Snapshot
+from serve.listeners.http_upload import KEPT
+
+MIB = 1 << 20
+STOPPING = reply(b'{"error":"Server is stopping, not ready"}', status=503)
+UNKNOWN = reply(b'{"error":"Request for unknown model: \'m\' is not found"}', status=404)
+HEAD = f"POST {INFER} HTTP/1.1\r\nHost: x\r\n".encode()
+
+
+def tried(scene: Scene) -> list[int]:
+    return [len(one.requests) for one in scene.replicas]
+
+
+# --- another replica ------------------------------------------------------------------------------
+@pytest.mark.parametrize("refusal", [STOPPING, UNKNOWN], ids=["stopping", "unknown"])
+@pytest.mark.parametrize("size", [0, 2, 100_000, KEPT])
+@in_scene(2)
+async def test_a_call_that_was_refused_goes_to_another_replica(
+    scene: Scene, size: int, refusal: bytes
+) -> None:
+    first: list[Replica] = []
+
+    def script(one: Replica) -> Script:
+        async def play(call: Received) -> None:
+            await call.read()
+            first.append(one)
+            call.write(refusal if one is first[0] else reply(b"%d" % call.size))
+
+        return play
+
+    for one in scene.replicas:
+        one.script = script(one)
+    client = await scene.connect()
+    body = bytes(size)
+    answer = await client.ask(request(body))
+    assert (answer.status, answer.body) == (200, b"%d" % size)
+    assert tried(scene) == [1, 1]
+    assert scene.a.bodies == scene.b.bodies == [body]
+    assert (await client.ask(request())).status == 200
+
+
+@pytest.mark.parametrize("size", [KEPT + 1, 3 * MIB])
+@in_scene(2)
+async def test_a_call_that_is_too_large_to_be_kept_is_not_sent_again(
+    scene: Scene, size: int
+) -> None:
+    for one in scene.replicas:
+        one.script = answering(STOPPING)
+    client = await scene.connect()
+    answer = await client.ask(request(bytes(size)))
+    assert (answer.status, answer.code) == (503, None)
+    assert sum(tried(scene)) == 1
+    assert (await client.ask(request())).status == 503  # the connection goes on
+
+
+@in_scene(2)
+async def test_a_refusal_that_comes_while_the_kernel_moves_the_body_is_the_answer(
+    scene: Scene,
+) -> None:
+    """Little of the body was read here, and the rest was never kept."""
+    hand = scene.a.by_hand()
+    scene.b.script = hand.script
+    client = await scene.connect()
+    await client.send(HEAD + b"Content-Length: %d\r\n\r\n" % (4 * MIB) + bytes(1000))
+    call = await hand.call()
+    sending = asyncio.ensure_future(client.send(bytes(4 * MIB - 1000)))
+    await call.read()
+    call.write(STOPPING)
+    hand.done(call)
+    await sending
+    assert (await client.answer()).status == 503
+    assert sum(tried(scene)) == 1
+
+
+@in_scene(2)
+async def test_a_call_in_chunks_that_was_refused_goes_to_another_replica_with_a_length(
+    scene: Scene,
+) -> None:
+    hand = scene.a.by_hand()
+    scene.b.script = hand.script
+    client = await scene.connect()
+    await client.send(HEAD + b"Transfer-Encoding: chunked\r\n\r\n" + chunk(b"ab"))
+    call = await hand.call()
+    assert call.header("transfer-encoding") == "chunked"
+    await client.send(chunk(b"c") + b"0\r\n\r\n")
+    await call.read()
+    call.write(STOPPING)
+    hand.done(call)
+    again = await hand.call()
+    assert again.header("content-length") == "3"
+    assert (await again.read()).body == b"abc"
+    again.write(reply())
+    hand.done(again)
+    assert (await client.answer()).status == 200
+
+
+@in_scene(2)
+async def test_a_refusal_that_comes_before_the_body_sends_all_of_it_elsewhere(
+    scene: Scene,
+) -> None:
+    hand = scene.a.by_hand()
+    scene.b.script = hand.script
+    client = await scene.connect()
+    await client.send(HEAD + b"Content-Length: 6\r\n\r\nab")
+    call = await hand.call()
+    await call.read_some(2)
+    call.write(STOPPING)
+    again = await hand.call()
+    await client.send(b"cdef")
+    assert (await again.read()).body == b"abcdef"
+    again.write(reply())
+    hand.done_all()
+    assert (await client.answer()).body == GOOD
+
+
+@in_scene(snapshot(view(target(1, "a", "b")), replicas=("a", "b")))
+async def test_a_replica_that_refuses_everywhere_has_its_refusal_passed_on(scene: Scene) -> None:
+    for one in scene.replicas:
+        one.script = answering(STOPPING)
+    answer = await scene.ask(request())
+    assert (answer.status, answer.body) == (503, b'{"error":"Server is stopping, not ready"}')
+    assert tried(scene) == [1, 1]
+
+
+@in_scene(2)
+async def test_a_model_that_answers_unavailable_itself_is_not_run_again(scene: Scene) -> None:
+    busy = reply(b'{"error":"busy with something else"}', status=503)
+    for one in scene.replicas:
+        one.script = answering(busy)
+    assert (await scene.ask(request())).status == 503
+    assert sum(tried(scene)) == 1
+
+
+def _with_a_closed_port() -> Snapshot:
+    """`gone` listens nowhere; port 9 (discard) is closed everywhere."""
+    now = snapshot(view(target(1, "a", "gone")))
+    return Snapshot(1, now.models, {**now.replicas, "gone": replica("gone", http=9)})
+
+
+@pytest.mark.parametrize("size", [2, KEPT, 3 * MIB])
+@in_scene(_with_a_closed_port())
+async def test_a_replica_that_cannot_be_reached_costs_no_call(scene: Scene, size: int) -> None:
+    client = await scene.connect()
+    for _ in range(4):
+        assert (await client.ask(request(bytes(size)))).status == 200
+        scene.plane.clock.now += 60  # it is tried again
+    assert scene.count("servegate_retries_total", model="m", reason="not sent") >= 1
+    assert {call.size for call in scene.a.requests} == {size}
+
+
+@in_scene()
+async def test_a_fleet_that_cannot_be_reached_is_told(scene: Scene) -> None:
+    scene.plane.live.swap(Snapshot(9, scene.plane.live.snapshot.models, {"a": replica(http=9)}))
+    client = await scene.connect()
+    for path in (INFER, "/v2/models/m/config"):
+        method = "POST" if path == INFER else "GET"
+        answer = await client.ask(request(b"", path=path, method=method))
+        assert (answer.status, answer.code) == (503, "no_replica")
+
+
+# --- nobody knows what happened -------------------------------------------------------------------
+async def resets(call: Received) -> None:
+    await call.read()
+    call.reset()
+
+
+async def closes(call: Received) -> None:
+    await call.read()
+    call.close()
+
+
+async def closes_early(call: Received) -> None:
+    call.close()
+
+
+def breaking_off(data: bytes) -> Script:
+    async def script(call: Received) -> None:
+        await call.read()
+        call.write(data)
+        call.close()
+
+    return script
+
+
+BROKEN: dict[str, Script] = {
+    "reset": resets,
+    "closed": closes,
+    "closed before the body": closes_early,
+    "head cut off": breaking_off(b"HTTP/1.1 200 OK\r\nContent-Ty"),
+    "no HTTP": breaking_off(b"nothing of the kind\r\n\r\n"),
+    "two lengths": breaking_off(reply(GOOD, "Content-Length: 1")),
+    "longer than it says": breaking_off(reply(GOOD, length=3)),
+    "length and chunks": breaking_off(reply(GOOD, "Transfer-Encoding: chunked")),
+    "another coding": breaking_off(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip\r\n\r\n"),
+    "switching": breaking_off(b"HTTP/1.1 101 Switching Protocols\r\n\r\n"),
+    "interim for ever": breaking_off(b"HTTP/1.1 100 Continue\r\n\r\n" * 10_000),
+    "endless head": breaking_off(b"HTTP/1.1 200 OK\r\nX: " + b"y" * 400_000),
+}
+
+
+@pytest.mark.parametrize("fault", BROKEN)
+@pytest.mark.parametrize("size", [2, 100_000])
+@in_scene(2)
+async def test_a_call_that_was_sent_and_not_answered_is_never_sent_again(
+    scene: Scene, size: int, fault: str
+) -> None:
+    for one in scene.replicas:
+        one.script = BROKEN[fault]
+    client = await scene.connect()
+    answer = await client.ask(request(bytes(size)))
+    assert (answer.status, answer.code) == (502, "outcome_unknown")
+    assert sum(tried(scene)) == 1
+    scene.a.script = scene.b.script = answers_good
+    assert (await client.ask(request())).status == 200
+
+
+SHORT: dict[str, bytes] = {
+    "short": reply(GOOD, length=99),
+    "short and long": reply(bytes(70_000), length=3 * MIB),
+    "chunks that stop": b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + chunk(GOOD),
+    "chunks that go wrong": b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+    + chunk(GOOD)
+    + b"zz\r\n",
+}
+
+
+@pytest.mark.parametrize("fault", SHORT)
+@pytest.mark.parametrize("how", [breaking_off, None], ids=["closed", "reset"])
+@in_scene(2)
+async def test_an_answer_that_breaks_off_never_looks_whole(
+    scene: Scene, fault: str, how: object
+) -> None:
+    async def script(call: Received) -> None:
+        await call.read()
+        call.write(SHORT[fault])
+        await call.drain()
+        call.close() if how else call.reset()
+
+    for one in scene.replicas:
+        one.script = script
+    client = await scene.connect()
+    await client.send(request())
+    received = await client.rest()
+    if received.startswith(b"HTTP/1.1 200 "):
+        head, _, body = received.partition(b"\r\n\r\n")
+        assert not body.endswith(b"0\r\n\r\n")
+        if b"Content-Length: " in head:
+            assert len(body) < int(head.partition(b"Content-Length: ")[2].split(b"\r\n")[0])
+    else:  # a reset may overtake what was sent before it
+        assert received == b"" or b"outcome_unknown" in received
+    assert sum(tried(scene)) == 1
+
+
+@in_scene()
+async def test_bytes_that_nobody_asked_for_end_the_connection_and_answer_nobody(
+    scene: Scene,
+) -> None:
+    async def script(call: Received) -> None:
+        await call.read()
+        call.write(reply())
+        await call.drain()
+        await until(lambda: scene.pool.idle == 1)
+        call.write(reply(b"false"))
+
+    scene.a.script = script
+    client = await scene.connect()
+    for _ in range(3):
+        assert (await client.ask(request())).body == GOOD
+        await until(lambda: not any(scene.pool._idle.values()) or _closed(scene))
+
+
+def _closed(scene: Scene) -> bool:
+    return all(not one.is_open for idle in scene.pool._idle.values() for one in idle)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"HTTP/1.1 100 Continue\r\n\r\n" + reply(),
+        b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early\r\nX: 1\r\n\r\n" + reply(),
+    ],
+)
+@pytest.mark.parametrize("step", [1, 7, 1000])
+@in_scene()
+async def test_interim_answers_of_a_replica_are_read_over(
+    scene: Scene, answer: bytes, step: int
+) -> None:
+    async def script(call: Received) -> None:
+        await call.read()
+        for start in range(0, len(answer), step):
+            call.write(answer[start : start + step])
+            await asyncio.sleep(0)
+
+    scene.a.script = script
+    client = await scene.connect()
+    for _ in range(2):
+        assert (await client.ask(request())).body == GOOD
+
+
+@pytest.mark.parametrize("status", [204, 304])
+@in_scene()
+async def test_answers_without_a_body_pass_as_such(scene: Scene, status: int) -> None:
+    scene.a.script = answering(b"HTTP/1.1 %d X\r\nX-A: 1\r\n\r\n" % status)
+    client = await scene.connect()
+    for _ in range(2):
+        answer = await client.ask(request())
+        assert (answer.status, answer.header("x-a")) == (status, "1")
+
+
+@pytest.mark.parametrize("status", [404, 500, 503])
+@in_scene(2)
+async def test_an_endless_error_is_not_collected(scene: Scene, status: int) -> None:
+    async def script(call: Received) -> None:
+        await call.read()
+        call.write(b"HTTP/1.1 %d X\r\nTransfer-Encoding: chunked\r\n\r\n" % status)
+        while True:
+            call.write(chunk(bytes(10_000)))
+            await call.drain()
+
+    for one in scene.replicas:
+        one.script = script
+    client = await scene.connect()
+    await client.send(request())
+    assert (await client.head()).status == status
+    client.reset()
+
+
+def says(answer: Answer) -> str:
+    return str(json.loads(answer.body)["error"])
+
+
+@in_scene()
+async def test_what_broke_is_told_with_the_replicas_name(scene: Scene) -> None:
+    scene.a.script = resets
+    answer = await scene.ask(request())
+    assert says(answer).startswith("the connection to replica a broke during the call")

@@ -1,0 +1,135 @@
+"""Calls of a sequence stay on one replica, however they are framed."""
+
+import gzip
+
+import pytest
+from builders import snapshot, target, until, view
+from listeners.http_messages import INFER, chunk, chunked, reply, request
+from listeners.http_replicas import Received, answering
+from listeners.http_scene import Scene, in_scene
+
+MIB = 1 << 20
+SEQUENCES = snapshot(view(target(1, "a", "b", "c"), sequences=True))
+
+
+def of(identity: object) -> bytes:
+    quoted = f'"{identity}"' if isinstance(identity, str) else str(identity)
+    return f'{{"parameters":{{"sequence_id":{quoted}}},"inputs":[]}}'.encode()
+
+
+def places(scene: Scene) -> list[int]:
+    return [len(one.requests) for one in scene.replicas]
+
+
+@pytest.mark.parametrize("framing", ["length", "chunks", "binary", "pieces"])
+@in_scene(SEQUENCES)
+async def test_a_sequence_stays_on_one_replica_however_its_calls_are_framed(
+    scene: Scene, framing: str
+) -> None:
+    for identity in range(1, 25):
+        before = places(scene)
+        for number in range(3):
+            client = await scene.connect()
+            body = of(identity)
+            if framing == "length":
+                await client.send(request(body))
+            elif framing == "chunks":
+                await client.send(chunked(body[:5], body[5:]))
+            elif framing == "binary":
+                header = f"Inference-Header-Content-Length: {len(body)}"
+                await client.send(request(body + bytes(1000 * number), header))
+            else:
+                await scene.feed(client, request(body), 50)
+            assert (await client.answer()).status == 200
+        assert sorted(now - then for now, then in zip(places(scene), before, strict=True)) == [
+            0,
+            0,
+            3,
+        ]
+    assert min(places(scene)) > 0  # and sequences spread
+
+
+@in_scene(SEQUENCES)
+async def test_a_number_and_a_string_are_two_sequences(scene: Scene) -> None:
+    spread = set()
+    for identity in range(1, 40):
+        first = places(scene)
+        await scene.ask(request(of(identity)))
+        second = places(scene)
+        await scene.ask(request(of(str(identity))))
+        moved = [b - a for a, b in zip(first, second, strict=True)]
+        again = [b - a for a, b in zip(second, places(scene), strict=True)]
+        spread.add(moved == again)
+    assert spread == {True, False}
+
+
+@in_scene(SEQUENCES)
+async def test_a_client_that_waits_is_told_to_go_on_before_its_sequence_is_known(
+    scene: Scene,
+) -> None:
+    client = await scene.connect()
+    body = of(5)
+    await client.send(request(b"", "Expect: 100-continue", length=len(body)))
+    assert (await client.answer()).status == 100
+    assert sum(places(scene)) == 0
+    assert (await client.ask(body)).status == 200
+
+
+@in_scene(SEQUENCES)
+async def test_a_binary_call_of_a_sequence_is_sent_as_soon_as_its_json_is_here(
+    scene: Scene,
+) -> None:
+    for one in scene.replicas:
+        one.script = _reads_slowly
+    client = await scene.connect()
+    body = of(5)
+    total = len(body) + 3 * MIB
+    head = f"POST {INFER} HTTP/1.1\r\nContent-Length: {total}\r\n"
+    await client.send(f"{head}Inference-Header-Content-Length: {len(body)}\r\n\r\n".encode())
+    await client.send(body[:10])
+    await scene.until_read()
+    assert scene.plane.loads.total == 0
+    await client.send(body[10:])
+    await until(lambda: sum(places(scene)) == 1)
+    assert (await client.ask(bytes(3 * MIB))).status == 200
+
+
+async def _reads_slowly(call: Received) -> None:
+    await call.read()
+    call.write(reply(b"%d" % call.size))
+
+
+@in_scene(SEQUENCES)
+async def test_a_call_of_a_sequence_is_never_sent_again(scene: Scene) -> None:
+    for one in scene.replicas:
+        one.script = answering(reply(b'{"error":"Server is stopping"}', status=503))
+    assert (await scene.ask(request(of(5)))).status == 503
+    assert sum(places(scene)) == 1
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        request(gzip.compress(of(5)), "Content-Encoding: gzip"),
+        request(b"no JSON"),
+        request(b"[" * 100_000),
+        request(b""),
+        request(of(5), "Inference-Header-Content-Length: 3"),
+    ],
+    ids=["compressed", "no JSON", "deep", "empty", "cut"],
+)
+@in_scene(SEQUENCES)
+async def test_a_sequence_that_cannot_be_read_is_left_to_triton(scene: Scene, data: bytes) -> None:
+    assert (await scene.ask(data)).status == 200
+    assert sum(places(scene)) == 1
+
+
+@in_scene(snapshot(view(target(1, "a"), sequences=True)), limits={"in_flight": 1000})
+async def test_what_waits_for_its_sequence_is_bounded_too(scene: Scene) -> None:
+    client = await scene.connect()
+    head = f"POST {INFER} HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n".encode()
+    await client.send(head + chunk(b"{" + b" " * 900))
+    await scene.until_read()
+    await client.send(chunk(bytes(1000)))
+    assert (await client.answer()).code == "no_room"
+    assert scene.a.requests == []

@@ -1,0 +1,238 @@
+"""How long a client, a call and a connection may take."""
+
+import asyncio
+
+import pytest
+from builders import until
+from listeners.http_clients import Client
+from listeners.http_messages import INFER, chunk, reply, request
+from listeners.http_replicas import Received, answers_good
+from listeners.http_scene import Scene, in_scene
+
+MIB = 1 << 20
+POST = f"POST {INFER} HTTP/1.1\r\nHost: x\r\n".encode()
+CHUNKED = POST + b"Transfer-Encoding: chunked\r\n\r\n"
+
+
+async def refusal(client: Client) -> tuple[int, str | None]:
+    """The last answer of a connection, which ends with it."""
+    answer = await client.answer()
+    assert answer.header("connection") == "close"
+    assert await client.rest() == b""
+    return answer.status, answer.code
+
+
+TIMES = {
+    "call": 30.0, "head_time": 5.0, "body_idle": 5.0, "body_rate": 100.0, "idle": 20.0,
+}  # fmt: skip
+
+
+@in_scene(limits=TIMES)
+async def test_a_head_has_to_come_in_time_however_it_dribbles(scene: Scene) -> None:
+    client = await scene.connect()
+    await client.ask(request())
+    for byte in POST[:5]:
+        await client.send(bytes([byte]))
+        await scene.until_read()
+        scene.pass_time(0.9)
+    assert len(scene.listener.clients) == 1
+    await client.send(b"x")
+    await scene.until_read()
+    scene.pass_time(0.6)
+    assert await refusal(client) == (408, "too_slow")
+
+
+@in_scene(limits=TIMES)
+async def test_a_head_that_is_owed_is_not_counted_while_an_answer_is(scene: Scene) -> None:
+    hand = scene.a.by_hand()
+    client = await scene.connect()
+    await client.send(request() + POST[:10])
+    call = await hand.call()
+    scene.pass_time(20)
+    await call.read()
+    call.write(reply())
+    assert (await client.answer()).status == 200
+    scene.pass_time(4)
+    assert len(scene.listener.clients) == 1
+    scene.pass_time(2)
+    assert await refusal(client) == (408, "too_slow")
+    hand.done(call)
+
+
+@pytest.mark.parametrize("head", [POST + b"Content-Length: 3000000\r\n\r\n", CHUNKED])
+@pytest.mark.parametrize("size", [0, 1000])
+@in_scene(limits=TIMES)
+async def test_a_body_that_stops_is_given_up(scene: Scene, head: bytes, size: int) -> None:
+    client = await scene.connect()
+    await client.send(head + (chunk(bytes(size)) if size else b""))
+    await until(lambda: len(scene.a.requests) == 1)
+    await scene.until_read()
+    scene.pass_time(0)
+    scene.pass_time(4.9)
+    assert scene.plane.loads.total == 1
+    scene.pass_time(0.2)
+    assert await refusal(client) == (408, "too_slow")
+    assert not scene.a.requests[0].is_complete
+
+
+@pytest.mark.parametrize("head", [POST + b"Content-Length: 3000000\r\n\r\n", CHUNKED])
+@in_scene(limits=TIMES)
+async def test_a_body_that_dribbles_is_given_up_and_one_that_flows_is_not(
+    scene: Scene, head: bytes
+) -> None:
+    client = await scene.connect()
+    await client.send(head)
+    await until(lambda: len(scene.a.requests) == 1)
+    scene.pass_time(0)
+    for size, seconds in ((600, 5.1), (600, 5.1), (400, 5.1)):
+        assert scene.plane.loads.total == 1
+        before = scene.a.requests[0].size
+        await client.send(bytes(size) if head != CHUNKED else chunk(bytes(size)))
+        await until(lambda: scene.a.requests[0].size >= before + size)  # noqa: B023
+        scene.pass_time(seconds)
+    assert await refusal(client) == (408, "too_slow")
+
+
+@in_scene(limits={**TIMES, "call": 1000.0})
+async def test_a_client_whose_replica_does_not_read_is_not_blamed(scene: Scene) -> None:
+    hand = scene.a.by_hand()
+    client = await scene.connect()
+    sending = asyncio.ensure_future(client.send(request(bytes(24 * MIB))))
+    call = await hand.call()
+    await until(lambda: any(one.is_request_paused for one in scene.listener.clients))
+    for _ in range(20):
+        await scene.until_read()
+        scene.pass_time(4)
+    assert scene.plane.loads.total == 1
+    await call.read()
+    call.write(reply())
+    hand.done(call)
+    await sending
+    assert (await client.answer()).status == 200
+
+
+@in_scene(limits=TIMES)
+async def test_a_body_that_a_sequence_model_waits_for_is_watched_too(scene: Scene) -> None:
+    view = scene.plane.live.snapshot.models["m"]
+    object.__setattr__(view, "sequences", True)
+    client = await scene.connect()
+    await client.send(POST + b"Content-Length: 3000\r\n\r\n{")
+    await until(lambda: scene.listener.held == 1)
+    scene.pass_time(0)
+    scene.pass_time(6)
+    assert await refusal(client) == (408, "too_slow")
+    assert scene.a.requests == []
+
+
+@pytest.mark.parametrize("asked", [False, True])
+@in_scene(limits=TIMES)
+async def test_an_idle_connection_is_closed(scene: Scene, asked: bool) -> None:
+    client = await scene.connect()
+    await until(lambda: len(scene.listener.clients) == 1)
+    if asked:
+        await client.ask(request())
+    scene.pass_time(20)
+    assert len(scene.listener.clients) == 1
+    scene.pass_time(0.1)
+    assert await client.rest() == b""
+
+
+@in_scene(limits=TIMES)
+async def test_a_connection_that_owes_the_application_a_body_is_idle(scene: Scene) -> None:
+    client = await scene.connect()
+    await client.ask(request(b"", path="/v2/nothing", length=1000))
+    scene.pass_time(20.1)
+    assert await client.rest() == b""
+
+
+@in_scene(limits=TIMES)
+async def test_a_call_that_takes_too_long_is_given_up_and_the_replica_hears_of_it(
+    scene: Scene,
+) -> None:
+    hand = scene.a.by_hand()
+    client = await scene.connect()
+    await client.send(request())
+    call = await hand.call()
+    await call.read()
+    scene.pass_time(29.9)
+    assert scene.plane.loads.total == 1
+    scene.pass_time(0.2)
+    answer = await client.answer()
+    assert (answer.status, answer.code) == (504, "deadline_exceeded")
+    await until(lambda: call._peer.reader.at_eof() or call._peer.reader.exception() is not None)
+    hand.done(call)
+    scene.a.script = answers_good
+    assert (await client.ask(request())).status == 200  # it had asked for all it wanted
+
+
+@pytest.mark.parametrize("size", [1000, 600_000, 8 * MIB])
+@pytest.mark.parametrize("sent", [0.0, 0.5])
+@in_scene(limits={**TIMES, "body_idle": 1000.0})
+async def test_the_deadline_holds_while_the_body_comes(
+    scene: Scene, size: int, sent: float
+) -> None:
+    hand = scene.a.by_hand()
+    client = await scene.connect()
+    first = int(size * sent)
+    await client.send(POST + b"Content-Length: %d\r\n\r\n" % size + bytes(first))
+    call = await hand.call()
+    await call.read_some(first)
+    scene.pass_time(31)
+    assert await refusal(client) == (504, "deadline_exceeded")
+    call.close()
+    hand.done(call)
+
+
+@pytest.mark.parametrize("size", [100_000, 600_000, 8 * MIB])
+@in_scene(limits=TIMES, send_buffer=1 << 14)
+async def test_a_client_that_stops_reading_is_broken_off_in_the_end(
+    scene: Scene, size: int
+) -> None:
+    async def script(call: Received) -> None:
+        await call.read()
+        call.write(reply(bytes(size)))
+
+    scene.a.script = script
+    client = await scene.connect(limit=1 << 10, receive_buffer=1 << 14)
+    await client.send(request())
+    await client.head()
+    for _ in range(60):
+        scene.pass_time(1)
+        await scene.until_read()
+    assert not scene.listener.clients
+    assert len(await client.rest()) < size
+
+
+@in_scene(limits=TIMES)
+async def test_a_replica_that_is_slow_to_be_connected_has_the_deadline_too(scene: Scene) -> None:
+    client = await scene.connect()
+    client.writer.write(request())
+    await until(lambda: scene.pool.busy == 1)
+    scene.pass_time(31)
+    assert (await client.answer()).status == 504
+
+
+@pytest.mark.parametrize("closes", [True, False])
+@in_scene(limits=TIMES)
+async def test_a_refused_client_may_go_on_for_a_moment_only(scene: Scene, closes: bool) -> None:
+    client = await scene.connect()
+    await client.send(request(b"", "Content-Length: 7"))
+    assert (await client.answer()).status == 400
+    await client.send(bytes(100_000))
+    await scene.until_read()
+    assert len(scene.listener.clients) == 1
+    if closes:
+        client.close()
+    else:
+        scene.pass_time(2.1)
+    await until(lambda: not scene.listener.clients)
+
+
+@in_scene()
+async def test_a_refused_client_may_send_on_so_much_only(scene: Scene) -> None:
+    client = await scene.connect()
+    await client.send(b"nonsense\r\n\r\n")
+    await client.answer()
+    with pytest.raises(ConnectionError):
+        for _ in range(40):
+            await client.send(bytes(MIB))

@@ -1,0 +1,213 @@
+"""Header blocks: what is split off a block is what the `hpack` library reads in it."""
+
+import string
+
+import hpack
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from serve.wire import http2
+from serve.wire.hpack_blocks import Blocks, Field, Fields, Memo, literal, size_of, text
+from serve.wire.http2 import Fault
+
+Pairs = list[tuple[bytes, bytes]]
+NAMES = st.one_of(
+    st.sampled_from([b":method", b":path", b"te", b"accept", b"content-type", b"grpc-timeout"]),
+    st.text(string.ascii_lowercase + "-_.09", min_size=1, max_size=200).map(str.encode),
+)
+VALUES = st.one_of(st.sampled_from([b"", b"POST", b"GET", b"200"]), st.binary(max_size=300))
+PAIRS = st.lists(st.tuples(NAMES, VALUES), max_size=12)
+
+
+def fields() -> Fields:
+    return Fields(lambda name: 0)
+
+
+def decoded(split: list[Field], of: Fields) -> Pairs:
+    return [(field[0].name, of.value(field)) for field in split]
+
+
+def encoded(pairs: Pairs, *, huffman: bool, kind: int) -> bytes:
+    """A block of a peer whose table has size 0; `kind` is how literals are marked."""
+    encoder = hpack.Encoder()
+    encoder.header_table_size = 0
+    make = hpack.NeverIndexedHeaderTuple if kind == 0x10 else hpack.HeaderTuple
+    block = encoder.encode([make(*pair) for pair in pairs], huffman=huffman)
+    return bytes(block).removeprefix(b"\x20")
+
+
+def read(block: bytes) -> Pairs:
+    """What the library makes of a block for a table of size 0."""
+    decoder = hpack.Decoder(max_header_list_size=1 << 20)
+    return [
+        (bytes(name), bytes(value)) for name, value in decoder.decode(b"\x20" + block, raw=True)
+    ]
+
+
+@given(PAIRS, st.booleans(), st.sampled_from([0x10, 0x40]))
+def test_the_fields_of_a_block_are_those_that_the_library_reads(
+    pairs: Pairs, huffman: bool, kind: int
+) -> None:
+    block, of = encoded(pairs, huffman=huffman, kind=kind), fields()
+    assert decoded(of.split(block), of) == read(block) == pairs
+    assert decoded(of.split(block), of) == pairs  # remembered names are the same
+
+
+@given(PAIRS, st.booleans(), st.sampled_from([0x10, 0x40]))
+def test_fields_that_are_passed_on_say_the_same_and_need_no_table(
+    pairs: Pairs, huffman: bool, kind: int
+) -> None:
+    split = fields().split(encoded(pairs, huffman=huffman, kind=kind))
+    passed = b"".join(name.literal + value for name, value in split)
+    assert read(passed) == pairs
+    assert not any(name.literal[0] & 0xC0 == 0x40 for name, _ in split)
+
+
+@given(st.binary(max_size=60))
+def test_garbage_is_read_as_the_library_does_or_refused(block: bytes) -> None:
+    of = fields()
+    try:
+        mine = decoded(of.split(block), of)
+    except Fault as fault:
+        assert fault.code == http2.COMPRESSION_ERROR
+        return
+    assert mine == read(block)
+
+
+@given(PAIRS, st.data())
+def test_a_block_that_is_cut_off_is_refused_or_ends_between_fields(
+    pairs: Pairs, data: st.DataObject
+) -> None:
+    block = encoded(pairs, huffman=True, kind=0x10)
+    end = data.draw(st.integers(0, len(block)))
+    of = fields()
+    try:
+        found = decoded(of.split(block[:end]), of)
+    except Fault:
+        return
+    assert found == pairs[: len(found)]
+
+
+@pytest.mark.parametrize(
+    "block",
+    [
+        b"\x80",
+        b"\xbe",
+        b"\x7e\x01a",
+        b"\x0f\x80\x01\x01a",
+        b"\x82\x20",
+        b"\x3f\xe1\x1f",
+        b"\x00\x7f\x80\x80\x80\x00",
+        b"\x00\x01a\x7f\xff\xff\xff\x7f",
+        b"\x00\x82\xff\xff\x01a",
+    ],
+    ids=[
+        "index 0",
+        "dynamic field",
+        "dynamic name",
+        "dynamic name, long",
+        "size behind",
+        "size above 0",
+        "long zero",
+        "long length",
+        "broken Huffman code",
+    ],
+)
+def test_what_needs_a_table_or_is_hostile_is_refused(block: bytes) -> None:
+    with pytest.raises(Fault) as caught:
+        fields().split(block)
+    assert caught.value.code == http2.COMPRESSION_ERROR
+
+
+def test_a_literal_is_what_the_library_reads() -> None:
+    assert read(literal(b"x" * 300, b"y" * 20_000)) == [(b"x" * 300, b"y" * 20_000)]
+    assert text(literal(b"", b"y" * 200)[2:]) == b"y" * 200
+
+
+def test_sizes_are_counted_as_the_rfc_does() -> None:
+    assert size_of(fields().split(literal(b"abc", b"de") * 2)) == 2 * (3 + 3 + 32)
+
+
+# --- one direction of a connection ---------------------------------------------------------------
+
+
+def blocks(limit: int = 1000) -> Blocks[Pairs]:
+    of = fields()
+    return Blocks(Memo(of, lambda split: decoded(split, of)), limit)
+
+
+def test_a_peer_with_a_table_is_read_by_the_library() -> None:
+    encoder, reader = hpack.Encoder(), blocks()
+    pairs = [(b"x-a", b"1"), (b"x-b", b"2")]
+    reader.acknowledged()
+    for _ in range(3):
+        assert reader.read(bytes(encoder.encode(pairs))) == pairs
+    assert not reader.is_stateless
+    assert not reader.known
+
+
+def test_a_peer_that_has_shrunk_its_table_is_read_without_state() -> None:
+    encoder, reader = hpack.Encoder(), blocks()
+    pairs = [(b"x-a", b"1"), (b"x-b", b"2")]
+    assert reader.read(bytes(encoder.encode(pairs))) == pairs
+    encoder.header_table_size = 0
+    reader.acknowledged()
+    for _ in range(3):
+        assert reader.read(bytes(encoder.encode(pairs))) == pairs
+    assert reader.is_stateless
+    assert len(reader.known) == 1
+
+
+def test_a_peer_that_shrinks_before_it_was_asked_is_trusted_when_it_has_agreed() -> None:
+    encoder, reader = hpack.Encoder(), blocks()
+    encoder.header_table_size = 0
+    pairs = [(b"x-a", b"1")]
+    assert reader.read(bytes(encoder.encode(pairs))) == pairs
+    assert not reader.is_stateless
+    reader.acknowledged()
+    assert reader.read(bytes(encoder.encode(pairs))) == pairs
+    assert reader.is_stateless
+
+
+def test_a_table_that_grows_again_is_an_error() -> None:
+    reader = blocks()
+    reader.acknowledged()
+    reader.read(b"\x20")
+    with pytest.raises(Fault):
+        reader.read(b"\x20\x3f\xe1\x1f")
+
+
+def test_a_list_far_beyond_the_limit_is_not_even_decoded() -> None:
+    encoder, reader = hpack.Encoder(), blocks(limit=100)
+    bomb = bytes(encoder.encode([(b"x", b"y" * 50)])) + b"\xbe" * 50
+    with pytest.raises(Fault) as caught:
+        reader.read(bomb)
+    assert caught.value.code == http2.ENHANCE_YOUR_CALM
+
+
+def test_memos_are_bounded() -> None:
+    of = fields()
+    memo = Memo(of, lambda split: decoded(split, of))
+    reader = Blocks(memo, 1000)
+    reader.acknowledged()
+    reader.read(b"\x20")
+    for number in range(3000):
+        block = literal(b"x-%d" % number, b"%d" % number)
+        for _ in range(2):
+            assert reader.read(block) == [(b"x-%d" % number, b"%d" % number)]
+        assert len(memo.known) <= 1024
+    for _ in range(2):
+        reader.read(literal(b"x", b"y" * 5000))
+    assert not any(len(block) > 2048 for block in memo.known)
+
+
+def test_blocks_that_come_once_are_not_remembered() -> None:
+    of = fields()
+    memo = Memo(of, lambda split: decoded(split, of))
+    reader = Blocks(memo, 1000)
+    reader.acknowledged()
+    reader.read(b"\x20")
+    for number in range(3000):
+        reader.read(literal(b"x", b"%d" % number))
+    assert not memo.known

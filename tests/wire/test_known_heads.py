@@ -1,0 +1,150 @@
+"""Heads that are known, and what varies in them: every head of a pattern means what it says."""
+
+import httptools
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from serve.core.calls import Verb
+from serve.wire.known_heads import KnownHead, Pattern, pattern_of
+from serve.wire.kserve_http import Question, infer_head
+
+LINE = b"POST /v2/models/m/infer HTTP/1.1"
+ASKED = Question(Verb.INFER, "m")
+FIXED = [(b"Host", b"x"), (b"Content-Length", b"5"), (b"X-Percent", b"50%d")]
+
+
+def head(*headers: tuple[bytes, bytes], line: bytes = LINE) -> bytes:
+    return b"\r\n".join([line, *(b"%b: %b" % one for one in headers), b"", b""])
+
+
+class Reader:
+    """What llhttp makes of a head."""
+
+    def __init__(self, data: bytes) -> None:
+        self.headers: list[tuple[bytes, bytes]] = []
+        self.is_complete = False
+        httptools.HttpRequestParser(self).feed_data(data)
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        self.headers.append((name.lower(), value))
+
+    def on_headers_complete(self) -> None:
+        self.is_complete = True
+
+
+def known(start: bytes) -> KnownHead:
+    headers = Reader(start).headers
+    return KnownHead(ASKED, headers, infer_head(headers))
+
+
+def pattern(before: bytes, start: bytes) -> Pattern | None:
+    return pattern_of(before, start, known(start))
+
+
+def traced(value: bytes, *more: tuple[bytes, bytes]) -> bytes:
+    return head(FIXED[0], (b"Traceparent", value), *FIXED[1:], *more)
+
+
+def test_a_head_of_a_pattern_is_read_with_its_own_value() -> None:
+    found = pattern(traced(b"00-aa-01"), traced(b"00-bb-01"))
+    assert found is not None and repr(found) == "<Pattern m varying=['traceparent']>"
+    wanted = known(traced(b"00-c%d-1"))
+    assert found.read(traced(b"00-c%d-1")) == (wanted.headers, wanted.head.lines)
+
+
+def test_several_values_may_vary_and_equal_lines_are_told_apart() -> None:
+    def start(a: bytes, b: bytes) -> bytes:
+        return traced(b"1", (b"X-A", b"1"), (b"X-A", a), (b"X-A", b"1"), (b"x-b", b))
+
+    found = pattern(start(b"2", b"y"), start(b"1", b"z"))
+    assert found is not None
+    wanted = known(start(b"7", b"w"))
+    assert found.read(start(b"7", b"w")) == (wanted.headers, wanted.head.lines)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        b"",
+        b"a b",
+        b"a\tb",
+        b"a\r\nX: 1",
+        b"a\nX: 1",
+        b"a\r",
+        b"\x00",
+        b"\x7f",
+        b"\xe9",
+        b"123456789",
+    ],
+)
+def test_a_hole_takes_visible_characters_and_no_more_than_were_seen(value: bytes) -> None:
+    found = pattern(traced(b"00-aa-01"), traced(b"00-bb-01"))
+    assert found is not None
+    assert found.read(traced(value)) is None
+
+
+@pytest.mark.parametrize(
+    ("before", "start"),
+    [
+        (traced(b"1"), traced(b"1")),
+        (traced(b"1"), traced(b"2").replace(b"Traceparent", b"Tracestate")),
+        (traced(b"1"), traced(b"2").replace(b"Traceparent", b"traceparent")),
+        (traced(b"1"), traced(b"2").replace(b"HTTP/1.1", b"HTTP/1.0")),
+        (traced(b"1"), traced(b"2", (b"X-A", b"1"))),
+        (traced(b"1"), traced(b"two words")),
+        (traced(b"1"), traced(b"2").replace(b"Length: 5", b"Length: 6")),
+        (traced(b"1"), traced(b"2", (b"Connection", b"keep-alive"))[:-2] + b"\r\n"),
+        (
+            traced(b"1", (b"Connection", b"traceparent")),
+            traced(b"2", (b"Connection", b"traceparent")),
+        ),
+        (b"POST /", traced(b"2")),
+        (b"", traced(b"2")),
+    ],
+)
+def test_heads_that_differ_in_more_than_values_have_no_pattern(before: bytes, start: bytes) -> None:
+    assert pattern(before, start) is None
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        b"Host", b"Content-Length", b"Content-Type", b"Content-Encoding", b"Accept-Encoding",
+        b"Transfer-Encoding", b"Expect", b"TE", b"Upgrade", b"Connection", b"Keep-Alive",
+        b"Inference-Header-Content-Length", b"Proxy-Connection",
+    ],
+)  # fmt: skip
+def test_what_means_something_may_not_vary(name: bytes) -> None:
+    values = (b"chunked", b"chunked") if name == b"Transfer-Encoding" else (b"1", b"2")
+    fixed = [one for one in FIXED if one[0] not in (b"Content-Length", name)]
+    before, start = (head(*fixed, (name, value)) for value in values)
+    if name == b"Transfer-Encoding":
+        before = before.replace(b"chunked", b"gzip")
+    if name != b"Upgrade":
+        assert pattern(before, start) is None
+
+
+NAMES = [b"Traceparent", b"X-A", b"x-a", b"X-Request-Id", b"Content-Type", b"Accept"]
+VALUES = st.one_of(
+    st.text("0aZ-%!~:,", max_size=6).map(str.encode),
+    st.sampled_from([b"a b", b"\t", b"1\r\nX-A: 2", b"\xe9", b"1\r\n\r\n", b"1\nX-A: 2"]),
+)
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from(NAMES), VALUES, VALUES, VALUES), max_size=5),
+)
+def test_whatever_a_pattern_reads_llhttp_reads_as_the_same(
+    fields: list[tuple[bytes, bytes, bytes, bytes]],
+) -> None:
+    heads = [head(*FIXED, *((one[0], one[n]) for one in fields)) for n in (1, 2, 3)]
+    try:
+        found = pattern(heads[0], heads[1])
+    except httptools.HttpParserError:
+        return
+    read = None if found is None else found.read(heads[2])
+    if read is not None:
+        reader = Reader(heads[2])
+        assert reader.is_complete
+        assert read == (reader.headers, infer_head(reader.headers).lines)
