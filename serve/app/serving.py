@@ -9,6 +9,7 @@ import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from serve.core.errors import BadRequest
+from serve.wire.kserve_http import without_upgrade
 from serve.wire.status import http_error
 
 
@@ -46,7 +47,7 @@ class Protocol(HttpToolsProtocol):
                 return
             version = self.parser.get_http_version().encode()
             line = b"%b %b HTTP/%b\r\n" % (method, self.url, version)
-            head = b"".join(b"%b: %b\r\n" % pair for pair in _without_upgrade(self.headers))
+            head = b"".join(b"%b: %b\r\n" % pair for pair in without_upgrade(self.headers))
             self.parser = httptools.HttpRequestParser(self)
             self.data_received(line + head + b"\r\n" + data[offer.args[0] :])
         except httptools.HttpParserError:
@@ -59,16 +60,6 @@ class Protocol(HttpToolsProtocol):
         length = b"content-length: %d\r\nconnection: close\r\n\r\n" % len(reply.body)
         self.transport.write(b"HTTP/1.1 400 Bad Request\r\n" + head + length + reply.body)
         self.transport.close()
-
-
-def _without_upgrade(headers: list[tuple[bytes, bytes]]) -> Iterator[tuple[bytes, bytes]]:
-    """The headers of a request that offers nothing; what else Connection says stays in force."""
-    for name, value in headers:
-        if name == b"connection":
-            options = [word.strip() for word in value.split(b",")]
-            value = b", ".join(word for word in options if word.lower() != b"upgrade")
-        if name != b"upgrade":
-            yield name, value
 
 
 class Server(uvicorn.Server):
