@@ -195,8 +195,8 @@ class Upload:
             upstream.write(b"".join(pieces))
         else:
             upstream.write(*pieces)
-        if size > KEPT:
-            self._drop_pieces()
+        if size > KEPT or (head.length or 0) > KEPT:
+            self._drop_pieces()  # at once: what is kept costs the next pieces their warm memory
         left = 0 if self.is_complete or head.length is None else head.length - size
         if left >= WORTHWHILE and self._inflation is None and self._client.is_plain:
             self._wants_splice = "request"
