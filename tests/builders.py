@@ -31,7 +31,6 @@ from serve.proxy.health import Health
 from serve.proxy.live import Live
 from serve.proxy.loads import Loads
 from serve.telemetry import Meters
-from serve.wire.status import succeeded
 
 CONFIG = 'backend: "onnxruntime"\nversion_policy { all { } }\n'
 
@@ -177,7 +176,7 @@ def _step(attempt: Attempt, outcome: Outcome) -> Reply | None:
     if isinstance(outcome, ServegateError):
         attempt.failed(outcome)
         raise outcome
-    good = succeeded(attempt.call.protocol, outcome)
+    good = outcome.status in ((0,) if attempt.call.protocol == "grpc" else range(200, 300))
     if not good and attempt.refused(outcome):
         return None
     attempt.answered(outcome.status, good=good)

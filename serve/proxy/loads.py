@@ -15,10 +15,6 @@ class Loads:
         """Calls in flight on a replica."""
         return self.replicas.get(name, 0)
 
-    def on_model(self, name: str) -> int:
-        """Calls in flight for a model, over all its versions."""
-        return self.models.get(name, 0)
-
     @property
     def total(self) -> int:
         """Calls in flight altogether."""

@@ -192,11 +192,6 @@ def _utf8(value: bytes) -> str:
         raise BadRequest("model name and version must be UTF-8") from error
 
 
-def set_field(message: bytes, number: int, value: str) -> bytes:
-    """The message with a string field set, by appending it: the last value of a field wins."""
-    return message + field(number, value.encode())
-
-
 def field(number: int, value: bytes) -> bytes:
     """One field that holds a string, bytes, or another message."""
     return b"".join((_varint(number << 3 | _BYTES), _varint(len(value)), value))

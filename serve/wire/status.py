@@ -179,11 +179,6 @@ def _said(protocol: str, reply: Reply) -> str:
     return said if isinstance(said, str) else ""
 
 
-def succeeded(protocol: str, reply: Reply) -> bool:
-    """Whether the status means success in its protocol."""
-    return 200 <= reply.status < 300 if protocol == "http" else reply.status == OK
-
-
 def code_name(protocol: str, status: int) -> str:
     """The status as metrics and logs write it: `200`, `NOT_FOUND`."""
     if protocol == "http":

@@ -74,7 +74,7 @@ def _append(data: bytes, judged: service_pb2.ModelInferRequest | None) -> None:
         return
     target = choice(3, physical="m--0a1b").target
     suffix = protobuf.field(1, target.physical_name.encode())
-    message = protobuf.set_field(data + suffix, 2, str(target.physical_version))
+    message = data + suffix + protobuf.field(2, str(target.physical_version).encode())
     try:
         after = service_pb2.ModelInferRequest.FromString(message)
     except DecodeError:

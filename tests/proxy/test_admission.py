@@ -14,7 +14,7 @@ def test_a_model_at_its_limit_refuses_the_next_call_and_counts_it_not() -> None:
     admission.enter("m")
     with pytest.raises(Overloaded, match="limit of 2"):
         admission.enter("m")
-    assert loads.on_model("m") == 2
+    assert loads.models.get("m", 0) == 2
 
 
 def test_a_call_that_leaves_makes_room() -> None:
@@ -39,12 +39,12 @@ def test_loads_keep_replicas_and_models_apart() -> None:
     loads.entered("x")
     loads.left("x")
     loads.entered("x")
-    assert (loads.on_model("x"), loads.on_replica("x"), loads.total) == (1, 2, 1)
+    assert (loads.models.get("x", 0), loads.on_replica("x"), loads.total) == (1, 2, 1)
 
 
 def test_what_never_began_is_not_in_flight() -> None:
     loads = Loads()
-    assert (loads.on_model("m"), loads.on_replica("a"), loads.total) == (0, 0, 0)
+    assert (loads.models.get("m", 0), loads.on_replica("a"), loads.total) == (0, 0, 0)
 
 
 def test_what_is_over_leaves_nothing_behind() -> None:

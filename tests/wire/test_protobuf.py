@@ -16,11 +16,11 @@ from serve.wire.protobuf import (
     Walk,
     answered_name,
     boolean,
+    field,
     fields,
     names,
     peek,
     request_id,
-    set_field,
     whole_names,
 )
 
@@ -185,21 +185,21 @@ def test_a_message_that_ends_too_early_is_never_read_as_something_else() -> None
 @pytest.mark.parametrize("name", NAMES[1:])
 def test_an_appended_field_wins_and_nothing_else_changes(name: str) -> None:
     message = request("digits", "1", "abc", tensors=2)
-    changed = set_field(message.SerializeToString(), 1, name)
+    changed = message.SerializeToString() + field(1, name.encode())
     message.model_name = name
     assert service_pb2.ModelInferRequest.FromString(changed) == message
 
 
 def test_name_and_version_may_both_be_appended() -> None:
     whole = request("digits", "stable").SerializeToString()
-    changed = set_field(set_field(whole, 1, "digits--01234567"), 2, "3")
+    changed = whole + field(1, b"digits--01234567") + field(2, b"3")
     parsed = service_pb2.ModelInferRequest.FromString(changed)
     assert (parsed.model_name, parsed.model_version) == ("digits--01234567", "3")
     assert peek(changed, infer=True) == Peek("digits--01234567", "3", "")
 
 
 def test_a_field_number_beyond_one_byte_is_written_too() -> None:
-    assert set_field(b"", 16, "ab") == b"\x82\x01\x02ab"
+    assert field(16, b"ab") == b"\x82\x01\x02ab"
 
 
 @pytest.mark.parametrize("value", [True, False])
@@ -280,7 +280,7 @@ def test_a_whole_message_is_walked_to_its_end(tensors: int) -> None:
     whole = request("digits", "2", 77, tensors=tensors).SerializeToString()
     assert whole_names(b"12345" + whole, 5) == ("digits", "2")
     assert whole_names(memoryview(whole), 0) == ("digits", "2")
-    assert whole_names(whole + set_field(b"", 1, "x"), 0) == ("x", "2")
+    assert whole_names(whole + field(1, b"x"), 0) == ("x", "2")
     for damaged in (whole[:-1], whole + b"\x3a", whole + b"\x3a\x05", whole + b"\x09\x01"):
         with pytest.raises(BadRequest):
             whole_names(damaged, 0)

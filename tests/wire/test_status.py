@@ -197,20 +197,3 @@ def test_any_other_answer_is_the_answer(protocol: str, reply: Reply) -> None:
 @pytest.mark.parametrize("verb", set(Verb) - {Verb.INFER})
 def test_only_infer_calls_are_refused(verb: Verb) -> None:
     assert status.refusal("http", verb, http(503, NOT_READY), "m") is None
-
-
-@pytest.mark.parametrize(
-    ("protocol", "number", "good"),
-    [
-        ("http", 200, True),
-        ("http", 299, True),
-        ("http", 300, False),
-        ("http", 400, False),
-        ("http", 0, False),
-        ("grpc", 0, True),
-        ("grpc", 2, False),
-        ("grpc", 200, False),
-    ],
-)
-def test_success_is_a_matter_of_the_protocol(protocol: str, number: int, good: bool) -> None:
-    assert status.succeeded(protocol, Reply(number, b"")) is good
