@@ -3,7 +3,6 @@
 import asyncio
 import json
 import os
-import select
 import signal
 import subprocess
 import sys
@@ -14,6 +13,7 @@ from typing import Any
 
 import pytest
 import uvloop
+from living import ends, lives
 
 from serve.core.errors import CannotStart
 from serve.processes import (
@@ -31,7 +31,7 @@ from serve.processes import (
 )
 from serve.processes.children import LINE_LIMIT
 from serve.processes.ledger import MARK_VARIABLE, own_mark
-from serve.processes.table import carries, row, rows, start_time
+from serve.processes.table import carries, rows, start_time
 
 ROOT = Path(__file__).parents[1]
 MINE = f"{MARK_VARIABLE}={own_mark()}"
@@ -56,24 +56,6 @@ def python(code: str, *, grace: float = PATIENCE) -> Program:
 
 def shell(script: str, *, grace: float = PATIENCE) -> Program:
     return Program("child", ("/bin/sh", "-c", script), env={"PATH": os.defpath}, grace=grace)
-
-
-def ends(pid: int) -> bool:
-    """The process has ended, or does so in time."""
-    try:
-        pidfd = os.pidfd_open(pid)
-    except ProcessLookupError:
-        return True
-    poll = select.poll()
-    poll.register(pidfd, select.POLLIN)
-    ended = bool(poll.poll(PATIENCE * 1000))
-    os.close(pidfd)
-    return ended
-
-
-def lives(pid: int) -> bool:
-    found = row(pid)
-    return found is not None and not found.is_zombie
 
 
 def open_files() -> int:

@@ -10,10 +10,10 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from living import ends, lives
 
 from serve.processes import Backoff
 from serve.processes.forked import Place
-from serve.processes.table import row
 
 PATIENCE = 20.0  # seconds; a bound for what takes milliseconds
 
@@ -115,24 +115,6 @@ def work(number):
 """
 
 
-def ends(pid: int) -> bool:
-    """The process has ended, or does so in time."""
-    try:
-        pidfd = os.pidfd_open(pid)
-    except ProcessLookupError:
-        return True
-    poll = select.poll()
-    poll.register(pidfd, select.POLLIN)
-    ended = bool(poll.poll(PATIENCE * 1000))
-    os.close(pidfd)
-    return ended
-
-
-def lives(pid: int) -> bool:
-    found = row(pid)
-    return found is not None and not found.is_zombie
-
-
 def test_a_child_that_is_killed_is_started_again_and_the_others_are_left_alone() -> None:
     with parent(WAITS) as one:
         pids = one.pids(2)
@@ -183,14 +165,14 @@ def test_a_child_that_ignores_sigterm_is_killed_after_the_grace() -> None:
         assert one.signal(signal.SIGTERM) == 0
         assert "did not end in time" in " ".join(one.line("one-0"))
         one.line("kept")
-        assert ends(pids["0"])
+        assert ends(pids["0"], PATIENCE)
 
 
 def test_children_die_when_their_parent_is_killed() -> None:
     with parent(WAITS) as one:
         pids = one.pids(2)
         one.signal(signal.SIGKILL)
-        assert all(ends(pid) for pid in pids.values())
+        assert all(ends(pid, PATIENCE) for pid in pids.values())
 
 
 def test_a_crash_is_told_with_the_name_of_the_child() -> None:

@@ -4,7 +4,6 @@ import asyncio
 import json
 import logging
 import os
-import select
 import signal
 import socket
 import subprocess
@@ -16,6 +15,7 @@ from typing import Any
 
 import pytest
 import uvloop
+from living import ends
 
 from serve.core.errors import TritonDidNotStart
 from serve.core.replicas import Replica
@@ -130,19 +130,6 @@ def session(leader: int) -> list[Row]:
     return [one for one in rows() if one.session == leader and not one.is_zombie]
 
 
-def ends(pid: int) -> bool:
-    """The process has ended, or does so in time."""
-    try:
-        pidfd = os.pidfd_open(pid)
-    except ProcessLookupError:
-        return True
-    poll = select.poll()
-    poll.register(pidfd, select.POLLIN)
-    ended = bool(poll.poll(PATIENCE * 1000))
-    os.close(pidfd)
-    return ended
-
-
 async def fetch(url: str, body: Any = None) -> Any:
     def blocking() -> Any:
         data = None if body is None else json.dumps(body).encode()
@@ -200,7 +187,7 @@ def test_a_python_model_runs_in_this_environment_and_ends_with_its_triton(tmp_pa
             assert len(family) == 2
             assert len(segments(id_)) == 1
             assert not any(carries(pid, "SERVEGATE_SECRET=s3cr3t") for pid in family)
-        assert all(ends(pid) for pid in family)
+        assert all(ends(pid, PATIENCE) for pid in family)
         assert segments(id_) == []
         said = {record.getMessage(): vars(record)["replica"] for record in told.records}
         assert said[f"numpy 1.26.4 of {sys.prefix}"] == "local-0"
@@ -226,7 +213,7 @@ def test_a_killed_triton_comes_back_at_the_same_address(tmp_path: Path) -> None:
             os.kill(first, signal.SIGKILL)
             failed = await told.until("local-0", State.BACKING_OFF, 0)
             assert (failed.reason, failed.delay) == ("killed by signal 9 (SIGKILL)", 0.2)
-            assert all(ends(pid) for pid in family)  # the busy stub, too
+            assert all(ends(pid, PATIENCE) for pid in family)  # the busy stub, too
 
             second = await told.until("local-0", State.RUNNING, 1)
             assert second.pid not in (None, first)
@@ -275,12 +262,12 @@ def test_a_killed_parent_leaves_nothing_to_its_successor(tmp_path: Path) -> None
         id_ = json.loads(about.read())["name"]
         (stub,) = (one.pid for one in session(pid) if one.pid != pid)
         parent.kill()
-    assert ends(pid)
+    assert ends(pid, PATIENCE)
     assert len(segments(id_)) == 1  # the busy stub lives on
 
     async def main() -> None:
         async with launcher(tmp_path, Told()) as local:
-            assert ends(stub)
+            assert ends(stub, PATIENCE)
             await local.wait_ready()
             assert segments(id_) == []
 
