@@ -1,4 +1,7 @@
-"""A branch of a client's stream: one stream to one replica, and the answers that come from there.
+"""A branch of a client's stream: one stream to one model of one replica, and what it answers.
+
+A Triton (seen with 2.51) aborts when one stream carries calls of a decoupled model together with
+others, so every model has a stream of its own, whatever its configuration says.
 
 The first message to a replica opens the branch; the attempt that chose it stays open as long as the
 branch does. That message is kept until there is an answer or another message: a replica that cannot
@@ -39,8 +42,14 @@ class Trunk(Protocol):
         """So many more bytes are held."""
 
 
+def branch_key(attempt: Attempt) -> tuple[str, str]:
+    """Which branch a message belongs to: the replica, and the model as Triton knows it."""
+    choice = attempt.choice
+    return attempt.replica.name, "" if choice is None else choice.target.physical_name
+
+
 class Branch:
-    """One stream to one replica. `said` are pieces of answers, and whether a message ends there."""
+    """One upstream stream. `said` are pieces of answers, and whether a message ends there."""
 
     def __init__(self, trunk: Trunk, attempt: Attempt, restoring: StreamRestoring) -> None:
         self.attempt = attempt
@@ -55,7 +64,12 @@ class Branch:
         self._restoring = restoring
 
     def __repr__(self) -> str:
-        return f"<Branch {self.attempt.replica.name} said={len(self.said)}>"
+        return f"<Branch {self.key} said={len(self.said)}>"
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """Where it goes at present."""
+        return branch_key(self.attempt)
 
     @property
     def is_between(self) -> bool:

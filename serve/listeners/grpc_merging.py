@@ -25,7 +25,7 @@ class MergedCall(ClientCall):
 
     def __init__(self, link: Outflow, number: int, desk: Desk, head: RequestHead) -> None:
         super().__init__(link, number, desk, head)
-        self.branches: dict[str, Branch] = {}  # by replica
+        self.branches: dict[tuple[str, str], Branch] = {}  # by replica and model
         self.decision = ""
         self.is_asked = False
         self._floor: Branch | None = None
@@ -102,7 +102,7 @@ class MergedCall(ClientCall):
     def _end_branch(self, branch: Branch, trailers: AnswerHead) -> None:
         """A branch has ended: well, and the others go on, or badly, and the stream ends with it."""
         self._floor = None
-        del self.branches[branch.attempt.replica.name]
+        del self.branches[branch.key]
         status = trailers.status
         if not status and not branch.is_between:
             error = OutcomeUnknown("the answers ended inside a message")

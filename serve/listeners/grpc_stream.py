@@ -1,9 +1,9 @@
 """ModelStreamInfer: every message is a call of its own, the answers are merged into one stream.
 
-Theory. Messages are routed one by one, in their order. Each goes to a branch, the stream to the
-replica that the gateway chose; a branch opens with its first message. While it is being connected,
-everything behind it waits in `_inbox`. Answers of several branches are merged at the borders of
-messages: one branch has the floor until its message is complete and has gone out.
+Theory. Messages are routed one by one, in their order. Each goes to a branch, the stream to its
+model on the replica that the gateway chose; a branch opens with its first message. While it is
+being connected, everything behind it waits in `_inbox`. Answers of several branches are merged at
+the borders of messages: one branch has the floor until its message is complete and has gone out.
 
     client ── message ──▶ _inbox ──▶ route ──▶ branch a ──▶ replica a
                                        │   └─▶ branch b ──▶ replica b
@@ -20,7 +20,7 @@ from collections import deque
 from serve.core.calls import Call, Verb
 from serve.core.errors import BadRequest, BodyTooLarge, NotSent, OutcomeUnknown, ServegateError
 from serve.core.snapshot import Target
-from serve.listeners.grpc_branch import Branch
+from serve.listeners.grpc_branch import Branch, branch_key
 from serve.listeners.grpc_call import Desk
 from serve.listeners.grpc_merging import MergedCall
 from serve.listeners.grpc_restoring import StreamRestoring
@@ -214,11 +214,12 @@ class StreamCall(MergedCall):
     # --- branches ---------------------------------------------------------------------------------
 
     def _branch(self, attempt: Attempt) -> Branch:
-        """The branch to the replica of this attempt; a new one keeps the attempt open."""
-        self._last_replica = name = attempt.replica.name
-        branch = self.branches.get(name)
+        """The branch for the model of this attempt; a new one keeps the attempt open."""
+        self._last_replica = attempt.replica.name
+        key = branch_key(attempt)
+        branch = self.branches.get(key)
         if branch is not None and branch.trailers is not None:
-            error = OutcomeUnknown(f"replica {name} has ended the stream")
+            error = OutcomeUnknown(f"replica {self._last_replica} has ended the stream")
             attempt.failed(error)
             raise error
         if branch is not None:
@@ -226,7 +227,7 @@ class StreamCall(MergedCall):
             attempt.passed_on()
             return branch
         self.decision = self.decision or attempt.decision
-        branch = self.branches[name] = Branch(self, attempt, StreamRestoring(self._renamed))
+        branch = self.branches[key] = Branch(self, attempt, StreamRestoring(self._renamed))
         return branch
 
     def _connect(self, branch: Branch) -> None:
@@ -251,7 +252,7 @@ class StreamCall(MergedCall):
 
     def on_branch_lost(self, branch: Branch, error: NotSent | OutcomeUnknown) -> None:
         """See `Trunk`. What was provably not executed goes to another replica."""
-        self.branches.pop(branch.attempt.replica.name, None)
+        self.branches.pop(branch.key, None)
         if self._stalled is branch:
             self._stalled = None
         if isinstance(error, NotSent) and branch.kept is not None:
@@ -279,10 +280,10 @@ class StreamCall(MergedCall):
                 request_id = protobuf.request_id(start[PREFIX_SIZE:], is_whole=True)
                 self.say(message(kserve_grpc.stream_error(str(final), request_id or b"")))
             return
-        other = self.branches.get(attempt.replica.name)
+        other = self.branches.get(branch.key)
         if other is None:
             self._last_replica = attempt.replica.name
-            self.branches[attempt.replica.name] = branch
+            self.branches[branch.key] = branch
             self._connect(branch)
             return
         attempt.passed_on()

@@ -158,8 +158,12 @@ def test_compressed_calls_are_answered(triton: Any, algorithm: str) -> None:
 
 
 def test_a_decoupled_model_answers_as_often_as_it_does_directly(triton: Any) -> None:
-    def asked() -> Iterator[service_pb2.ModelInferRequest]:
+    """Together with other models, too: directly, such a stream makes Triton 2.51 abort."""
+
+    def asked(models: str) -> Iterator[service_pb2.ModelInferRequest]:
         for number, model in enumerate(("repeat", "echo", "nothing", "repeat", "repeat")):
+            if model not in models:
+                continue
             request = service_pb2.ModelInferRequest(
                 model_name=model, model_version="1", id=str(number)
             )
@@ -168,19 +172,20 @@ def test_a_decoupled_model_answers_as_often_as_it_does_directly(triton: Any) -> 
             request.raw_input_contents.append(np.array([number + 1, 5], np.float32).tobytes())
             yield request
 
-    def act(address: str) -> list[tuple[str, str, str, bytes]]:
+    def act(address: str, models: str = "repeat echo nothing") -> list[tuple[str, ...]]:
         with grpc.insecure_channel(address, options=UNBOUNDED) as channel:
             stub = service_pb2_grpc.GRPCInferenceServiceStub(channel)
             said = []
-            for one in stub.ModelStreamInfer(asked(), timeout=20):
+            for one in stub.ModelStreamInfer(asked(models), timeout=20):
                 answer = one.infer_response
-                outputs = b"".join(answer.raw_output_contents)
+                outputs = b"".join(answer.raw_output_contents).hex()
                 said.append((answer.id, one.error_message, answer.model_version, outputs))
             return sorted(said)
 
-    directly = act(triton.grpc)
+    directly = act(triton.grpc, "repeat") + act(triton.grpc, "echo nothing")
     assert len(directly) > 7
-    assert through(triton, act) == directly
+    for _ in range(20):
+        assert through(triton, act) == sorted(directly)
 
 
 def test_hostile_encodings_cost_no_other_call_its_connection(triton: Any) -> None:
