@@ -54,6 +54,7 @@ class Launcher:
         self._backoff = backoff or Backoff()
         self._clock = clock or SystemClock()
         self._draw = draw
+        self._given: set[int] = set()  # ports
         self._news = asyncio.Event()
         self._tasks = asyncio.TaskGroup()
         self._running: list[asyncio.Task[None]] = []
@@ -143,6 +144,7 @@ class Launcher:
             backoff=self._backoff,
             clock=self._clock,
             draw=self._draw,
+            given=self._given,
         )
 
     def _on_change(self, name: str, condition: Condition) -> None:

@@ -65,6 +65,7 @@ class LocalTriton:
         backoff: Backoff,
         clock: Clock,
         draw: Callable[[], float],
+        given: set[int],
     ) -> None:
         self.name = f"local-{index}"
         self.server_id = f"servegate-{setup.mark}-{index}"
@@ -74,6 +75,7 @@ class LocalTriton:
         self._tell = on_change
         self._clock = clock
         self._draw = draw
+        self._given = given  # ports that other Tritons of this process have, running or not
         self._choices_left = _PORT_CHOICES
         self._log = LogRelay(self.name, logger)
         self.replica = self._choose_replica()
@@ -95,7 +97,8 @@ class LocalTriton:
         return TritonDidNotStart(self.name, why, self._log.last_lines)
 
     def _choose_replica(self) -> Replica:
-        http, grpc, metrics = free_ports(3, self._draw)
+        http, grpc, metrics = free_ports(3, self._draw, besides=self._given)
+        self._given.update((http, grpc, metrics))
         return Replica(self.name, LOOPBACK, http, grpc, metrics)
 
     def _program(self) -> Program:

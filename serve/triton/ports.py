@@ -7,7 +7,7 @@ below the range.
 """
 
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -18,8 +18,14 @@ _RANGE = Path("/proc/sys/net/ipv4/ip_local_port_range")
 _TRIES = 200
 
 
-def free_ports(count: int, draw: Callable[[], float], *, ephemeral: int | None = None) -> list[int]:
-    """So many different ports that nobody listens on now.
+def free_ports(
+    count: int,
+    draw: Callable[[], float],
+    *,
+    besides: Container[int] = (),
+    ephemeral: int | None = None,
+) -> list[int]:
+    """So many different ports that nobody listens on now, and that are none of `besides`.
 
     `draw` gives random numbers in [0, 1); `ephemeral` is the first port of the kernel's range. If
     there is no room below the range, or all drawn ports are taken, the kernel chooses.
@@ -37,7 +43,9 @@ def free_ports(count: int, draw: Callable[[], float], *, ephemeral: int | None =
                 listener.bind((LOOPBACK, chosen))
             except OSError:
                 continue
-            ports.append(listener.getsockname()[1])
+            port = listener.getsockname()[1]
+            if port not in besides:
+                ports.append(port)
         return ports
 
 

@@ -32,3 +32,10 @@ def test_the_kernel_chooses_when_every_drawn_port_is_taken() -> None:
             listener.bind((LOOPBACK, port))
         ports = free_ports(2, random.Random(4).random, ephemeral=LOWEST + 3)
     assert all(port >= LOWEST + 3 for port in ports)
+
+
+def test_a_port_that_was_given_to_another_is_not_given_again() -> None:
+    room = LOWEST + 4
+    ports = free_ports(3, random.Random(5).random, ephemeral=room)
+    [other] = free_ports(1, random.Random(5).random, besides=set(ports), ephemeral=room)
+    assert other not in ports
