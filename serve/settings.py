@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from serve.core.errors import CannotStart, Invalid
+from serve.core.errors import Invalid
 from serve.core.limits import Limits
 from serve.core.replicas import Replica
 
@@ -72,7 +72,17 @@ class Settings:
     seed: int = _row(-1, "seed of the split's draws, for tests; -1 draws from the system")
     log_level: str = _row("info", "debug, info, warning or error")
     log_format: str = _row("text", "text or json")
-    insecure: bool = _row(False, "allow addresses other than loopback without authentication")
+    auth: str = _row("auto", "API keys: auto (once there is one), keys (always) or none")
+    tls_cert: str = _row("", "certificate chain of every listener, PEM; read anew when it changes")
+    tls_key: str = _row("", "its private key, PEM")
+    tls_client_ca: str = _row("", "who signs the certificates that clients must show, PEM")
+    insecure: bool = _row(False, "allow addresses other than loopback without keys or in clear")
+    access_log: str = _row("-", "where a line per call goes: a file, - for the log, or empty")
+    access_log_share: float = _row(0.01, "share of good calls that are logged; failed ones always")
+    otel: str = _row("", "OTLP endpoint for spans; needs the extra servegate[otel]")
+    allow_management: bool = _row(
+        False, "serve Triton's repository, trace, logging and shared-memory extensions"
+    )
     triton_args: tuple[str, ...] = _row((), "further flags for local Tritons, comma-separated")
 
     @property
@@ -84,19 +94,19 @@ class Settings:
     def allowed_hosts(self) -> tuple[str, ...]:
         """The Host names under which the admin API may be addressed; `*` is any.
 
-        On loopback the list keeps web pages of other names out (DNS rebinding). Whoever binds
-        another address without naming hosts has said with `insecure` that the network protects it.
+        On loopback the list keeps web pages of other names out (DNS rebinding). Elsewhere a page
+        would have to know a key, unless `insecure` says that the network protects the port.
         """
-        if not _is_loopback(self.admin_host) and not self.admin_hosts:
+        if not is_loopback(self.admin_host) and not self.admin_hosts:
             return ("*",)
         return ("localhost", "127.0.0.1", "[::1]", self.admin_host, *self.admin_hosts)
 
     @property
     def control_url(self) -> str:
         """Where workers find the control plane."""
-        return (
-            self.control.rstrip("/") or f"http://{_client_host(self.admin_host)}:{self.admin_port}"
-        )
+        scheme = "https" if self.tls_cert else "http"
+        default = f"{scheme}://{_client_host(self.admin_host)}:{self.admin_port}"
+        return self.control.rstrip("/") or default
 
     @property
     def limits(self) -> Limits:
@@ -172,15 +182,15 @@ def load(flags: Mapping[str, Any], environment: Mapping[str, str], folder: Path)
     return Explained(settings, sources)
 
 
-def require_safe_addresses(settings: Settings, hosts: tuple[str, ...]) -> None:
-    """Refuse to listen where others could reach the ports, since nothing authenticates them yet."""
-    open_hosts = [host for host in hosts if not _is_loopback(host)]
-    if open_hosts and not settings.insecure:
-        raise CannotStart(
-            f"listening on {', '.join(open_hosts)} is refused",
-            why="without authentication anybody who reaches the port could use it",
-            try_this="127.0.0.1, or --insecure when the network protects it",
-        )
+def keys_are_required(settings: Settings, guarded: bool, *, host: str = "") -> bool:
+    """Whether callers must show an API key. `guarded`: there is one or was; `host`: where they ask.
+
+    Once there was a key, calls stay closed when the last one is gone. Where others reach the port
+    keys are needed from the start, unless `insecure` says that the network protects it.
+    """
+    if settings.auth != "auto":
+        return settings.auth == "keys"
+    return guarded or not (settings.insecure or is_loopback(host or settings.host))
 
 
 def _read_file(path: Path) -> dict[str, Any]:
@@ -291,6 +301,8 @@ _RULES: dict[str, tuple[Callable[[Any], bool], str]] = {
     **dict.fromkeys(("tick", "scan_interval"), _TIME),
     "log_level": _one_of("debug", "info", "warning", "error"),
     "log_format": _one_of("text", "json"),
+    "auth": _one_of("auto", "keys", "none"),
+    "access_log_share": (lambda value: 0 <= value <= 1, "a share from 0 to 1 is needed"),
 }
 
 
@@ -311,7 +323,8 @@ def _check(settings: Settings, sources: Mapping[str, str]) -> None:
         raise Invalid(what, why=error.why, try_this=error.try_this) from error
 
 
-def _is_loopback(host: str) -> bool:
+def is_loopback(host: str) -> bool:
+    """Whether only this machine reaches the address. Names other than localhost do not count."""
     if host == "localhost":
         return True
     try:

@@ -17,8 +17,9 @@ from typing import Any
 from serve.control.decisions import Decisions
 from serve.control.fleet import Fleet
 from serve.control.inventory import Inventory
+from serve.control.keys import Keys
 from serve.control.models import Models
-from serve.control.snapshots import Publisher, compile_models, replicas_of
+from serve.control.snapshots import Publisher, compile_snapshot
 from serve.control.store import Store
 from serve.core.calls import Call, Choice, Headers, Reply, Verb
 from serve.core.errors import NotSent, ServegateError
@@ -26,8 +27,10 @@ from serve.core.replicas import Replica
 from serve.core.routes import Split
 from serve.core.snapshot import ModelView, Snapshot, Target
 from serve.proxy.admission import Admission
-from serve.proxy.gateway import Attempt, Gateway
+from serve.proxy.attempts import Attempt
+from serve.proxy.gateway import Gateway
 from serve.proxy.health import Health
+from serve.proxy.journal import Journal
 from serve.proxy.live import Live
 from serve.proxy.loads import Loads
 from serve.telemetry import Meters
@@ -128,7 +131,14 @@ class Walk:
 class DataPlane:
     """A gateway without connections. `draw` is what the split draws."""
 
-    def __init__(self, snapshot: Snapshot | None, *, limit: int = 100, draw: float = 0.0) -> None:
+    def __init__(
+        self,
+        snapshot: Snapshot | None,
+        *,
+        limit: int = 100,
+        draw: float = 0.0,
+        journal: Journal | None = None,
+    ) -> None:
         self.clock = Clock()
         self.live = Live()
         if snapshot is not None:
@@ -144,6 +154,7 @@ class DataPlane:
             meters=self.meters,
             draw=lambda: draw,
             clock=self.clock,
+            journal=journal,
         )
 
     def begin(self, asked: Call | None = None) -> Attempt:
@@ -209,10 +220,17 @@ class ControlPlane:
             decisions=lambda: self.decisions,
             reload=self.reload,
         )
+        self.wall = Clock(1_700_000_000.0)
+        self.keys = Keys(
+            self.store,
+            decisions=lambda: self.decisions,
+            reload=self.reload,
+            publish=self.publisher.committed,
+            wall=self.wall,
+        )
 
     def _compile(self) -> Snapshot:
-        models = compile_models(self.inventory.models, self.decisions, self.fleet)
-        return Snapshot(0, models, replicas_of(self.fleet))
+        return compile_snapshot(self.inventory.models, self.decisions, self.fleet)
 
     async def reload(self) -> None:
         self.decisions = Decisions(await self.store.read())

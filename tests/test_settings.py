@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from serve.core.errors import CannotStart, Invalid
+from serve.core.errors import Invalid
 from serve.core.limits import Limits
 from serve.core.replicas import Replica
-from serve.settings import FILE, Explained, Settings, load, require_safe_addresses
+from serve.settings import FILE, Explained, Settings, is_loopback, keys_are_required, load
 
 NOWHERE = Path("/nonexistent")
 
@@ -250,16 +250,46 @@ def test_a_setting_decides_its_limit_and_no_other(name: str, limit: str) -> None
     assert after == before | {limit: value}
 
 
+ELSEWHERE = ["0.0.0.0", "::", "10.0.0.1", "example.com", "", "localhost."]
+
+
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.9.9.9", "::1", "localhost"])
-def test_listening_on_loopback_needs_no_leave(host: str) -> None:
-    require_safe_addresses(Settings(), (host,))
+def test_only_this_machine_reaches_loopback(host: str) -> None:
+    assert is_loopback(host)
 
 
-@pytest.mark.parametrize("host", ["0.0.0.0", "::", "10.0.0.1", "example.com", "", "localhost."])
-def test_listening_elsewhere_is_refused_unless_the_operator_insists(host: str) -> None:
-    with pytest.raises(CannotStart, match="listening on"):
-        require_safe_addresses(Settings(), ("127.0.0.1", host))
-    require_safe_addresses(Settings(insecure=True), (host,))
+@pytest.mark.parametrize("host", ELSEWHERE)
+def test_others_may_reach_every_other_address(host: str) -> None:
+    assert not is_loopback(host)
+
+
+@pytest.mark.parametrize(
+    ("settings", "guarded", "needed"),
+    [
+        (Settings(), False, False),
+        (Settings(), True, True),
+        (Settings(insecure=True), True, True),
+        (Settings(host="0.0.0.0"), False, True),
+        (Settings(host="0.0.0.0"), True, True),
+        (Settings(host="0.0.0.0", insecure=True), False, False),
+        (Settings(host="0.0.0.0", insecure=True), True, True),
+        (Settings(admin_host="0.0.0.0"), False, False),
+        (Settings(auth="keys"), False, True),
+        (Settings(auth="keys", insecure=True), False, True),
+        (Settings(auth="none"), True, False),
+        (Settings(auth="none", host="0.0.0.0"), True, False),
+    ],
+)
+def test_keys_are_needed_once_there_was_one_or_others_reach_the_port(
+    settings: Settings, guarded: bool, needed: bool
+) -> None:
+    assert keys_are_required(settings, guarded) is needed
+
+
+def test_each_plane_is_judged_by_its_own_address() -> None:
+    settings = Settings(host="0.0.0.0")
+    assert not keys_are_required(settings, False, host=settings.admin_host)
+    assert keys_are_required(settings, False, host="10.0.0.1")
 
 
 @pytest.mark.parametrize(
@@ -270,6 +300,7 @@ def test_listening_elsewhere_is_refused_unless_the_operator_insists(host: str) -
         (Settings(admin_host="::"), "http://[::1]:8080"),
         (Settings(admin_host="::1"), "http://[::1]:8080"),
         (Settings(control="http://control:80/"), "http://control:80"),
+        (Settings(tls_cert="chain.pem"), "https://127.0.0.1:8080"),
     ],
 )
 def test_workers_find_the_control_plane(settings: Settings, url: str) -> None:

@@ -7,6 +7,7 @@ at that rim only.
 
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Protocol
 
 from serve.core.snapshot import Target
 
@@ -18,11 +19,42 @@ class Verb(StrEnum):
 
     INFER = "infer"
     STREAM = "stream_infer"
+    GENERATE = "generate"
+    GENERATE_STREAM = "generate_stream"
     READY = "ready"
     METADATA = "metadata"
     CONFIG = "config"
     STATS = "stats"
     SERVER_METADATA = "server_metadata"
+    INDEX = "index"
+    MANAGEMENT = "management"
+
+
+PREDICTIONS = frozenset({Verb.INFER, Verb.GENERATE, Verb.GENERATE_STREAM})
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """What a listener knows of a call beyond its route, for the access log.
+
+    `request_id` and `traceparent` as the caller gave them (or as they were made up), `peer` is the
+    caller's address, `received` and `answered` are bytes of bodies, `upstream` is seconds from the
+    last byte of the request sent to the replica to the first byte of its answer.
+    """
+
+    request_id: str = ""
+    traceparent: str = ""
+    peer: str = ""
+    received: int = 0
+    answered: int = 0
+    upstream: float = 0.0
+
+
+class Origin(Protocol):
+    """Where a call came from: whoever holds its bytes. Asked only when the call is logged."""
+
+    def account(self) -> Account:
+        """What is known at this moment."""
 
 
 @dataclass(slots=True)
@@ -31,7 +63,8 @@ class Call:
 
     `selector` is empty, a number, or a label; `deadline` is monotonic seconds; `sequence` is the
     correlation id of a stateful sequence, empty for ordinary calls; `prefer` names the replica that
-    the stream which this call is a message of already uses. (Not frozen: that triples the cost.)
+    the stream which this call is a message of already uses; `credential` is the caller's
+    Authorization value. (Not frozen: that triples the cost.)
     """
 
     protocol: str
@@ -41,6 +74,8 @@ class Call:
     deadline: float
     sequence: str = ""
     prefer: str = ""
+    credential: bytes = b""
+    origin: Origin | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,6 +38,15 @@ class BadRequest(ServegateError):
     code = "bad_request"
 
 
+class Unparsable(BadRequest):
+    """A gRPC message that is no protobuf. The sentence starts as Triton's does."""
+
+    code = "unparsable"
+
+    def __init__(self, why: str) -> None:
+        super().__init__("Unable to parse request", why=why)
+
+
 class BodyTooLarge(BadRequest):
     """The body exceeds the limit that the operator set."""
 
@@ -51,7 +60,7 @@ class BodyTooLarge(BadRequest):
 
 
 class InflatedTooLarge(BodyTooLarge):
-    """The compressed body grows beyond the limit that the operator set."""
+    """The compressed body grows beyond the limit: the operator's, or what its size may become."""
 
     code = "inflated_too_large"
 
@@ -59,7 +68,7 @@ class InflatedTooLarge(BodyTooLarge):
         ServegateError.__init__(
             self,
             f"the request body exceeds {limit} bytes when it is inflated",
-            try_this="smaller batches, or raise --max-inflated-bytes",
+            try_this="smaller batches, no compression, or raise --max-inflated-bytes",
         )
 
 
@@ -73,6 +82,22 @@ class HeadTooLarge(BadRequest):
             f"the request head exceeds {limit} bytes",
             try_this="fewer or smaller headers, or raise --max-head-bytes",
         )
+
+
+class BadVersion(BadRequest):
+    """A version that is no number, or none that Triton counts to. The sentence is Triton's.
+
+    `is_read` says that it is a number, but below 0.
+    """
+
+    code = "bad_version"
+
+    def __init__(self, version: str, *, is_read: bool = False) -> None:
+        bad = f"invalid model version specified '{version}' "
+        if not is_read:
+            bad = f"failed to get model version from specified version string '{version}'"
+            bad += " (details: stol)"
+        super().__init__(f"{bad}, version should be an integral value > 0")
 
 
 class TooSlow(BadRequest):
@@ -107,6 +132,7 @@ class UnknownVersion(NotFound):
 
     def __init__(self, model: str, version: str) -> None:
         super().__init__(f"Request for unknown model: '{model}' version {version} is not found")
+        self.model = model
 
 
 class UnknownLabel(NotFound):
@@ -121,6 +147,15 @@ class UnknownLabel(NotFound):
             why=f"labels of this model: {names}",
             try_this=f"servegate label set {model} {label} VERSION",
         )
+
+
+class UnknownKey(NotFound):
+    """No such API key."""
+
+    code = "unknown_key"
+
+    def __init__(self, identity: str) -> None:
+        super().__init__(f"there is no API key '{identity}'", try_this="servegate key ls")
 
 
 class NotHere(NotFound):
@@ -139,6 +174,46 @@ class NotServed(ServegateError):
     """A part of Triton's protocol that the gateway does not pass on."""
 
     code = "not_served"
+
+
+class Unauthenticated(ServegateError):
+    """Nobody knows who calls: no key, or none that is valid. Which of the two is not said."""
+
+    code = "unauthenticated"
+
+    def __init__(
+        self,
+        what: str = "a valid API key is needed",
+        *,
+        why: str = "",
+        try_this: str = "the header 'authorization: Bearer sg_…'",
+    ) -> None:
+        super().__init__(what, why=why, try_this=try_this)
+
+
+class Forbidden(ServegateError):
+    """It is known who calls, and the role does not allow this to anybody."""
+
+    code = "forbidden"
+
+
+class NotInRepository(ServegateError):
+    """A model that is to be loaded has no folder. The sentence is Triton's."""
+
+    code = "not_in_repository"
+
+    def __init__(self, model: str) -> None:
+        super().__init__(f"failed to load '{model}', failed to poll from model repository")
+
+
+class LoadFailed(ServegateError):
+    """A model could not be loaded. The sentence starts as Triton's does."""
+
+    code = "load_failed"
+
+    def __init__(self, model: str, why: str) -> None:
+        start = f"load failed for model '{model}'"
+        super().__init__(why if why.startswith(start) else f"{start}: {why}")
 
 
 class Conflict(ServegateError):

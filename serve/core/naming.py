@@ -6,12 +6,13 @@ with a short digest of the configuration for those that do not.
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 
 from serve.core.errors import Invalid
 
 _MODEL = re.compile(r"^[A-Za-z0-9_][A-Za-z0-9._-]{0,254}\Z")
 _LABEL = re.compile(r"^[A-Za-z_][A-Za-z0-9._-]{0,62}\Z")
+_DIGEST = re.compile(r"^[0-9a-f]{8}\Z")
 RESERVED_MODELS = frozenset({"stats"})  # GET /v2/models/stats means all models
 RESERVED_LABELS = frozenset({"latest", "versions", "labels"})
 
@@ -46,3 +47,11 @@ def physical_name(model: str, digest: str, others: Iterable[str]) -> str:
     if all(other == digest for other in others):
         return model
     return f"{model}--{digest[:8]}"
+
+
+def model_of(physical: str, models: Container[str]) -> str:
+    """The model that a name in Triton belongs to, given the names of all models."""
+    name, mark, digest = physical.rpartition("--")
+    if physical in models or not mark or name not in models or not _DIGEST.match(digest):
+        return physical
+    return name

@@ -77,7 +77,8 @@ class Split:
 
 def draw_of(*identity: str) -> float:
     """A number in [0, 1) that depends on nothing but the words given: equal everywhere."""
-    digest = hashlib.blake2b("\0".join(identity).encode(), digest_size=8).digest()
+    words = "\0".join(identity).encode(errors="surrogatepass")  # JSON can name half a character
+    digest = hashlib.blake2b(words, digest_size=8).digest()
     return (int.from_bytes(digest) >> 11) / (1 << 53)
 
 

@@ -5,16 +5,18 @@ The control plane compiles it, the workers swap it whole, a call reads it once. 
 everything, so that a snapshot that exists is a snapshot that can be served.
 """
 
+import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
+from serve.core.access import Key, Role
 from serve.core.errors import Invalid
 from serve.core.replicas import Replica
 from serve.core.routes import Split
 
-FORMAT = 1
+FORMAT = 2
 LAST_GENERATION = (1 << 63) - 1
 
 
@@ -50,15 +52,21 @@ class ModelView:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """Everything a worker needs to serve calls; generations only ever rise."""
+    """Everything a worker needs to serve calls; generations only ever rise.
+
+    `guarded` says that there is or was an API key: from then on calls need one. `keys` are those
+    that are valid (some may have expired).
+    """
 
     generation: int
     models: Mapping[str, ModelView] = field(default_factory=lambda: MappingProxyType({}))
     replicas: Mapping[str, Replica] = field(default_factory=lambda: MappingProxyType({}))
+    keys: Mapping[str, Key] = field(default_factory=lambda: MappingProxyType({}))
+    guarded: bool = False
 
     def same_content(self, other: "Snapshot") -> bool:
         """Whether the two differ in nothing but their generation."""
-        return self.models == other.models and self.replicas == other.replicas
+        return dataclasses.replace(self, generation=other.generation) == other
 
     def to_json(self) -> dict[str, Any]:
         """Plain values for `json.dumps`."""
@@ -70,6 +78,8 @@ class Snapshot:
                 name: {"address": replica.address, "pool": replica.pool}
                 for name, replica in self.replicas.items()
             },
+            "keys": {key.id: _key_to_json(key) for key in self.keys.values()},
+            "guarded": self.guarded,
         }
 
     @classmethod
@@ -86,12 +96,45 @@ class Snapshot:
                 str(name): _model_from_json(str(name), item, replicas)
                 for name, item in data["models"].items()
             }
-            generation = int(data["generation"])
+            keys = {
+                str(name): _key_from_json(str(name), item) for name, item in data["keys"].items()
+            }
+            generation, guarded = int(data["generation"]), data["guarded"]
+            if not isinstance(guarded, bool):
+                raise Invalid(f"the snapshot is guarded: {guarded!r}")
         except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
             raise Invalid("the snapshot is malformed", why=repr(error)) from error
         if not 0 <= generation <= LAST_GENERATION:
             raise Invalid(f"the snapshot's generation is {generation}")
-        return cls(generation, MappingProxyType(models), MappingProxyType(replicas))
+        return cls(
+            generation,
+            MappingProxyType(models),
+            MappingProxyType(replicas),
+            MappingProxyType(keys),
+            guarded or bool(keys),
+        )
+
+
+def _key_to_json(key: Key) -> dict[str, Any]:
+    return {
+        "digest": key.digest,
+        "role": key.role.value,
+        "models": list(key.models),
+        "expires": key.expires,
+    }
+
+
+def _key_from_json(name: str, item: Any) -> Key:
+    expires = item["expires"]
+    if not isinstance(item["models"], list):
+        raise Invalid(f"the models of key {name} are no list")
+    return Key(
+        id=name,
+        digest=str(item["digest"]),
+        role=Role(item["role"]),
+        models=tuple(str(pattern) for pattern in item["models"]),
+        expires=None if expires is None else float(expires),
+    )
 
 
 def _model_to_json(model: ModelView) -> dict[str, Any]:

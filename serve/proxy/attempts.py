@@ -1,4 +1,4 @@
-"""The retry rule: another replica is tried only after what was provably not executed.
+"""Attempts, and the retry rule: another replica is tried only after what was provably not executed.
 
 | what happened                                                        | executed? | next       |
 |----------------------------------------------------------------------|-----------|------------|
@@ -12,9 +12,237 @@ Never the same replica twice, at most two extra attempts, never for a model that
 whose state lives on one replica.
 """
 
+from collections.abc import Callable, Collection
+from typing import Protocol
+
+from serve.core.calls import Call, Choice, Reply
+from serve.core.errors import DeadlineExceeded, NoReplica, NotSent, ServegateError
+from serve.core.replicas import Replica
+from serve.core.snapshot import Snapshot
+from serve.proxy.admission import Admission
+from serve.proxy.balancing import pick
+from serve.proxy.health import Health
+from serve.proxy.loads import Loads
+from serve.telemetry import Meters
+from serve.wire.status import code_name, is_broken, refusal
+
+NOWHERE = Replica("", "", 0, 0, 0, "")  # where a call is that goes to no replica (yet)
+
 EXTRA_ATTEMPTS = 2
 
 
 def attempts_allowed(*, stateful: bool) -> int:
     """How many replicas may be tried for a call, the first one included."""
     return 1 if stateful else 1 + EXTRA_ATTEMPTS
+
+
+class Home(Protocol):
+    """The gateway, as its attempts know it."""
+
+    loads: Loads
+    admission: Admission
+    health: Health
+    meters: Meters
+    clock: Callable[[], float]
+    turns: int
+
+    def ended(
+        self,
+        call: Call,
+        choice: Choice | None,
+        replica: Replica,
+        code: str,
+        begun: float,
+        *,
+        error: str = "",
+        good: bool = False,
+        tries: int = 0,
+    ) -> None:
+        """Count a call that has ended."""
+
+
+class Attempt:
+    """A call on its way to `replica`. Ended exactly once; what is told later changes nothing.
+
+    `decision` is the value of the `servegate-version` header, empty when no version was chosen.
+    """
+
+    __slots__ = (
+        "_begun",
+        "_gateway",
+        "_names",
+        "_snapshot",
+        "_tried",
+        "call",
+        "choice",
+        "decision",
+        "is_ended",
+        "replica",
+    )
+
+    def __init__(
+        self,
+        gateway: Home,
+        call: Call,
+        choice: Choice | None,
+        snapshot: Snapshot,
+        names: tuple[str, ...],
+        begun: float,
+    ) -> None:
+        self.call = call
+        self.choice = choice
+        self.decision = "" if choice is None else choice.reason
+        self.is_ended = False
+        self.replica: Replica = NOWHERE
+        self._gateway = gateway
+        self._snapshot = snapshot
+        self._names = names  # the replicas that have not been tried
+        self._tried = 0
+        self._begun = begun
+
+    def __repr__(self) -> str:
+        state = "ended" if self.is_ended else f"on {self.replica.name or 'no replica'}"
+        return f"<Attempt {self.call.model} {self._target()} {state}>"
+
+    @property
+    def versions(self) -> tuple[int, ...]:
+        """What metadata lists: the version that was asked for, or all that are ready somewhere."""
+        choice = self.choice
+        if choice is None:
+            return ()
+        if choice.pinned:
+            return (choice.target.version,)
+        return tuple(sorted(self._snapshot.models[choice.target.model].targets))
+
+    @property
+    def begun(self) -> float:
+        """When the call came, by the gateway's clock."""
+        return self._begun
+
+    # --- what came of it --------------------------------------------------------------------------
+
+    def not_sent(self, error: NotSent) -> None:
+        """Not a byte reached the replica: go on to another, or raise `NoReplica`, which ends it.
+
+        After the end there is nowhere to go on to: the error itself is raised.
+        """
+        if self.is_ended:
+            raise error
+        gateway = self._gateway
+        gateway.health.failed(self.replica.name)
+        if not self._may_go_on():
+            raise self._end_with(self._nobody(str(error)))
+        self.go_to_replica(gateway.clock())
+        gateway.meters.retried(self.call, "not sent")
+
+    def refused(self, reply: Reply, *, can_repeat: bool = True) -> bool:
+        """Learn from an error answer of Triton; True when another replica is to be tried.
+
+        `can_repeat` says whether the whole request is still at hand. The answer is False for every
+        reply that is to be passed on as it is; `answered` ends such a call.
+        """
+        if self.is_ended:
+            return False
+        gateway, call = self._gateway, self.call
+        asked = self.choice.target.physical_name if self.choice else ""
+        proof = refusal(call.protocol, call.verb, reply, asked)
+        if proof is None:
+            if is_broken(call.protocol, reply):
+                gateway.health.failed(self.replica.name, self._target())
+            return False
+        if proof.lacks_version:
+            gateway.health.failed(self.replica.name, self._target())
+        if not can_repeat or not self._may_go_on():
+            return False
+        self.go_to_replica(gateway.clock())
+        gateway.meters.retried(call, proof.reason)
+        return True
+
+    def answered(self, status: int, *, good: bool) -> None:
+        """Triton's answer has been passed on, or is about to be: the call has ended."""
+        if self.is_ended:
+            return
+        gateway, call = self._gateway, self.call
+        if gateway.health.pauses:
+            gateway.health.answered(self.replica.name, self._target() if good else "")
+        self._end()
+        code, begun, tries = code_name(call.protocol, status), self._begun, self._tried
+        gateway.ended(call, self.choice, self.replica, code, begun, good=good, tries=tries)
+
+    def failed(self, error: ServegateError) -> None:
+        """The call ends with an error of our own."""
+        if not self.is_ended:
+            self._end()
+            self._count(error.code)
+
+    def left(self) -> None:
+        """The caller has gone away before the answer: the call has ended."""
+        if not self.is_ended:
+            self._end()
+            self._count("client_left")
+
+    def passed_on(self) -> None:
+        """A message of a stream was passed on; what answers it belongs to the stream."""
+        if not self.is_ended:
+            self._end()
+            self._gateway.meters.passed_on(self.call, self.choice)
+
+    # --- the steps --------------------------------------------------------------------------------
+
+    def go_to_replica(self, now: float) -> None:
+        """Go to one that was not tried: `NoReplica` and `DeadlineExceeded` end the call."""
+        gateway, call = self._gateway, self.call
+        if now >= call.deadline:
+            raise self._end_with(DeadlineExceeded())
+        avoided: Collection[str] = ()
+        if gateway.health.pauses:
+            avoided = gateway.health.avoided(self._names, self._target())
+        gateway.turns += 1
+        name = pick(
+            self._names,
+            loads=gateway.loads.replicas,
+            avoided=avoided,
+            turn=gateway.turns,
+            sequence=call.sequence,
+            prefer=call.prefer,
+        )
+        if name is None:
+            raise self._end_with(self._nobody(""))
+        if self._tried:
+            gateway.loads.left(self.replica.name)
+        self._tried += 1
+        self.replica = self._snapshot.replicas[name]
+        gateway.loads.entered(name)
+
+    def _may_go_on(self) -> bool:
+        """Whether the rule allows another attempt; then the present replica is no candidate."""
+        stateful = self.choice is not None and self.choice.stateful
+        if self._tried >= attempts_allowed(stateful=stateful) or len(self._names) < 2:
+            return False
+        self._names = tuple(name for name in self._names if name != self.replica.name)
+        return True
+
+    def _target(self) -> str:
+        """The version as health knows it; empty when the call names no model."""
+        return "" if self.choice is None else "/".join(self.choice.labels[:2])
+
+    def _nobody(self, why: str) -> NoReplica:
+        version = str(self.choice.target.version) if self.choice else ""
+        return NoReplica(self.call.model, version, why)
+
+    def _end(self) -> None:
+        self.is_ended = True
+        gateway = self._gateway
+        if self._tried:
+            gateway.loads.left(self.replica.name)
+        if self.choice is not None:
+            gateway.admission.leave(self.call.model)
+
+    def _end_with(self, error: ServegateError) -> ServegateError:
+        self._end()
+        self._count(error.code)
+        return error
+
+    def _count(self, error: str) -> None:
+        call, choice, replica, begun = self.call, self.choice, self.replica, self._begun
+        self._gateway.ended(call, choice, replica, error, begun, error=error, tries=self._tried)

@@ -9,16 +9,51 @@
 | nothing, no route set   | the highest that is ready, as Triton does       | latest         |
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
-from serve.core.calls import Call, Choice, Verb
-from serve.core.errors import NoReplica, UnknownLabel, UnknownModel, UnknownVersion
+from serve.core.calls import PREDICTIONS, Call, Choice, Verb
+from serve.core.errors import BadVersion, NoReplica, UnknownLabel, UnknownModel, UnknownVersion
 from serve.core.routes import draw_of
 from serve.core.snapshot import ModelView, Snapshot, Target
 
-_LONGEST_NUMBER = 19  # digits of the largest version that Triton can count to
+_LARGEST_NUMBER = (1 << 63) - 1  # the largest version that Triton can count to
+_LONGEST_NUMBER = 19  # digits of it
 # Questions about a model as a whole: Triton's answer without a version names all of them.
 _WHOLE_MODEL = (Verb.METADATA, Verb.CONFIG, Verb.STATS)
+
+
+def number_of(selector: str) -> int | None:
+    """The version that a selector names by its number; None for a label.
+
+    `BadVersion` for a number that Triton cannot count to.
+    """
+    if not (selector.isascii() and selector.isdigit()):
+        return None
+    digits = selector.lstrip("0") or "0"
+    if len(digits) > _LONGEST_NUMBER or int(digits) > _LARGEST_NUMBER:
+        raise BadVersion(selector)
+    return int(digits)
+
+
+def targets_of(call: Call, snapshot: Snapshot, sees: Callable[[str], bool]) -> Collection[Target]:
+    """The versions that a question to the fleet is about: one, or all of a model.
+
+    `UnknownModel`, for one that the caller may not see, too; `UnknownVersion`, `UnknownLabel`.
+    """
+    model = snapshot.models.get(call.model)
+    if model is None or not sees(call.model) or not model.targets:
+        raise UnknownModel(call.model)
+    if not call.selector:
+        return model.targets.values()
+    number = number_of(call.selector)
+    if number is None:
+        number = model.labels.get(call.selector)
+    if number is None:
+        raise UnknownLabel(call.model, call.selector, model.labels)
+    target = model.targets.get(number)
+    if target is None:
+        raise UnknownVersion(call.model, call.selector)
+    return (target,)
 
 
 class Routing:
@@ -39,10 +74,9 @@ class Routing:
         selector = call.selector
         if not selector:
             return self._routed(model, call, draw)
-        if selector.isascii() and selector.isdigit():
-            if len(selector) > _LONGEST_NUMBER:
-                raise UnknownVersion(call.model, selector[:_LONGEST_NUMBER] + "…")
-            return self._named(model, int(selector), "number")
+        number = number_of(selector)
+        if number is not None:
+            return self._named(model, number, "number")
         version = model.labels.get(selector)
         if version is None:
             raise UnknownLabel(call.model, selector, model.labels)
@@ -61,7 +95,7 @@ class Routing:
         if split is None:
             raise NoReplica(model.name, "")
         by, pinned, verb = "split" if model.routed else "latest", True, call.verb
-        if verb is not Verb.INFER and verb is not Verb.STREAM:
+        if verb is not Verb.INFER and verb is not Verb.STREAM and verb not in PREDICTIONS:
             version = max(split.shares, key=lambda share: share[1])[0]
             pinned = verb not in _WHOLE_MODEL
         elif call.sequence:

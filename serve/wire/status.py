@@ -8,26 +8,33 @@ way to read them, and say in `servegate-error` that they are the gateway's.
 import json
 from dataclasses import dataclass
 
-from serve.core.calls import Headers, Reply, Verb
+from serve.core.calls import PREDICTIONS, Headers, Reply, Verb
 from serve.core.errors import (
     BadRequest,
+    BadVersion,
     BodyTooLarge,
     Conflict,
     DeadlineExceeded,
+    Forbidden,
     HeadTooLarge,
     Invalid,
+    LoadFailed,
     MethodNotAllowed,
     NoRoom,
     NotFound,
     NotHere,
+    NotInRepository,
     NotServed,
     OutcomeUnknown,
     Overloaded,
     PreconditionFailed,
     ServegateError,
     TooSlow,
+    Unauthenticated,
     Unavailable,
     UnknownModel,
+    UnknownVersion,
+    Unparsable,
 )
 
 GRPC_NAMES = (
@@ -53,18 +60,24 @@ _HTTP_NAMES = {status: str(status) for status in range(100, 600)}
 OK, INVALID_ARGUMENT, DEADLINE_EXCEEDED, NOT_FOUND = 0, 3, 4, 5
 RESOURCE_EXHAUSTED, FAILED_PRECONDITION, ABORTED = 8, 9, 10
 UNIMPLEMENTED, INTERNAL, UNAVAILABLE = 12, 13, 14
+PERMISSION_DENIED, UNAUTHENTICATED = 7, 16
 
 # The most specific class comes first: the first row that matches decides.
 _TABLE: tuple[tuple[type[ServegateError], int, int], ...] = (
     (BodyTooLarge, 413, RESOURCE_EXHAUSTED),
     (HeadTooLarge, 431, RESOURCE_EXHAUSTED),
     (TooSlow, 408, DEADLINE_EXCEEDED),
+    (Unparsable, 400, INTERNAL),  # as Triton says it
     (BadRequest, 400, INVALID_ARGUMENT),
     (Invalid, 422, INVALID_ARGUMENT),
     (NotHere, 404, UNIMPLEMENTED),
     (NotFound, 404, NOT_FOUND),
     (MethodNotAllowed, 405, UNIMPLEMENTED),
     (NotServed, 403, UNIMPLEMENTED),
+    (LoadFailed, 400, INVALID_ARGUMENT),
+    (NotInRepository, 500, INTERNAL),
+    (Unauthenticated, 401, UNAUTHENTICATED),
+    (Forbidden, 403, PERMISSION_DENIED),
     (PreconditionFailed, 412, FAILED_PRECONDITION),
     (Conflict, 409, ABORTED),
     (Overloaded, 429, RESOURCE_EXHAUSTED),
@@ -74,6 +87,10 @@ _TABLE: tuple[tuple[type[ServegateError], int, int], ...] = (
     (Unavailable, 503, UNAVAILABLE),
     (ServegateError, 500, INTERNAL),
 )
+
+
+_PLAIN = frozenset({Verb.INFER, Verb.READY})
+_EARLY = (NotFound, MethodNotAllowed, BadVersion)
 
 
 def http_status(error: ServegateError) -> int:
@@ -86,16 +103,23 @@ def grpc_code(error: ServegateError) -> int:
     return next(code for kind, _, code in _TABLE if isinstance(error, kind))
 
 
-def http_error(error: ServegateError) -> Reply:
-    """The gateway's own error as an HTTP reply, with the media type that Triton uses for it."""
-    media = b"text/plain" if isinstance(error, NotHere | UnknownModel) else b"application/json"
+def http_error(error: ServegateError, verb: Verb = Verb.INFER) -> Reply:
+    """The gateway's own error as an HTTP reply, with the media type that Triton uses for it.
+
+    It calls an error that it finds before it has read a predict request plain text, and errors of
+    generate and of questions JSON; all of them are JSON.
+    """
+    is_plain = isinstance(error, NotHere) or (verb in _PLAIN and isinstance(error, _EARLY))
+    media = b"text/plain" if is_plain else b"application/json"
     headers: Headers = ((b"content-type", media), (b"servegate-error", error.code.encode()))
     if isinstance(error, Overloaded | NoRoom):
         headers += ((b"retry-after", str(error.retry_after).encode()),)
     elif isinstance(error, Unavailable):
         headers += ((b"retry-after", b"1"),)
+    elif isinstance(error, Unauthenticated):
+        headers += ((b"www-authenticate", b'Bearer realm="servegate"'),)
     body = json.dumps({"error": str(error)}, ensure_ascii=False, separators=(",", ":"))
-    return Reply(status=http_status(error), body=body.encode(), headers=headers)
+    return Reply(http_status(error), body.encode(errors="replace"), headers)
 
 
 def grpc_error(error: ServegateError) -> Reply:
@@ -116,6 +140,24 @@ def not_ready(protocol: str, error: ServegateError) -> Reply | None:
         return Reply(OK, b"", headers)
     media: Headers = ((b"content-type", b"text/plain"),)
     return Reply(400, b'{"error":"Model version not ready"}', media + headers)
+
+
+def no_statistics(protocol: str, error: ServegateError) -> Reply | None:
+    """What Triton says when somebody asks for statistics of a model that it does not have.
+
+    To it this is no unknown model, but a wrong argument: 400 over HTTP.
+    """
+    if isinstance(error, UnknownModel):
+        said = f"requested model '{error.model}' is not available"
+    elif isinstance(error, UnknownVersion):
+        said = f"requested model version is not available for model '{error.model}'"
+    else:
+        return None
+    headers: Headers = ((b"servegate-error", error.code.encode()),)
+    if protocol == "grpc":
+        return Reply(INVALID_ARGUMENT, b"", headers, said)
+    body = json.dumps({"error": said}, ensure_ascii=False, separators=(",", ":"))
+    return Reply(400, body.encode(), ((b"content-type", b"application/json"), *headers))
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +186,7 @@ def refusal(protocol: str, verb: Verb, reply: Reply, model: str) -> Refusal | No
     after it has run, and gRPC libraries make it up themselves: the words must be the server's, and
     `model` the name in Triton that was asked for.
     """
-    if verb is not Verb.INFER:
+    if verb not in PREDICTIONS:
         return None
     absent, busy = (404, 503) if protocol == "http" else (NOT_FOUND, UNAVAILABLE)
     if reply.status not in (absent, busy):
@@ -177,6 +219,17 @@ def _said(protocol: str, reply: Reply) -> str:
     except (ValueError, KeyError, TypeError, RecursionError):
         return ""
     return said if isinstance(said, str) else ""
+
+
+def grpc_of_http(status: int) -> int:
+    """The gRPC status code of an error that Triton gave over HTTP."""
+    return {
+        200: OK,
+        400: INVALID_ARGUMENT,
+        404: NOT_FOUND,
+        501: UNIMPLEMENTED,
+        503: UNAVAILABLE,
+    }.get(status, INTERNAL)
 
 
 def code_name(protocol: str, status: int) -> str:

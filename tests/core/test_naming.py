@@ -3,7 +3,7 @@
 import pytest
 
 from serve.core.errors import Invalid
-from serve.core.naming import check_label, check_model_name, physical_name
+from serve.core.naming import check_label, check_model_name, model_of, physical_name
 
 
 @pytest.mark.parametrize("name", ["digits", "m", "_m", "9", "resnet-50.v2", "A_b", "x" * 255])
@@ -57,3 +57,22 @@ def test_a_version_goes_by_the_models_name_while_all_configurations_agree() -> N
 
 def test_a_version_with_a_configuration_of_its_own_carries_its_digest() -> None:
     assert physical_name("digits", "0123456789abcdef", ["ff"]) == "digits--01234567"
+
+
+@pytest.mark.parametrize(
+    ("physical", "model"),
+    [
+        ("m", "m"),
+        ("m--0a1b2c3d", "m"),
+        ("n--0a1b2c3d", "n--0a1b2c3d"),  # a model may be called so
+        ("n--0a1b2c3d--99999999", "n--0a1b2c3d"),
+        ("m--0a1b2c3", "m--0a1b2c3"),
+        ("m--0A1B2C3D", "m--0A1B2C3D"),
+        ("other--0a1b2c3d", "other--0a1b2c3d"),
+        ("--0a1b2c3d", "--0a1b2c3d"),
+    ],
+)
+def test_a_name_in_triton_belongs_to_the_model_that_it_begins_with(
+    physical: str, model: str
+) -> None:
+    assert model_of(physical, {"m", "n", "n--0a1b2c3d"}) == model

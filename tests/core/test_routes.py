@@ -109,6 +109,10 @@ def test_a_draw_depends_on_the_words_alone() -> None:
     assert draw_of("digits", "n77") != draw_of("digits", "s77")
 
 
+def test_half_a_character_is_a_word_too() -> None:
+    assert draw_of("m", "s\ud800") != draw_of("m", "s\ud801")
+
+
 def test_words_do_not_run_together() -> None:
     assert draw_of("ab", "c") != draw_of("a", "bc")
 

@@ -1,5 +1,6 @@
 """Snapshots: the form in which they travel, and everything that is checked when they arrive."""
 
+import dataclasses
 import json
 from collections.abc import Callable
 from types import MappingProxyType
@@ -8,8 +9,14 @@ from typing import Any
 import pytest
 from builders import replica, snapshot, target, view
 
+from serve.core.access import Key, Role
 from serve.core.errors import Invalid
 from serve.core.snapshot import Snapshot
+
+KEYS = (
+    Key("abcd", "0" * 64, Role.PREDICTOR, ("digits*", "m"), 2e9),
+    Key("efgh", "f" * 64, Role.ADMIN),
+)
 
 
 def full() -> Snapshot:
@@ -21,7 +28,9 @@ def full() -> Snapshot:
         labels={"stable": 1},
         sequences=True,
     )
-    return snapshot(digits, view(name="empty"), generation=7, replicas=["c"])
+    served = snapshot(digits, view(name="empty"), generation=7, replicas=["c"])
+    keys = MappingProxyType({key.id: key for key in KEYS})
+    return dataclasses.replace(served, keys=keys, guarded=True)
 
 
 def test_a_snapshot_survives_the_journey_as_json() -> None:
@@ -50,7 +59,22 @@ def test_same_content_leaves_the_generation_out() -> None:
     assert not one.same_content(snapshot(view(target()), generation=1, replicas=["z"]))
 
 
-def test_keys_that_are_not_known_are_passed_over_so_that_formats_can_grow() -> None:
+def test_a_change_of_keys_is_a_change() -> None:
+    one = full()
+    assert not one.same_content(dataclasses.replace(one, keys=MappingProxyType({})))
+    assert not Snapshot(1).same_content(Snapshot(1, guarded=True))
+
+
+def test_a_gateway_that_has_lost_its_last_key_is_guarded_all_the_same() -> None:
+    assert Snapshot.from_json(Snapshot(1, guarded=True).to_json()).guarded
+    assert not Snapshot.from_json(Snapshot(1).to_json()).guarded
+
+
+def test_a_snapshot_with_keys_is_guarded_whatever_it_says() -> None:
+    assert Snapshot.from_json(full().to_json() | {"guarded": False}).guarded
+
+
+def test_parts_that_are_not_known_are_passed_over_so_that_formats_can_grow() -> None:
     data = full().to_json()
     data["later"] = data["models"]["digits"]["later"] = 1
     assert Snapshot.from_json(data) == full()
@@ -76,12 +100,13 @@ def _set(*path: Any) -> Callable[[Any], None]:
 
 MODEL = ("models", "digits")
 TARGET = (*MODEL, "targets", "1")
+KEY = ("keys", "abcd")
 
 
 @pytest.mark.parametrize(
     "damage",
     [
-        pytest.param(_set("format", 2), id="another format"),
+        pytest.param(_set("format", 3), id="another format"),
         pytest.param(_set("generation", "seven"), id="generation is a word"),
         pytest.param(_set("generation", None), id="generation is null"),
         pytest.param(_set("generation", float("inf")), id="generation is Infinity"),
@@ -103,6 +128,20 @@ TARGET = (*MODEL, "targets", "1")
         pytest.param(_set(*TARGET, "replicas", None), id="no replicas"),
         pytest.param(_set(*TARGET, "physical_version", "new"), id="physical version is a word"),
         pytest.param(_set(*TARGET, "physical_name", ""), id="physical name is empty"),
+        pytest.param(_set("guarded", None), id="guarded is null"),
+        pytest.param(_set("guarded", "false"), id="guarded is a word"),
+        pytest.param(_set("keys", []), id="keys are a list"),
+        pytest.param(_set("keys", "abcd", None), id="key is null"),
+        pytest.param(_set("keys", "ab", {}), id="key is empty"),
+        pytest.param(_set(*KEY, "digest", "0" * 63), id="digest is short"),
+        pytest.param(_set(*KEY, "digest", None), id="digest is null"),
+        pytest.param(_set(*KEY, "role", "owner"), id="unknown role"),
+        pytest.param(_set(*KEY, "models", []), id="key for no models"),
+        pytest.param(_set(*KEY, "models", "*"), id="models of a key are a word"),
+        pytest.param(_set(*KEY, "models", [""]), id="pattern is empty"),
+        pytest.param(_set(*KEY, "expires", "never"), id="expires is a word"),
+        pytest.param(_set(*KEY, "expires", float("nan")), id="expires is NaN"),
+        pytest.param(_set(*KEY, "expires", float("inf")), id="expires is Infinity"),
     ],
 )
 def test_a_snapshot_that_does_not_hold_together_is_refused(damage: Callable[[Any], None]) -> None:
@@ -128,6 +167,12 @@ PARTS = [
     "models.digits.targets.1.physical_version",
     "models.digits.targets.1.flavour",
     "models.digits.targets.1.replicas",
+    "guarded",
+    "keys",
+    "keys.abcd.digest",
+    "keys.abcd.role",
+    "keys.abcd.models",
+    "keys.abcd.expires",
 ]
 
 

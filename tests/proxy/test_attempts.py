@@ -11,8 +11,7 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, multip
 
 from serve.core.calls import Reply, Verb
 from serve.core.errors import NotSent, OutcomeUnknown, ServegateError
-from serve.proxy.attempts import attempts_allowed
-from serve.proxy.gateway import Attempt
+from serve.proxy.attempts import Attempt, attempts_allowed
 
 UNREACHABLE = NotSent("refused")
 BROKEN = OutcomeUnknown("broke")

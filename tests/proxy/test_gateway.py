@@ -288,5 +288,5 @@ def test_the_gateway_is_ready_when_every_routed_version_has_a_replica(
 def test_only_models_with_sequences_have_their_correlation_ids_read() -> None:
     both = snapshot(view(target(1), sequences=True), view(target(1, model="x"), name="x"))
     gateway = DataPlane(both).gateway
-    assert [gateway.serves_sequences(name) for name in ("m", "x", "?")] == [True, False, False]
-    assert not DataPlane(None).gateway.serves_sequences("m")
+    assert [gateway.serves_sequences(name, b"") for name in ("m", "x", "?")] == [True, False, False]
+    assert not DataPlane(None).gateway.serves_sequences("m", b"")

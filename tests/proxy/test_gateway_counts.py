@@ -7,7 +7,7 @@ from builders import DataPlane, Outcome, call, snapshot, target, view
 
 from serve.core.calls import Call, Reply, Verb
 from serve.core.errors import DeadlineExceeded, NotSent, OutcomeUnknown
-from serve.proxy.gateway import Attempt
+from serve.proxy.attempts import Attempt
 
 PAIR = snapshot(view(target(1, "a", "b"), split="1=1", labels={"stable": 1}), generation=7)
 LABELS = {"model": "m", "version": "1", "route": "split", "protocol": "http"}

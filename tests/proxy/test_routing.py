@@ -4,7 +4,7 @@ import pytest
 from builders import call, snapshot, target, view
 
 from serve.core.calls import Choice, Verb
-from serve.core.errors import NoReplica, UnknownLabel, UnknownModel, UnknownVersion
+from serve.core.errors import BadVersion, NoReplica, UnknownLabel, UnknownModel, UnknownVersion
 from serve.core.routes import Split, draw_of
 from serve.core.snapshot import ModelView
 from serve.proxy.routing import Routing
@@ -141,9 +141,15 @@ def test_an_unknown_model_is_said_in_tritons_words() -> None:
         Routing(snapshot()).choose(call(), lambda: 0.0)
 
 
-@pytest.mark.parametrize("selector", ["9", "0", "9" * 5000])
+@pytest.mark.parametrize("selector", ["9", "0", "9" * 18])
 def test_an_unknown_number_is_an_unknown_version(selector: str) -> None:
     with pytest.raises(UnknownVersion):
+        pick(SPLIT, selector=selector)
+
+
+@pytest.mark.parametrize("selector", ["9" * 19, "9" * 5000])
+def test_a_number_that_triton_cannot_count_to_is_refused(selector: str) -> None:
+    with pytest.raises(BadVersion, match=r"version should be an integral value > 0"):
         pick(SPLIT, selector=selector)
 
 

@@ -7,13 +7,16 @@ import grpc
 import pytest
 
 from serve.core import errors
-from serve.core.calls import Reply, Verb
+from serve.core.calls import PREDICTIONS, Reply, Verb
 from serve.core.errors import ServegateError
 from serve.wire import status
 
+JSON = b"application/json"
 EXPECTED: dict[type[ServegateError], tuple[int, str]] = {
     errors.ServegateError: (500, "INTERNAL"),
     errors.BadRequest: (400, "INVALID_ARGUMENT"),
+    errors.BadVersion: (400, "INVALID_ARGUMENT"),
+    errors.Unparsable: (400, "INTERNAL"),
     errors.BodyTooLarge: (413, "RESOURCE_EXHAUSTED"),
     errors.InflatedTooLarge: (413, "RESOURCE_EXHAUSTED"),
     errors.HeadTooLarge: (431, "RESOURCE_EXHAUSTED"),
@@ -21,10 +24,15 @@ EXPECTED: dict[type[ServegateError], tuple[int, str]] = {
     errors.NotFound: (404, "NOT_FOUND"),
     errors.UnknownModel: (404, "NOT_FOUND"),
     errors.UnknownVersion: (404, "NOT_FOUND"),
+    errors.UnknownKey: (404, "NOT_FOUND"),
     errors.UnknownLabel: (404, "NOT_FOUND"),
     errors.NotHere: (404, "UNIMPLEMENTED"),
     errors.MethodNotAllowed: (405, "UNIMPLEMENTED"),
     errors.NotServed: (403, "UNIMPLEMENTED"),
+    errors.NotInRepository: (500, "INTERNAL"),
+    errors.LoadFailed: (400, "INVALID_ARGUMENT"),
+    errors.Unauthenticated: (401, "UNAUTHENTICATED"),
+    errors.Forbidden: (403, "PERMISSION_DENIED"),
     errors.Conflict: (409, "ABORTED"),
     errors.PreconditionFailed: (412, "FAILED_PRECONDITION"),
     errors.VersionNotReady: (409, "ABORTED"),
@@ -78,14 +86,57 @@ def test_an_http_error_is_a_json_object_with_the_key_that_clients_read() -> None
         "error": "Request for unknown model: 'größe' version 9 is not found"
     }
     assert dict(reply.headers) == {
-        b"content-type": b"application/json",
+        b"content-type": b"text/plain",
         b"servegate-error": b"unknown_version",
     }
 
 
-@pytest.mark.parametrize("error", [errors.UnknownModel("x"), errors.NotHere("Not Found")])
-def test_where_triton_says_text_plain_so_do_we(error: ServegateError) -> None:
-    assert dict(status.http_error(error).headers)[b"content-type"] == b"text/plain"
+EARLY = (errors.UnknownVersion("x", "9"), errors.BadVersion("9" * 20), errors.MethodNotAllowed("x"))
+
+
+@pytest.mark.parametrize("error", EARLY)
+@pytest.mark.parametrize("verb", Verb)
+def test_what_is_found_early_is_plain_text_to_infer_and_ready_and_json_to_the_others(
+    error: ServegateError, verb: Verb
+) -> None:
+    media = b"text/plain" if verb in (Verb.INFER, Verb.READY) else b"application/json"
+    assert dict(status.http_error(error, verb).headers)[b"content-type"] == media
+
+
+@pytest.mark.parametrize("verb", Verb)
+def test_a_path_that_nobody_serves_is_told_in_plain_text_and_an_overload_is_not(
+    verb: Verb,
+) -> None:
+    for error, media in ((errors.NotHere("x"), b"text/plain"), (errors.NoRoom(5), JSON)):
+        assert dict(status.http_error(error, verb).headers)[b"content-type"] == media
+
+
+def test_whoever_shows_no_key_is_told_how_to_show_one() -> None:
+    headers = dict(status.http_error(errors.Unauthenticated()).headers)
+    assert headers[b"www-authenticate"] == b'Bearer realm="servegate"'
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (errors.UnknownModel("m"), "requested model 'm' is not available"),
+        (
+            errors.UnknownVersion("m", "9"),
+            "requested model version is not available for model 'm'",
+        ),
+    ],
+)
+def test_statistics_of_what_does_not_exist_are_a_wrong_argument(
+    error: ServegateError, said: str
+) -> None:
+    over_http, over_grpc = (status.no_statistics(one, error) for one in ("http", "grpc"))
+    assert over_http is not None and over_grpc is not None
+    assert (over_http.status, json.loads(over_http.body)) == (400, {"error": said})
+    assert (over_grpc.status, over_grpc.message) == (status.INVALID_ARGUMENT, said)
+
+
+def test_statistics_of_what_cannot_be_reached_are_an_error_like_any_other() -> None:
+    assert status.no_statistics("http", errors.NoReplica("m", "1")) is None
 
 
 @pytest.mark.parametrize(
@@ -194,6 +245,12 @@ def test_any_other_answer_is_the_answer(protocol: str, reply: Reply) -> None:
     assert status.refusal(protocol, Verb.INFER, reply, "m") is None
 
 
-@pytest.mark.parametrize("verb", set(Verb) - {Verb.INFER})
-def test_only_infer_calls_are_refused(verb: Verb) -> None:
-    assert status.refusal("http", verb, http(503, NOT_READY), "m") is None
+@pytest.mark.parametrize("verb", Verb)
+def test_only_predict_calls_are_refused(verb: Verb) -> None:
+    refusal = status.refusal("http", verb, http(503, NOT_READY), "m")
+    assert (refusal is not None) is (verb in PREDICTIONS)
+
+
+def test_words_of_a_caller_that_are_no_text_are_told_as_far_as_they_are() -> None:
+    """JSON can name half a character, which UTF-8 cannot say."""
+    assert status.http_error(errors.BadRequest("'\ud800é'")).body == '{"error":"\'?é\'"}'.encode()

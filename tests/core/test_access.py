@@ -1,0 +1,308 @@
+"""Access: which key may do what, who is told what, and what is kept of a key."""
+
+import dataclasses
+import hashlib
+
+import pytest
+from builders import Clock
+
+from serve.core.access import Access, Act, Key, Role, digest_of, is_ours, may
+from serve.core.errors import Forbidden, Invalid, ServegateError, Unauthenticated, UnknownModel
+
+
+class Scene:
+    """One key and the decisions about it."""
+
+    def __init__(
+        self,
+        role: Role = Role.PREDICTOR,
+        *models: str,
+        expires: float | None = None,
+        is_required: bool = True,
+    ) -> None:
+        self.clock = Clock()
+        self.key, self.words = Key.create(role, models or ("*",), expires)
+        self.access = Access({self.key.id: self.key}, is_required=is_required, wall=self.clock)
+
+    @property
+    def credential(self) -> bytes:
+        return b"Bearer " + self.words.encode()
+
+    def outcome(self, act: Act, model: str = "", credential: bytes | None = None) -> str:
+        """`yes`, or the code of the error."""
+        try:
+            self.access.check(self.credential if credential is None else credential, act, model)
+        except ServegateError as error:
+            return error.code
+        return "yes"
+
+
+# --- the matrix ----------------------------------------------------------------------------------
+
+MATRIX = [
+    # role, act, model, answer for a key that sees digits*
+    (Role.PREDICTOR, Act.ASK, "", "yes"),
+    (Role.PREDICTOR, Act.ASK, "digits", "yes"),
+    (Role.PREDICTOR, Act.ASK, "secret", "unknown_model"),
+    (Role.PREDICTOR, Act.CALL, "digits", "yes"),
+    (Role.PREDICTOR, Act.CALL, "digits-2", "yes"),
+    (Role.PREDICTOR, Act.CALL, "secret", "unknown_model"),
+    (Role.PREDICTOR, Act.CALL, "", "yes"),
+    (Role.PREDICTOR, Act.MANAGE, "", "forbidden"),
+    (Role.PREDICTOR, Act.MANAGE, "digits", "forbidden"),
+    (Role.PREDICTOR, Act.MANAGE, "secret", "forbidden"),
+    (Role.PREDICTOR, Act.ADMINISTER, "", "forbidden"),
+    (Role.PREDICTOR, Act.ADMINISTER, "digits", "forbidden"),
+    (Role.ADMIN, Act.ASK, "", "yes"),
+    (Role.ADMIN, Act.ASK, "secret", "unknown_model"),
+    (Role.ADMIN, Act.CALL, "digits", "yes"),
+    (Role.ADMIN, Act.CALL, "secret", "unknown_model"),
+    (Role.ADMIN, Act.MANAGE, "", "yes"),
+    (Role.ADMIN, Act.MANAGE, "digits", "yes"),
+    (Role.ADMIN, Act.MANAGE, "secret", "unknown_model"),
+    (Role.ADMIN, Act.ADMINISTER, "", "yes"),
+]
+
+
+@pytest.mark.parametrize(("role", "act", "model", "answer"), MATRIX)
+def test_the_decision_follows_from_role_act_and_model(
+    role: Role, act: Act, model: str, answer: str
+) -> None:
+    scene = Scene(role, "digits*")
+    assert scene.outcome(act, model) == answer
+    assert scene.outcome(act, model) == answer  # also when it is remembered
+    assert may(scene.key, act, model) == (answer == "yes")
+
+
+@pytest.mark.parametrize("act", Act)
+def test_without_a_valid_key_every_act_hears_the_same(act: Act) -> None:
+    scene = Scene(Role.ADMIN)
+    assert scene.outcome(act, "digits", b"") == "unauthenticated"
+    assert scene.outcome(act, "digits", b"Bearer sg_0000000000_" + b"x" * 43) == "unauthenticated"
+
+
+@pytest.mark.parametrize("act", Act)
+def test_where_no_key_is_needed_whatever_is_shown_may_do_everything(act: Act) -> None:
+    scene = Scene(is_required=False)
+    for credential in (b"", b"Bearer nonsense", scene.credential):
+        assert scene.access.check(credential, act, "digits") is None
+
+
+def test_a_forbidden_model_and_an_unknown_one_get_the_same_answer() -> None:
+    scene = Scene(Role.PREDICTOR, "digits")
+    with pytest.raises(UnknownModel) as told:
+        scene.access.check(scene.credential, Act.CALL, "secret")
+    assert str(told.value) == str(UnknownModel("secret"))
+
+
+def test_a_refusal_by_role_names_the_key_and_no_model() -> None:
+    scene = Scene(Role.PREDICTOR, "digits")
+    with pytest.raises(Forbidden) as told:
+        scene.access.check(scene.credential, Act.MANAGE, "secret")
+    assert scene.key.id in str(told.value) and "secret" not in str(told.value)
+
+
+@pytest.mark.parametrize(
+    ("patterns", "seen", "unseen"),
+    [
+        (("*",), ["a", "a.b-c", "A"], []),
+        (("digits",), ["digits"], ["digits2", "Digits", "mydigits", ""]),
+        (("digits*", "m?"), ["digits", "digits--01234567", "m1"], ["m", "m12"]),
+        (("[ab]*",), ["a", "b1"], ["c", "[ab]"]),
+        (("!m",), ["!m"], ["m", "a"]),
+    ],
+)
+def test_patterns_say_which_models_exist_for_a_key(
+    patterns: tuple[str, ...], seen: list[str], unseen: list[str]
+) -> None:
+    key, _ = Key.create(Role.PREDICTOR, patterns)
+    assert [name for name in (*seen, *unseen) if key.sees(name)] == seen
+
+
+# --- time ----------------------------------------------------------------------------------------
+
+
+def test_a_key_ends_at_its_time_even_when_it_is_remembered() -> None:
+    scene = Scene(expires=1010.0)
+    answers = []
+    for scene.clock.now in (1000.0, 1009.9, 1010.0, 1011.0):
+        answers.append(scene.outcome(Act.CALL, "m"))
+    assert answers == ["yes", "yes", "unauthenticated", "unauthenticated"]
+
+
+def test_a_key_without_an_end_does_not_end() -> None:
+    scene = Scene()
+    scene.clock.now = 1e12
+    assert scene.outcome(Act.CALL, "m") == "yes"
+
+
+@pytest.mark.parametrize("expires", [float("nan"), float("inf"), float("-inf")])
+def test_a_time_that_never_comes_is_refused(expires: float) -> None:
+    with pytest.raises(Invalid):
+        Key.create(Role.PREDICTOR, expires=expires)
+
+
+# --- credentials ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("scheme", [b"Bearer ", b"bearer ", b"BEARER ", b"Bearer    "])
+def test_the_scheme_is_read_in_any_case(scheme: bytes) -> None:
+    scene = Scene()
+    credential = scheme + scene.words.encode()
+    assert scene.outcome(Act.ASK, "", credential) == "yes"
+    assert is_ours(credential)
+
+
+def malformed(words: bytes) -> list[bytes]:
+    """Values around a good key that are no credential."""
+    head, secret = words[:13], words[-10:]
+    return [
+        b"",
+        b"Bearer",
+        b"Bearer ",
+        words,
+        b"Basic " + words,
+        b"Bearer" + words,
+        b"Bearer\t" + words,
+        b" Bearer " + words,
+        b"Bearer " + words + b" more",
+        b"Bearer " + words + b"x",
+        b"Bearer " + words[:-1],
+        b"Bearer " + words.upper(),
+        b"Bearer " + head,
+        b"Bearer " + secret,
+        b"Bearer sg__" + secret,
+        b"Bearer " + words + b"\x00",
+        b"Bearer " + words + b"\xff",
+        b"Bearer " + words + b"\n" + words,
+        b"Bearer " + words + b", Bearer " + words,
+        b"\xff\xfe",
+        b"Bearer sg_" + b"a" * 100_000,
+    ]
+
+
+@pytest.mark.parametrize("number", range(len(malformed(b"sg_abcd_efghijklmnopqrst"))))
+def test_what_is_no_credential_opens_nothing(number: int) -> None:
+    scene = Scene()
+    credential = malformed(scene.words.encode())[number]
+    with pytest.raises(Unauthenticated):
+        scene.access.check(credential, Act.ASK)
+
+
+def test_every_failure_to_authenticate_is_told_in_the_same_words() -> None:
+    scene = Scene(expires=1001.0)
+    late = Scene(expires=1.0)
+    told = set()
+    for one, credential in (
+        (scene, b""),
+        (scene, b"Bearer sg_0123456789_" + b"x" * 43),  # no such id
+        (scene, scene.credential[:-1] + b"!"),
+        (scene, scene.credential[:-4] + b"AAAA"),  # the id exists
+        (late, late.credential),  # expired
+    ):
+        with pytest.raises(Unauthenticated) as raised:
+            one.access.check(credential, Act.ASK)
+        told.add(str(raised.value))
+    assert len(told) == 1
+
+
+def test_a_key_of_one_id_does_not_open_with_the_secret_of_another() -> None:
+    one, two = Key.create(Role.ADMIN), Key.create(Role.ADMIN)
+    both = Access({k.id: k for k, _ in (one, two)}, is_required=True, wall=Clock())
+    mixed = f"Bearer sg_{one[0].id}_{two[1].split('_', 2)[2]}"
+    with pytest.raises(Unauthenticated):
+        both.check(mixed.encode(), Act.ASK)
+
+
+@pytest.mark.parametrize(
+    "credential",
+    [
+        b"Bearer sg_abcd_0123456789abcdef",
+        b"bearer   sg_abcd_0123456789abcdef ",
+        b"Bearer\tsg_abcd_x",
+        b"sg_abcd_0123456789abcdef",
+        b"Token sg_abcd_0123456789abcdef",
+        b"Basic abc, Bearer sg_abcd_0123456789abcdef",
+    ],
+)
+def test_a_key_of_ours_is_recognised_however_it_is_said(credential: bytes) -> None:
+    assert is_ours(credential)
+
+
+@pytest.mark.parametrize(
+    "credential",
+    [b"", b"Bearer", b"Bearer eyJhbGciOi.sg_abc_def.x", b"Basic c2c6c2c=", b"Bearer sg", b"\xff"],
+)
+def test_credentials_of_others_are_left_to_triton(credential: bytes) -> None:
+    assert not is_ours(credential)
+
+
+# --- what is kept --------------------------------------------------------------------------------
+
+
+def test_nothing_that_is_kept_of_a_key_tells_its_secret() -> None:
+    key, words = Key.create(Role.PREDICTOR, ("*",))
+    secret = words.removeprefix(f"sg_{key.id}_")
+    assert key.digest == hashlib.sha256(secret.encode()).hexdigest() == digest_of(secret.encode())
+    assert secret not in repr(dataclasses.asdict(key))
+    assert len(secret) >= 43  # 32 random bytes
+
+
+def test_no_two_keys_are_alike() -> None:
+    made = [Key.create(Role.PREDICTOR) for _ in range(100)]
+    assert len({key.id for key, _ in made}) == len({words for _, words in made}) == 100
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"id": "abc"},
+        {"id": "ABCD"},
+        {"id": "a_bc"},
+        {"id": ""},
+        {"digest": ""},
+        {"digest": "0" * 63},
+        {"digest": "G" * 64},
+        {"models": ()},
+        {"models": ("a", "")},
+    ],
+)
+def test_what_was_never_a_key_is_refused(change: dict[str, object]) -> None:
+    good = {"id": "abcd", "digest": "0" * 64, "role": Role.ADMIN}
+    with pytest.raises(Invalid):
+        Key(**{**good, **change})  # type: ignore[arg-type]
+
+
+def test_what_is_remembered_is_bounded() -> None:
+    keys = [Key.create(Role.PREDICTOR) for _ in range(20)]
+    one = Access({key.id: key for key, _ in keys}, is_required=True, wall=Clock(), remembered=8)
+    for key, words in keys:
+        for spelling in (b"Bearer ", b"bearer ", b"Bearer  "):
+            found = one.check(spelling + words.encode(), Act.CALL, f"model-{key.id}")
+            assert found == key
+    assert one.remembers <= (8, 8)
+
+
+def test_a_name_that_is_longer_than_models_have_is_not_remembered() -> None:
+    scene = Scene()
+    assert scene.outcome(Act.CALL, "m" * 256) == "yes"
+    assert scene.access.remembers == (1, 0)
+
+
+def test_what_fails_is_not_remembered() -> None:
+    scene = Scene(Role.PREDICTOR, "digits")
+    for number in range(100):
+        scene.outcome(Act.ASK, "", b"Bearer sg_0123456789_%043d" % number)
+        scene.outcome(Act.CALL, f"unknown-{number}")
+    assert scene.access.remembers == (1, 0)  # the credential that was good
+
+
+def test_access_does_not_show_secrets_or_digests() -> None:
+    scene = Scene()
+    scene.outcome(Act.CALL, "m")
+    assert repr(scene.access) == "<Access 1 keys, required=True>"
+
+
+def test_the_table_of_acts_is_whole() -> None:
+    assert {act for _, act, _, _ in MATRIX} == set(Act)
+    assert {role for role, _, _, _ in MATRIX} == set(Role)
