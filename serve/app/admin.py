@@ -1,17 +1,26 @@
-"""The admin listener of a control plane: the FastAPI application on its port."""
+"""The admin listeners of a control plane: the FastAPI application, on its port and inside.
+
+Inside is a Unix socket in the state folder. It is for our own processes on the same machine, which
+so need no certificate to trust, and none to show.
+"""
 
 import logging
+import ssl
 import time
 from collections.abc import Callable
+from functools import partial
+from pathlib import Path
 
 from serve.app.serving import Server
 from serve.control.fleet import Fleet
+from serve.control.keys import Keys
+from serve.control.management import Management
 from serve.control.models import Models
 from serve.control.snapshots import Publisher
 from serve.core.replicas import Replica
 from serve.listeners.admin.application import create
 from serve.listeners.admin.context import Control
-from serve.settings import Settings
+from serve.settings import Settings, keys_are_required
 from serve.triton import metrics as triton_metrics
 from serve.triton.metrics import Readings
 
@@ -19,30 +28,44 @@ _log = logging.getLogger("servegate.admin")
 _GRACE = 2  # seconds for requests in flight when the process stops
 
 
-def admin_server(
+def admin_servers(
     settings: Settings,
     *,
     models: Models,
     fleet: Fleet,
     publisher: Publisher,
+    management: Management,
+    keys: Keys,
     metrics: Callable[[], bytes],
     secret: str,
-) -> Server:
-    """The server, ready to be run."""
+    tls: ssl.SSLContext | None,
+    inside: Path,
+) -> tuple[Server, Server]:
+    """The servers, ready to be run: the port's, and the one `inside`."""
     control = Control(
         models=models,
         fleet=fleet,
         publisher=publisher,
+        management=management,
+        keys=keys,
         readings=_scrape,
         metrics=metrics,
         clock=time.monotonic,
         secret=secret,
+        needs_key=partial(keys_are_required, settings, host=settings.admin_host),
+        wall=time.time,
     )
-    return Server(
-        create(control, hosts=settings.allowed_hosts),
-        host=settings.admin_host,
-        port=settings.admin_port,
-        timeout_graceful_shutdown=_GRACE,
+    app = create(control, hosts=settings.allowed_hosts)
+    inside.unlink(missing_ok=True)
+    return (
+        Server(
+            app,
+            tls=tls,
+            host=settings.admin_host,
+            port=settings.admin_port,
+            timeout_graceful_shutdown=_GRACE,
+        ),
+        Server(app, uds=str(inside), timeout_graceful_shutdown=_GRACE),
     )
 
 

@@ -9,14 +9,17 @@ from pathlib import Path
 from prometheus_client import CollectorRegistry
 from prometheus_client.core import GaugeMetricFamily, Metric
 
-from serve.app.paths import STORE_FILE
+from serve.app.paths import STORE_FILE, control_socket
 from serve.app.secret import shared_secret
+from serve.app.tls import HTTP, Tls
 from serve.control.decisions import Decisions
 from serve.control.fleet import Fleet
 from serve.control.inventory import Inventory
+from serve.control.keys import Keys
+from serve.control.management import Management
 from serve.control.models import Models
 from serve.control.reconciler import ReplicaKeeper
-from serve.control.snapshots import Publisher, compile_models, replicas_of
+from serve.control.snapshots import Publisher, compile_snapshot
 from serve.control.store import Store
 from serve.core.errors import CannotStart
 from serve.core.snapshot import Snapshot
@@ -28,8 +31,9 @@ from serve.triton.control import TritonControl
 class ControlPlane:
     """Everything that one control process is made of."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, *, tls: Tls | None = None) -> None:
         self._settings = settings
+        self._tls = tls or Tls.of(settings)
         replicas = settings.tritons()
         if not replicas:
             raise CannotStart(
@@ -67,6 +71,22 @@ class ControlPlane:
             )
             for replica in replicas
         ]
+        self._management = Management(
+            self._store,
+            self._inventory,
+            self._fleet,
+            self._publisher,
+            self._keepers,
+            decisions=lambda: self._decisions,
+            reload=self._reload,
+        )
+        self._keys = Keys(
+            self._store,
+            decisions=lambda: self._decisions,
+            reload=self._reload,
+            publish=self._publisher.committed,
+            wall=time.time,
+        )
         self._meters = Meters()
         self._meters.gauge(
             "servegate_control_snapshot_generation",
@@ -74,6 +94,8 @@ class ControlPlane:
             lambda: self._publisher.snapshot.generation,
         )
         self._meters.table(self._replica_states)
+        if self._tls is not None:
+            self._meters.table(self._tls.collect)
 
     @property
     def models(self) -> Models:
@@ -98,27 +120,34 @@ class ControlPlane:
         async with asyncio.TaskGroup() as tasks:
             running = [tasks.create_task(keeper.run()) for keeper in self._keepers]
             running.append(tasks.create_task(self._scan()))
+            if self._tls is not None:
+                running.append(tasks.create_task(self._tls.keep()))
             # FastAPI takes half a second to import; the replicas load their models meanwhile.
             serving = await asyncio.to_thread(importlib.import_module, "serve.app.admin")
-            server = serving.admin_server(
+            servers = serving.admin_servers(
                 self._settings,
                 models=self._models,
                 fleet=self._fleet,
                 publisher=self._publisher,
+                management=self._management,
+                keys=self._keys,
                 metrics=self._meters.text,
                 secret=shared_secret(self._settings),
+                tls=None if self._tls is None else self._tls.listener("admin", HTTP),
+                inside=control_socket(self._settings),
             )
-            tasks.create_task(server.serve())
+            for server in servers:
+                tasks.create_task(server.serve())
             await stop.wait()
             await self._publisher.close()
-            server.should_exit = True
+            for server in servers:
+                server.should_exit = True
             for task in running:
                 task.cancel()
         self._store.close()
 
     def _compile(self) -> Snapshot:
-        models = compile_models(self._inventory.models, self._decisions, self._fleet)
-        return Snapshot(0, models, replicas_of(self._fleet))
+        return compile_snapshot(self._inventory.models, self._decisions, self._fleet)
 
     async def _reload(self) -> None:
         self._decisions = Decisions(await self._store.read())

@@ -6,15 +6,19 @@ import os
 import socket
 import sys
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from serve.app.addresses import require_safe_addresses
+from serve.app.journals import require_otel
 from serve.app.paths import LEDGER_FILE, LOCK_FILE, worker_socket
 from serve.app.ports import reserve, stop_on_signals
 from serve.app.secret import shared_secret
+from serve.app.tls import HTTP, Tls
 from serve.app.watching import WatchedWorker, watching
 from serve.processes import Ledger, Program, Supervised, hold_lock
-from serve.settings import PREFIX, Settings, require_safe_addresses
+from serve.settings import PREFIX, Settings
 
 _WORKERS = "workers"
 
@@ -61,9 +65,11 @@ class DataPlane:
         settings: Settings,
         ledger: Ledger,
         *,
-        sources: Mapping[str, str] = MappingProxyType({}),
+        sources: Mapping[str, str | Path] = MappingProxyType({}),
     ) -> None:
         self._settings = settings
+        self._tls = Tls.for_start(settings)
+        require_otel(settings)
         self._ledger = ledger
         self._sources = sources
         self._sockets: list[socket.socket] = []
@@ -85,13 +91,22 @@ class DataPlane:
         await self._stack.enter_async_context(running([self._program], self._ledger))
         # Takes a while to import: the workers start meanwhile.
         from serve.app.metrics import Scrape, serving_metrics
+        from serve.telemetry import Meters
 
         workers = {
             f"worker-{number}": worker_socket(settings, number)
             for number in range(settings.workers)
         }
-        scrape = Scrape(workers, self._sources, self._processes)
-        await self._stack.enter_async_context(serving_metrics(self._sockets[-1], scrape))
+        meters, context = Meters(), None
+        if self._tls is not None:
+            meters.table(self._tls.collect)
+            context = self._tls.listener("metrics", HTTP)
+            looking = asyncio.create_task(self._tls.keep())
+            self._stack.callback(looking.cancel)
+        scrape = Scrape(workers, self._sources, self._processes, own=meters.text)
+        await self._stack.enter_async_context(
+            serving_metrics(self._sockets[-1], scrape, tls=context)
+        )
         watched = {name: WatchedWorker(path) for name, path in workers.items()}
         await self._stack.enter_async_context(watching(watched))
         return self
@@ -115,7 +130,7 @@ class DataPlane:
 
 async def run_proxy(settings: Settings, *, say: Callable[[str], None]) -> None:
     """`servegate proxy`: the data plane alone, in front of a control plane elsewhere."""
-    require_safe_addresses(settings, (settings.host,))
+    await require_safe_addresses(settings, data=True, knows_keys=False)
     stop = stop_on_signals()
     with hold_lock(settings.state_path / LOCK_FILE):
         ledger = Ledger(settings.state_path / LEDGER_FILE)

@@ -7,6 +7,8 @@ from typing import Any
 
 import aiohttp
 
+from serve.app.paths import control_socket
+from serve.app.secret import shared_secret
 from serve.core.errors import CannotStart
 from serve.processes import Supervised
 from serve.settings import Settings
@@ -25,14 +27,14 @@ class Ready:
 async def until_ready(settings: Settings, control: Supervised, say: Callable[[str], None]) -> Ready:
     """Wait until no model is loading and every worker serves the newest snapshot."""
     told: dict[str, str] = {}
-    async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=5)) as session:
+    async with _session(settings) as session:
         while True:
             if control.condition.restarts >= 3:
                 raise CannotStart("the control plane does not start", why=control.condition.reason)
             try:
-                models = await _get(session, settings.control_url + "/api/models")
-                snapshot = await _get(session, settings.control_url + "/api/snapshot")
-                everywhere = await _everywhere(session, settings, models)
+                models = await _get(session, "/api/models")
+                snapshot = await _get(session, "/api/snapshot")
+                everywhere = await _everywhere(session, models)
             except (aiohttp.ClientError, OSError, TimeoutError):
                 await asyncio.sleep(_POLL)
                 continue
@@ -47,11 +49,18 @@ async def until_ready(settings: Settings, control: Supervised, say: Callable[[st
             await asyncio.sleep(_POLL)
 
 
-async def _everywhere(
-    session: aiohttp.ClientSession, settings: Settings, models: list[dict[str, Any]]
-) -> bool:
+def _session(settings: Settings) -> aiohttp.ClientSession:
+    return aiohttp.ClientSession(
+        "http://localhost",
+        connector=aiohttp.UnixConnector(str(control_socket(settings))),
+        headers={"authorization": f"Bearer {shared_secret(settings)}"},
+        timeout=aiohttp.ClientTimeout(total=5),
+    )
+
+
+async def _everywhere(session: aiohttp.ClientSession, models: list[dict[str, Any]]) -> bool:
     """Whether every replica was seen, and holds or has failed every model that it should hold."""
-    replicas = await _get(session, settings.control_url + "/api/replicas?readings=false")
+    replicas = await _get(session, "/api/replicas?readings=false")
     if any(replica["state"] != "up" for replica in replicas):
         return False
     for model in models:

@@ -29,6 +29,16 @@ def shared_secret(settings: Settings) -> str:
     return _checked(path)
 
 
+def known_secret(settings: Settings) -> str:
+    """The secret for whoever may read it, empty for everybody else; nothing is made."""
+    if settings.secret:
+        return settings.secret
+    try:
+        return _checked(settings.state_path / SECRET_FILE)
+    except OSError:
+        return ""
+
+
 def _checked(path: Path) -> str:
     secret = path.read_bytes().strip()
     if not re.fullmatch(rb"[!-~]{16,200}", secret):

@@ -15,14 +15,17 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from serve.app.paths import LEDGER_FILE, LOCK_FILE
+from serve.app.addresses import require_safe_addresses
+from serve.app.asking import INSIDE
+from serve.app.paths import LEDGER_FILE, LOCK_FILE, control_socket
 from serve.app.ports import reserve, stop_on_signals
 from serve.app.proxy import DataPlane, child_program, running
 from serve.app.secret import shared_secret
+from serve.app.tls import Tls
 from serve.app.watching import Watched, watching
 from serve.core.errors import CannotStart
 from serve.processes import Ledger, Program, Supervised, hold_lock
-from serve.settings import Settings, require_safe_addresses
+from serve.settings import Settings
 from serve.triton.installation import Facts, Installation
 from serve.triton.launcher import Launcher
 
@@ -37,15 +40,19 @@ Say = Callable[[str], None]
 
 async def run_up(settings: Settings, *, say: Say, on_ready: "Callable[[Ready], None]") -> None:
     """Run everything until SIGINT or SIGTERM; `say` gets progress, `on_ready` the end of it."""
-    require_safe_addresses(settings, (settings.host, settings.admin_host))
     stop = stop_on_signals()
     with hold_lock(settings.state_path / LOCK_FILE):
+        await require_safe_addresses(settings, data=True, admin=True)
         ledger = Ledger(settings.state_path / LEDGER_FILE)
         for entry in ledger.sweep():
             say(f"ended what an earlier run had left: {entry.name} ({entry.pid})")
         reserve(settings.admin_host, settings.admin_port, "admin-port").close()
         shared_secret(settings)
-        plane = DataPlane(settings, ledger, sources={"control": settings.control_url + "/metrics"})
+        plane = DataPlane(
+            dataclasses.replace(settings, control=f"{INSIDE}{control_socket(settings)}"),
+            ledger,
+            sources={"control": control_socket(settings)},
+        )
         plane.reserve()
         async with _tritons(settings, ledger) as local:
             control = partial(_control_program, local)
@@ -65,10 +72,10 @@ async def run_control(settings: Settings, *, say: Say) -> None:
     """`servegate control`: the control plane alone, in this process."""
     from serve.app.control import ControlPlane
 
-    require_safe_addresses(settings, (settings.admin_host,))
     with hold_lock(settings.state_path / LOCK_FILE):
+        await require_safe_addresses(settings, admin=True)
         reserve(settings.admin_host, settings.admin_port, "admin-port").close()
-        plane = ControlPlane(settings)
+        plane = ControlPlane(settings, tls=Tls.for_start(settings))
         say(f"control plane of {len(settings.triton)} Tritons: {settings.control_url}/api/models")
         await plane.run(stop_on_signals())
 
@@ -121,7 +128,7 @@ async def _tritons(settings: Settings, ledger: Ledger) -> AsyncIterator[Local]:
 async def _control_answers(local: Local) -> bool:
     from serve.app.metrics import answers  # imported by then
 
-    return await answers(local.settings.control_url + "/livez")
+    return await answers(control_socket(local.settings))
 
 
 def _control_program(local: Local) -> Program:

@@ -8,15 +8,18 @@ from types import MappingProxyType
 from typing import Any, Protocol
 from urllib.parse import quote
 
+from serve.cli.trust import channel_credentials, trust
 from serve.core.calls import Verb
 from serve.core.errors import (
     BadRequest,
     Conflict,
     DeadlineExceeded,
+    Forbidden,
     Invalid,
     NotFound,
     OutcomeUnknown,
     ServegateError,
+    Unauthenticated,
     Unavailable,
 )
 from serve.core.naming import check_label, check_model_name
@@ -33,6 +36,8 @@ _BY_STATUS: dict[int, type[ServegateError]] = {
     HTTPStatus.BAD_REQUEST: BadRequest,
     HTTPStatus.UNPROCESSABLE_ENTITY: BadRequest,
     HTTPStatus.REQUEST_ENTITY_TOO_LARGE: BadRequest,
+    HTTPStatus.UNAUTHORIZED: Unauthenticated,
+    HTTPStatus.FORBIDDEN: Forbidden,
     HTTPStatus.NOT_FOUND: NotFound,
     HTTPStatus.CONFLICT: Conflict,
     HTTPStatus.TOO_MANY_REQUESTS: Unavailable,
@@ -41,6 +46,8 @@ _BY_STATUS: dict[int, type[ServegateError]] = {
 }
 _BY_GRPC_CODE: dict[str, type[ServegateError]] = {
     "INVALID_ARGUMENT": BadRequest,
+    "UNAUTHENTICATED": Unauthenticated,
+    "PERMISSION_DENIED": Forbidden,
     "NOT_FOUND": NotFound,
     "ABORTED": Conflict,
     "RESOURCE_EXHAUSTED": Unavailable,
@@ -115,17 +122,19 @@ def parse_asked(text: str) -> Asked:
 
 
 class HttpCaller:
-    """KServe v2 over HTTP, with binary tensors."""
+    """KServe v2 over HTTP, with binary tensors. `key` is an API key, empty for none."""
 
-    def __init__(self, url: str, *, timeout: float = TIMEOUT) -> None:
+    def __init__(self, url: str, *, timeout: float = TIMEOUT, key: str = "") -> None:
         import httpx2
 
         self._url = (url if "://" in url else f"http://{url}").rstrip("/")
         self._errors = httpx2
         self._client = httpx2.Client(
             timeout=httpx2.Timeout(timeout, connect=5.0),
-            headers={"Accept-Encoding": "identity"},  # compressed tensors cost time and win little
+            # Compressed tensors cost time and win little.
+            headers={"Accept-Encoding": "identity", **dict(_shown(key))},
             trust_env=False,
+            verify=trust(),
         )
 
     def __repr__(self) -> str:
@@ -184,23 +193,16 @@ class HttpCaller:
 
 
 class GrpcCaller:
-    """KServe v2 over gRPC."""
+    """KServe v2 over gRPC, by TLS if the target begins with https. `key` may be empty for none."""
 
-    def __init__(self, target: str, *, timeout: float = TIMEOUT) -> None:
+    def __init__(self, target: str, *, timeout: float = TIMEOUT, key: str = "") -> None:
         import grpc
 
         self._target = target.rpartition("://")[2].rstrip("/")
         self._timeout = timeout
+        self._metadata = _shown(key)
         self._error: type[Exception] = grpc.RpcError
-        self._channel = grpc.insecure_channel(
-            self._target,
-            options=(
-                ("grpc.max_send_message_length", -1),
-                ("grpc.max_receive_message_length", -1),
-                ("grpc.enable_retries", 0),
-                ("grpc.enable_http_proxy", 0),
-            ),
-        )
+        self._channel = _channel(grpc, self._target, secure=target.startswith("https://"))
 
     def __repr__(self) -> str:
         return f"<GrpcCaller {self._target}>"
@@ -228,12 +230,29 @@ class GrpcCaller:
         method = self._channel.unary_unary(kserve_grpc.method_of(Verb.INFER))
         begun = time.perf_counter()
         try:
-            body, call = method.with_call(message, timeout=self._timeout)
+            body, call = method.with_call(message, self._timeout, self._metadata)
         except self._error as error:
             raise _grpc_error(error) from error
         milliseconds = (time.perf_counter() - begun) * 1000
         decision = _metadata_value(call.trailing_metadata(), _DECISION)
         return _answer(codec.read_grpc_reply(body), decision, milliseconds)
+
+
+def _channel(grpc: Any, target: str, *, secure: bool) -> Any:
+    options = (
+        ("grpc.max_send_message_length", -1),
+        ("grpc.max_receive_message_length", -1),
+        ("grpc.enable_retries", 0),
+        ("grpc.enable_http_proxy", 0),
+    )
+    if secure:
+        return grpc.secure_channel(target, channel_credentials(), options)
+    return grpc.insecure_channel(target, options)
+
+
+def _shown(key: str) -> tuple[tuple[str, str], ...]:
+    """The header, or metadata, that shows a key."""
+    return (("authorization", f"Bearer {key}"),) if key else ()
 
 
 def _path(asked: Asked) -> str:

@@ -1,22 +1,29 @@
 """The admin API's client: JSON in, JSON out, and errors as the same tree that the server raised."""
 
 import getpass
+from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+from serve.cli.credentials import VARIABLE, authorization
+from serve.cli.trust import trust
 from serve.core.errors import (
     Conflict,
     DeadlineExceeded,
+    Forbidden,
     Invalid,
     NoControl,
     NotFound,
     ServegateError,
+    Unauthenticated,
     Unavailable,
 )
 
 DEFAULT_URL = "http://127.0.0.1:8080"
 _CLASSES: dict[int, type[ServegateError]] = {
     400: Invalid,
+    401: Unauthenticated,
+    403: Forbidden,
     404: NotFound,
     409: Conflict,
     412: Conflict,
@@ -27,19 +34,37 @@ _CLASSES: dict[int, type[ServegateError]] = {
 
 
 class AdminClient:
-    """Talks to one control plane. `reason` is written beside every change."""
+    """Talks to one control plane. `reason` is written beside every change.
 
-    def __init__(self, url: str, *, reason: str = "", timeout: float = 30.0) -> None:
+    `authorization` is what is shown to be let in, empty for nothing; see `connect`.
+    """
+
+    def __init__(
+        self, url: str, *, reason: str = "", timeout: float = 30.0, authorization: str = ""
+    ) -> None:
         self._url = url.rstrip("/")
         self._timeout = timeout
         self._headers = {  # headers are ASCII: what is more is percent-encoded
-            "servegate-author": quote(_author(), safe=" "),
+            "servegate-author": quote(author(), safe=" "),
             "servegate-reason": quote(reason, safe=" ", errors="surrogateescape"),
         }
+        if authorization:
+            self._headers["authorization"] = authorization
+
+    def __repr__(self) -> str:
+        return f"<AdminClient {self._url}>"
 
     def get(self, path: str) -> Any:
         """The JSON behind a path."""
         return self._call("GET", path)
+
+    def live(self) -> None:
+        """Return when a control plane answers; `NoControl` when nobody does."""
+        self._send("GET", "/livez", None)
+
+    def post(self, path: str, body: Any) -> Any:
+        """Make something new below a path."""
+        return self._call("POST", path, body)
 
     def put(self, path: str, body: Any) -> Any:
         """Replace what is behind a path."""
@@ -53,17 +78,18 @@ class AdminClient:
         """Remove what is behind a path."""
         return self._call("DELETE", path)
 
-    def _call(self, method: str, path: str, body: Any = None) -> Any:
+    def _send(self, method: str, path: str, body: Any) -> Any:
         import httpx2
 
         try:
-            answer = httpx2.request(
+            return httpx2.request(
                 method,
                 self._url + path,
                 json=body,
                 headers=self._headers,
                 timeout=self._timeout,
                 trust_env=False,
+                verify=trust(),
             )
         except httpx2.TimeoutException as error:
             raise DeadlineExceeded from error
@@ -73,6 +99,9 @@ class AdminClient:
                 why=str(error),
                 try_this="servegate up, or --admin-url URL",
             ) from error
+
+    def _call(self, method: str, path: str, body: Any = None) -> Any:
+        answer = self._send(method, path, body)
         if not answer.is_success:
             raise _error(answer)
         try:
@@ -83,6 +112,14 @@ class AdminClient:
                 why="its answer is not JSON",
                 try_this="--admin-url URL",
             ) from error
+
+
+def connect(
+    url: str, key_file: Path | None = None, *, reason: str = "", timeout: float = 30.0
+) -> AdminClient:
+    """A client that shows the key of `key_file` or the environment, or else the local secret."""
+    shown = authorization(url, key_file)
+    return AdminClient(url, reason=reason, timeout=timeout, authorization=shown)
 
 
 def segment(name: str) -> str:
@@ -98,10 +135,13 @@ def _error(answer: Any) -> ServegateError:
         error.code = str(body["code"])
     except (ValueError, KeyError, TypeError):
         return kind(f"the control plane answered {answer.status_code}", why=answer.text[:200])
+    if isinstance(error, Unauthenticated):
+        error.try_this = f"{VARIABLE}=sg_…, --key-file FILE, or the gateway's state folder"
     return error
 
 
-def _author() -> str:
+def author() -> str:
+    """Who runs the command, as this machine knows them."""
     try:
         return getpass.getuser()
     except (KeyError, OSError):

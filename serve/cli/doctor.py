@@ -6,9 +6,9 @@ from pathlib import Path
 
 import typer
 
-from serve.cli.options import AsJson
+from serve.cli.options import AsJson, KeyFile
 from serve.cli.output import as_json
-from serve.core.errors import ServegateError
+from serve.core.errors import Forbidden, ServegateError, Unauthenticated
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,14 +21,14 @@ class Finding:
     fix: str = ""
 
 
-def doctor(json: AsJson = False) -> None:
+def doctor(key_file: KeyFile = None, json: AsJson = False) -> None:
     """Check configuration, Triton, GPU and versions on this machine.
 
     Exit status 1 when something that `servegate up` needs is missing.
 
     Example: servegate doctor
     """
-    findings = [*_settings(), *_triton(), _gpu(), *_control()]
+    findings = [*_settings(), *_triton(), _gpu(), *_control(key_file)]
     if json:
         as_json([asdict(finding) for finding in findings])
     else:
@@ -77,13 +77,16 @@ def _gpu() -> Finding:
     return Finding("GPU", True, "none on this machine; models run on the CPU")
 
 
-def _control() -> list[Finding]:
-    from serve.cli.client import DEFAULT_URL, AdminClient
+def _control(key_file: Path | None) -> list[Finding]:
+    from serve.cli.client import DEFAULT_URL, connect
 
     url = os.environ.get("SERVEGATE_ADMIN_URL", DEFAULT_URL)
     try:
-        models = AdminClient(url, timeout=2).get("/api/models")
-        replicas = AdminClient(url, timeout=5).get("/api/replicas")
+        models = connect(url, key_file, timeout=2).get("/api/models")
+        replicas = connect(url, key_file, timeout=5).get("/api/replicas")
+    except (Unauthenticated, Forbidden) as error:
+        seen = f"{url}: {error.what}"
+        return [Finding("control plane", True, seen, error.try_this or error.why)]
     except ServegateError:
         return [Finding("control plane", True, f"none answers at {url}")]
     found = [Finding("control plane", True, f"{url}: {len(models)} models")]

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from serve.cli.client import DEFAULT_URL, AdminClient, segment
-from serve.cli.options import AdminUrl, AsJson
+from serve.cli.client import DEFAULT_URL, AdminClient, connect, segment
+from serve.cli.credentials import api_key
+from serve.cli.options import AdminUrl, AsJson, KeyFile
 from serve.cli.output import as_json, say
 from serve.core.errors import ServegateError
 
@@ -42,6 +43,7 @@ def infer(
         str, typer.Option(envvar="SERVEGATE_GRPC_URL", help="The data port, gRPC.")
     ] = "127.0.0.1:8001",
     admin_url: AdminUrl = DEFAULT_URL,
+    key_file: KeyFile = None,
     json: AsJson = False,
 ) -> None:
     """Call a model and show which version answered, and why.
@@ -55,12 +57,13 @@ def infer(
     from serve.cli import answers, calling
 
     asked = calling.parse_asked(name)
-    recorded = Recorded(AdminClient(admin_url, timeout=5.0), asked.model)
-    with calling.HttpCaller(url) as http:
+    key = api_key(key_file)
+    recorded = Recorded(connect(admin_url, key_file, timeout=5.0), asked.model)
+    with calling.HttpCaller(url, key=key) as http:
         metadata = http.metadata(asked)
         ready = _read(inputs or [], asked, metadata.inputs, recorded, batch)
         if grpc:
-            with calling.GrpcCaller(grpc_url) as caller:
+            with calling.GrpcCaller(grpc_url, key=key) as caller:
                 answer, tally = _call(caller, asked, ready, repeat)
         else:
             answer, tally = _call(http, asked, ready, repeat)

@@ -4,9 +4,9 @@ from typing import Annotated
 
 import typer
 
-from serve.cli.client import DEFAULT_URL, AdminClient, segment
+from serve.cli.client import DEFAULT_URL, connect, segment
 from serve.cli.models import tell_done
-from serve.cli.options import AdminUrl, AsJson, Reason
+from serve.cli.options import AdminUrl, AsJson, KeyFile, Reason
 from serve.cli.output import as_json, table
 
 app = typer.Typer(
@@ -17,12 +17,14 @@ app = typer.Typer(
 
 
 @app.command("ls")
-def list_labels(name: str, admin_url: AdminUrl = DEFAULT_URL, json: AsJson = False) -> None:
+def list_labels(
+    name: str, admin_url: AdminUrl = DEFAULT_URL, key_file: KeyFile = None, json: AsJson = False
+) -> None:
     """List the labels of a model.
 
     Example: servegate label ls digits
     """
-    labels = AdminClient(admin_url).get(f"/api/models/{segment(name)}")["labels"]
+    labels = connect(admin_url, key_file).get(f"/api/models/{segment(name)}")["labels"]
     if json:
         as_json(labels)
         return
@@ -36,23 +38,30 @@ def set_label(
     version: Annotated[int, typer.Argument(min=1)],
     reason: Reason = "",
     admin_url: AdminUrl = DEFAULT_URL,
+    key_file: KeyFile = None,
 ) -> None:
     """Make a label name a version; the version must be ready.
 
     Example: servegate label set digits stable 1
     """
     path = f"/api/models/{segment(name)}/labels/{segment(label)}"
-    answer = AdminClient(admin_url, reason=reason).put(path, {"version": version})
+    answer = connect(admin_url, key_file, reason=reason).put(path, {"version": version})
     tell_done(answer, f"{name}:{label} is version {version}")
 
 
 @app.command("rm")
 def remove_label(
-    name: str, label: str, reason: Reason = "", admin_url: AdminUrl = DEFAULT_URL
+    name: str,
+    label: str,
+    reason: Reason = "",
+    admin_url: AdminUrl = DEFAULT_URL,
+    key_file: KeyFile = None,
 ) -> None:
     """Remove a label; calls that name it are refused from then on.
 
     Example: servegate label rm digits candidate
     """
     path = f"/api/models/{segment(name)}/labels/{segment(label)}"
-    tell_done(AdminClient(admin_url, reason=reason).delete(path), f"{name}:{label} is removed")
+    tell_done(
+        connect(admin_url, key_file, reason=reason).delete(path), f"{name}:{label} is removed"
+    )

@@ -6,7 +6,7 @@ from pathlib import Path
 import typer
 
 import serve
-from serve.cli import config, doctor, infer, labels, models, replicas, routes, up
+from serve.cli import config, doctor, infer, keys, labels, models, replicas, routes, up
 from serve.cli.output import complain, exit_code
 from serve.core.errors import CannotStart, ServegateError
 
@@ -36,6 +36,7 @@ app.add_typer(models.app, name="model")
 app.add_typer(labels.app, name="label")
 app.add_typer(routes.app, name="route")
 app.add_typer(replicas.app, name="replica")
+app.add_typer(keys.app, name="key")
 app.add_typer(config.app, name="config")
 
 

@@ -4,8 +4,8 @@ from typing import Annotated, Any
 
 import typer
 
-from serve.cli.client import DEFAULT_URL, AdminClient, segment
-from serve.cli.options import AdminUrl, AsJson, Reason
+from serve.cli.client import DEFAULT_URL, connect, segment
+from serve.cli.options import AdminUrl, AsJson, KeyFile, Reason
 from serve.cli.output import as_json, say, table
 
 app = typer.Typer(
@@ -16,12 +16,14 @@ app = typer.Typer(
 
 
 @app.command("ls")
-def list_models(admin_url: AdminUrl = DEFAULT_URL, json: AsJson = False) -> None:
+def list_models(
+    admin_url: AdminUrl = DEFAULT_URL, key_file: KeyFile = None, json: AsJson = False
+) -> None:
     """List all models.
 
     Example: servegate model ls
     """
-    models = AdminClient(admin_url).get("/api/models")
+    models = connect(admin_url, key_file).get("/api/models")
     if json:
         as_json(models)
         return
@@ -43,12 +45,14 @@ def list_models(admin_url: AdminUrl = DEFAULT_URL, json: AsJson = False) -> None
 
 
 @app.command("show")
-def show_model(name: str, admin_url: AdminUrl = DEFAULT_URL, json: AsJson = False) -> None:
+def show_model(
+    name: str, admin_url: AdminUrl = DEFAULT_URL, key_file: KeyFile = None, json: AsJson = False
+) -> None:
     """Show one model: its versions, where they are ready, and what is wrong.
 
     Example: servegate model show digits
     """
-    model = AdminClient(admin_url).get(f"/api/models/{segment(name)}")
+    model = connect(admin_url, key_file).get(f"/api/models/{segment(name)}")
     if json:
         as_json(model)
         return
@@ -83,6 +87,7 @@ def set_model(
     pool: Annotated[str | None, typer.Option(help="The pool whose replicas hold it.")] = None,
     reason: Reason = "",
     admin_url: AdminUrl = DEFAULT_URL,
+    key_file: KeyFile = None,
 ) -> None:
     """Set a model's objective or pool.
 
@@ -92,7 +97,7 @@ def set_model(
         key: value for key, value in (("objective", objective), ("pool", pool)) if value is not None
     }
     path = f"/api/models/{segment(name)}"
-    tell_done(AdminClient(admin_url, reason=reason).patch(path, body), f"{name} is set")
+    tell_done(connect(admin_url, key_file, reason=reason).patch(path, body), f"{name} is set")
 
 
 def tell_done(answer: dict[str, Any], what: str) -> None:

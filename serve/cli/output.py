@@ -9,10 +9,12 @@ from serve.core.errors import BadRequest as _BadRequest
 from serve.core.errors import (
     Conflict,
     DeadlineExceeded,
+    Forbidden,
     Invalid,
     NotFound,
     ServegateError,
     TritonMissing,
+    Unauthenticated,
     Unavailable,
 )
 
@@ -21,6 +23,8 @@ EXIT_CODES: tuple[tuple[type[ServegateError], int], ...] = (
     (Invalid, 2),
     (_BadRequest, 2),
     (NotFound, 3),
+    (Unauthenticated, 4),
+    (Forbidden, 4),
     (Conflict, 5),
     (Unavailable, 6),
     (TritonMissing, 6),

@@ -2,8 +2,8 @@
 
 import typer
 
-from serve.cli.client import DEFAULT_URL, AdminClient
-from serve.cli.options import AdminUrl, AsJson
+from serve.cli.client import DEFAULT_URL, connect
+from serve.cli.options import AdminUrl, AsJson, KeyFile
 from serve.cli.output import as_json, table
 
 app = typer.Typer(
@@ -22,12 +22,14 @@ def group() -> None:
 
 
 @app.command("ls")
-def list_replicas(admin_url: AdminUrl = DEFAULT_URL, json: AsJson = False) -> None:
+def list_replicas(
+    admin_url: AdminUrl = DEFAULT_URL, key_file: KeyFile = None, json: AsJson = False
+) -> None:
     """List all replicas with what they hold.
 
     Example: servegate replica ls
     """
-    replicas = AdminClient(admin_url).get("/api/replicas")
+    replicas = connect(admin_url, key_file).get("/api/replicas")
     if json:
         as_json(replicas)
         return

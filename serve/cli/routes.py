@@ -4,9 +4,9 @@ from typing import Annotated
 
 import typer
 
-from serve.cli.client import DEFAULT_URL, AdminClient, segment
+from serve.cli.client import DEFAULT_URL, connect, segment
 from serve.cli.models import tell_done
-from serve.cli.options import AdminUrl, AsJson, Reason
+from serve.cli.options import AdminUrl, AsJson, KeyFile, Reason
 from serve.cli.output import as_json, say, table
 from serve.core.routes import Split
 
@@ -18,12 +18,14 @@ app = typer.Typer(
 
 
 @app.command("show")
-def show_route(name: str, admin_url: AdminUrl = DEFAULT_URL, json: AsJson = False) -> None:
+def show_route(
+    name: str, admin_url: AdminUrl = DEFAULT_URL, key_file: KeyFile = None, json: AsJson = False
+) -> None:
     """Show how a model's calls are divided.
 
     Example: servegate route show digits
     """
-    route = AdminClient(admin_url).get(f"/api/routes/{segment(name)}")
+    route = connect(admin_url, key_file).get(f"/api/routes/{segment(name)}")
     if json:
         as_json(route)
         return
@@ -45,6 +47,7 @@ def set_route(
     shares: Annotated[list[str], typer.Argument(help="VERSION=WEIGHT, once per version.")],
     reason: Reason = "",
     admin_url: AdminUrl = DEFAULT_URL,
+    key_file: KeyFile = None,
 ) -> None:
     """Divide a model's calls; returns when every worker does so.
 
@@ -53,4 +56,6 @@ def set_route(
     split = Split.parse(shares)
     body = {"split": {str(version): weight for version, weight in split.shares}}
     path = f"/api/routes/{segment(name)}"
-    tell_done(AdminClient(admin_url, reason=reason).put(path, body), f"{name} is split {split}")
+    tell_done(
+        connect(admin_url, key_file, reason=reason).put(path, body), f"{name} is split {split}"
+    )

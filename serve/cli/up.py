@@ -32,7 +32,26 @@ TritonArg = Annotated[
 ]
 Seed = Annotated[int | None, typer.Option(help="Seed of the split's draws, for tests.")]
 Insecure = Annotated[
-    bool | None, typer.Option("--insecure", help="Allow addresses other than loopback.")
+    bool | None,
+    typer.Option("--insecure", help="Allow other addresses than loopback without keys or TLS."),
+]
+Auth = Annotated[
+    str | None, typer.Option(help="API keys: auto (once there is one), keys or none. [auto]")
+]
+TlsCert = Annotated[str | None, typer.Option(help="Certificate chain of every listener, PEM.")]
+TlsKey = Annotated[str | None, typer.Option(help="Its private key, PEM.")]
+TlsClientCa = Annotated[
+    str | None, typer.Option(help="Who signs the certificates that clients must show, PEM.")
+]
+AccessLog = Annotated[
+    str | None, typer.Option(help="Where a line per call goes: a file, - is the log. [-]")
+]
+AccessLogShare = Annotated[
+    float | None, typer.Option(help="Share of good calls that are logged. [0.01]")
+]
+AllowManagement = Annotated[
+    bool | None,
+    typer.Option("--allow-management", help="Serve Triton's load, trace, log and memory calls."),
 ]
 LogLevel = Annotated[str | None, typer.Option(help="debug, info, warning or error. [info]")]
 LogFormat = Annotated[str | None, typer.Option(help="text or json. [text]")]
@@ -52,6 +71,13 @@ def up(
     triton: Triton = None,
     triton_arg: TritonArg = None,
     seed: Seed = None,
+    auth: Auth = None,
+    tls_cert: TlsCert = None,
+    tls_key: TlsKey = None,
+    tls_client_ca: TlsClientCa = None,
+    access_log: AccessLog = None,
+    access_log_share: AccessLogShare = None,
+    allow_management: AllowManagement = None,
     insecure: Insecure = None,
     log_level: LogLevel = None,
     log_format: LogFormat = None,
@@ -82,6 +108,13 @@ def proxy(
     grpc_port: GrpcPort = None,
     metrics_port: MetricsPort = None,
     seed: Seed = None,
+    auth: Auth = None,
+    tls_cert: TlsCert = None,
+    tls_key: TlsKey = None,
+    tls_client_ca: TlsClientCa = None,
+    access_log: AccessLog = None,
+    access_log_share: AccessLogShare = None,
+    allow_management: AllowManagement = None,
     insecure: Insecure = None,
     log_level: LogLevel = None,
     log_format: LogFormat = None,
@@ -105,6 +138,10 @@ def control(
     admin_host: AdminHost = None,
     admin_port: AdminPort = None,
     triton: Triton = None,
+    auth: Auth = None,
+    tls_cert: TlsCert = None,
+    tls_key: TlsKey = None,
+    tls_client_ca: TlsClientCa = None,
     insecure: Insecure = None,
     log_level: LogLevel = None,
     log_format: LogFormat = None,
@@ -157,9 +194,10 @@ def _welcome(ready: Any) -> None:
     served = [model["name"] for model in ready.models if model["state"] in ("ready", "partial")]
     say("")
     say(f"ready: {len(served)} of {len(ready.models)} models on {len(settings.triton)} replicas")
-    say(f"  HTTP     http://{settings.host}:{settings.http_port}/v2")
-    say(f"  gRPC     {settings.host}:{settings.grpc_port}")
-    say(f"  metrics  http://{settings.host}:{settings.metrics_port}/metrics")
+    http = "https" if settings.tls_cert else "http"
+    say(f"  HTTP     {http}://{settings.host}:{settings.http_port}/v2")
+    say(f"  gRPC     {settings.host}:{settings.grpc_port}{' (TLS)' if settings.tls_cert else ''}")
+    say(f"  metrics  {http}://{settings.host}:{settings.metrics_port}/metrics")
     say(f"  admin    {settings.control_url}/api/models")
     if served:
         say(f"try: servegate infer {served[0]} --input random")

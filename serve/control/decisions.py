@@ -5,6 +5,12 @@
 | route | model         | {"split": {"1": 90, "2": 10}}             |
 | label | model:label   | {"version": 2}                            |
 | model | model         | {"objective": "p99<50ms", "pool": "a100"} |
+| serving | model       | {"unloaded": true} or {"config": "{…}"}   |
+| trace | model or empty | {"trace_level": ["TIMESTAMPS"]}          |
+| logging | empty       | {"log_verbose_level": 1}                  |
+| key   | the key's id  | {"digest": "…", "role": "predictor", …}   |
+
+A key that is revoked stays, marked so: a gateway that has had a key is never open again.
 """
 
 from collections.abc import Mapping
@@ -13,9 +19,12 @@ from types import MappingProxyType
 from typing import Any
 
 from serve.control.store import Entry, Key
+from serve.core.access import Key as AccessKey
+from serve.core.access import Role
 from serve.core.routes import Split
 
-ROUTE, LABEL, MODEL = "route", "label", "model"
+ROUTE, LABEL, MODEL, KEY = "route", "label", "model", "key"
+SERVING, TRACE, LOGGING = "serving", "trace", "logging"
 DEFAULT_POOL = "default"
 UNSET = Entry(None, 0)
 
@@ -51,6 +60,41 @@ class Decisions:
     def pool(self, model: str) -> str:
         """The pool whose replicas hold the model."""
         return str((self.entry(MODEL, model).body or {}).get("pool") or DEFAULT_POOL)
+
+    def is_unloaded(self, model: str) -> bool:
+        """Whether somebody has unloaded the model, whatever its folder says."""
+        return bool((self.entry(SERVING, model).body or {}).get("unloaded"))
+
+    def override(self, model: str) -> str | None:
+        """The configuration, as JSON, that is in force instead of config.pbtxt."""
+        config = (self.entry(SERVING, model).body or {}).get("config")
+        return None if config is None else str(config)
+
+    def server_settings(self) -> dict[Key, dict[str, Any]]:
+        """What was set of Triton's own settings, by kind (`TRACE`, `LOGGING`) and model."""
+        return {
+            key: entry.body for key, entry in self.entries.items() if key[0] in (TRACE, LOGGING)
+        }
+
+    @property
+    def guarded(self) -> bool:
+        """Whether there is an API key, or ever was one."""
+        return any(kind == KEY for kind, _ in self.entries)
+
+    def keys(self) -> dict[str, AccessKey]:
+        """The API keys that are not revoked, by id; some may have expired."""
+        return {
+            identity: key_of(identity, entry.body)
+            for (kind, identity), entry in sorted(self.entries.items())
+            if kind == KEY and not entry.body.get("revoked")
+        }
+
+
+def key_of(identity: str, body: Mapping[str, Any]) -> AccessKey:
+    """The API key in a stored body."""
+    return AccessKey(
+        identity, body["digest"], Role(body["role"]), tuple(body["models"]), body["expires"]
+    )
 
 
 def split_of(body: Mapping[str, Any]) -> Split:

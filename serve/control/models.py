@@ -49,7 +49,7 @@ class ModelStatus:
     """One model with everything that is known of it."""
 
     model: Model
-    state: str  # ready, partial, loading, failed
+    state: str  # ready, partial, loading, failed, unloaded
     versions: tuple[VersionStatus, ...]
     labels: Mapping[str, int]
     split: Split | None
@@ -149,7 +149,7 @@ class Models:
         change = Change(kind, key, after, by.author, by.reason, by.if_match)
         revision = await self._store.apply(change)
         await self._reload()
-        return Written(await self._publisher.refresh(), etag(revision))
+        return Written(await self._publisher.committed(), etag(revision))
 
     def _model(self, name: str) -> Model:
         model = self._inventory.models.get(name)
@@ -177,6 +177,8 @@ class Models:
             return VersionStatus(number, "ready", target.replicas, names, "")
         if model.problem:
             return VersionStatus(number, "failed", (), names, model.problem)
+        if model.unloaded:
+            return VersionStatus(number, "not wanted", (), names, "the model was unloaded")
         if number not in model.wanted:
             why = "config.pbtxt's version_policy leaves it out"
             return VersionStatus(number, "not wanted", (), names, why)
@@ -211,6 +213,8 @@ class Models:
 
 
 def _state(model: Model, versions: tuple[VersionStatus, ...]) -> str:
+    if model.unloaded:
+        return "unloaded"
     wanted = [status.state for status in versions if status.state != "not wanted"]
     if model.problem or (wanted and all(state == "failed" for state in wanted)):
         return "failed"

@@ -6,6 +6,8 @@ everywhere.
 """
 
 import asyncio
+import contextlib
+import dataclasses
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -23,6 +25,17 @@ from serve.core.snapshot import ModelView, Snapshot, Target
 GONE_AFTER = 10.0  # seconds without a poll after which a worker is not waited for
 
 
+def compile_snapshot(models: Mapping[str, Model], decisions: Decisions, fleet: Fleet) -> Snapshot:
+    """Everything that the data plane has to know, not yet published: its generation is 0."""
+    return Snapshot(
+        0,
+        compile_models(models, decisions, fleet),
+        replicas_of(fleet),
+        MappingProxyType(decisions.keys()),
+        decisions.guarded,
+    )
+
+
 def compile_models(
     models: Mapping[str, Model], decisions: Decisions, fleet: Fleet
 ) -> Mapping[str, ModelView]:
@@ -31,7 +44,7 @@ def compile_models(
         {
             name: _view(model, decisions, fleet)
             for name, model in sorted(models.items())
-            if not model.problem
+            if not model.problem and not model.unloaded
         }
     )
 
@@ -137,9 +150,25 @@ class Publisher:
                 generation = await self._store.next_generation(following)
             except Unavailable:
                 generation = following  # still rising; the store catches up with the next change
-            self._snapshot = Snapshot(generation, built.models, built.replicas)
+            self._snapshot = dataclasses.replace(built, generation=generation)
             await self._notify()
             return generation
+
+    async def committed(self) -> int:
+        """Publish what is decided; the generation from which on it holds, published or yet to be.
+
+        While nothing may be published the number is reserved, so that nobody takes an older
+        generation that is in force for the one that holds the change.
+        """
+        generation = await self.refresh()
+        if self._knows():
+            return generation
+        try:
+            reserved = await self._store.next_generation(max(generation, self._ahead) + 1)
+        except Unavailable:
+            reserved = max(generation, self._ahead) + 1
+        self._ahead = max(self._ahead, reserved - 1)
+        return await self.refresh() if self._knows() else reserved
 
     async def poll(self, worker: str, after: int, within: float) -> Snapshot | None:
         """A worker serves generation `after`: wait for a newer one; None when the time is up.
@@ -173,17 +202,18 @@ class Publisher:
     async def in_force(self, generation: int, within: float) -> bool:
         """Wait until every worker serves this generation or a newer one; whether they do."""
         return await self._wait(
-            lambda: all(worker.generation >= generation for worker in self.workers), within
+            lambda: (
+                self._snapshot.generation >= generation
+                and all(worker.generation >= generation for worker in self.workers)
+            ),
+            within,
         )
 
     async def _wait(self, reached: Callable[[], bool], within: float) -> bool:
         async with self._changed:
-            try:
-                await asyncio.wait_for(
-                    self._changed.wait_for(lambda: self._closed or reached()), within
-                )
-            except TimeoutError:
-                pass
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(within):
+                    await self._changed.wait_for(lambda: self._closed or reached())
             return reached()
 
     async def _notify(self) -> None:

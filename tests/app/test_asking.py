@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import uvloop
 
-from serve.app.asking import Answer, Line
+from serve.app.asking import INSIDE, Answer, Line
 
 Run = Callable[[Coroutine[Any, Any, None]], None]
 OK = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nhi"
@@ -69,6 +69,18 @@ def test_a_question_is_a_get_with_its_headers(run: Run) -> None:
         assert server.heads == [
             f"GET /base/a?b=1 HTTP/1.1\r\nhost: {where[7:]}\r\nauthorization: Bearer s\r\n\r\n"
         ]
+
+    run(scene())
+
+
+def test_a_unix_socket_may_stand_in_a_setting(run: Run, tmp_path: Path) -> None:
+    async def scene() -> None:
+        path = tmp_path / "control.sock"
+        server = Scripted(OK)
+        await server.listen(path)
+        async with Line(f"{INSIDE}{path}") as line:
+            assert await line.get("/a") == Answer(200, b"hi")
+        assert server.heads == ["GET /a HTTP/1.1\r\nhost: localhost\r\n\r\n"]
 
     run(scene())
 
@@ -161,7 +173,8 @@ def test_nobody_there_is_an_os_error(run: Run, tmp_path: Path) -> None:
 
 def test_the_kernel_says_who_listens_on_a_unix_socket(run: Run, tmp_path: Path) -> None:
     async def scene() -> None:
-        async with Line(await Scripted(OK).listen(tmp_path / "one.sock")) as line:
+        server = Scripted(OK)
+        async with Line(await server.listen(tmp_path / "one.sock")) as line:
             await line.get("/")
             assert line.listener == os.getpid()
 

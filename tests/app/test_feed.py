@@ -8,13 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from serve.app.feed import Feed
-from serve.core.snapshot import FORMAT
+from serve.core.snapshot import Snapshot
 from serve.proxy.live import Live
 
 
 def snapshot(generation: int) -> bytes:
-    page = {"format": FORMAT, "generation": generation, "models": {}, "replicas": {}}
-    return json.dumps(page).encode()
+    return json.dumps(Snapshot(generation).to_json()).encode()
 
 
 class Control:

@@ -19,11 +19,13 @@ from serve.core.errors import (
     CannotStart,
     Conflict,
     DeadlineExceeded,
+    Forbidden,
     Invalid,
     NoControl,
     NotFound,
     ServegateError,
     TritonMissing,
+    Unauthenticated,
     Unavailable,
     UnknownModel,
     VersionNotReady,
@@ -54,7 +56,7 @@ def control(status: int, body: bytes, asked: Asked) -> Iterator[str]:
             self.end_headers()
             self.wfile.write(body)
 
-        do_GET = do_PUT = do_PATCH = do_DELETE = answer
+        do_GET = do_POST = do_PUT = do_PATCH = do_DELETE = answer
 
         def log_message(self, *words: object) -> None:
             """Say nothing."""
@@ -83,7 +85,7 @@ def refused(status: int, body: bytes) -> ServegateError:
     return raised.value
 
 
-@pytest.mark.parametrize("method", ["GET", "PUT", "PATCH", "DELETE"])
+@pytest.mark.parametrize("method", ["GET", "POST", "PUT", "PATCH", "DELETE"])
 def test_json_goes_in_and_json_comes_out(method: str) -> None:
     asked = Asked()
     arguments = () if method in ("GET", "DELETE") else ({"split": {"1": 1}},)
@@ -108,6 +110,8 @@ def test_who_asks_and_why_travel_along(reason: str) -> None:
     ("status", "kind", "code", "exit_status"),
     [
         (400, Invalid, "bad_request", 2),
+        (401, Unauthenticated, "unauthenticated", 4),
+        (403, Forbidden, "forbidden", 4),
         (404, NotFound, "unknown_model", 3),
         (409, Conflict, "version_not_ready", 5),
         (412, Conflict, "precondition_failed", 5),
@@ -125,12 +129,27 @@ def test_an_error_arrives_as_it_was_raised(
     assert (error.code, exit_code(error)) == (code, exit_status)
 
 
+def test_who_is_not_let_in_hears_how_a_key_is_shown() -> None:
+    told = refused(401, error_body("unauthenticated")).try_this
+    assert "SERVEGATE_KEY" in told and "--key-file" in told
+
+
+@pytest.mark.parametrize("shown", ["", "Bearer sg_abcd_0123456789abcdef"])
+def test_what_is_shown_to_be_let_in_is_sent_and_nothing_otherwise(shown: str) -> None:
+    asked = Asked()
+    with control(200, b"{}", asked) as url:
+        client = AdminClient(url, authorization=shown)
+        client.get("/x")
+    assert asked.headers.get("authorization", "") == shown
+    assert "sg_" not in repr(client)
+
+
 def test_all_three_sentences_of_an_error_arrive() -> None:
     assert str(refused(404, error_body())) == "it broke: a reason. Try: that"
 
 
 @pytest.mark.parametrize("body", [b"", b"<html>", b"[]", b"null", b"{}", b'{"detail":"Not Found"}'])
-@pytest.mark.parametrize("status", [400, 404, 500, 504])
+@pytest.mark.parametrize("status", [400, 401, 403, 404, 500, 504])
 def test_an_error_in_another_shape_is_told_by_its_status(status: int, body: bytes) -> None:
     error = refused(status, body)
     assert error.code == type(error).code

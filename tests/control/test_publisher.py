@@ -184,7 +184,43 @@ def test_a_change_is_not_in_force_while_a_worker_lags_behind(tmp_path: Path) -> 
 
 
 def test_without_workers_everything_is_in_force(tmp_path: Path) -> None:
-    assert play(Scene(tmp_path).publisher.in_force(1, 0.01)) == [True]
+    publisher = Scene(tmp_path).publisher
+    assert play(publisher.refresh(), publisher.in_force(1, 0.01)) == [1, True]
+
+
+def test_what_is_not_yet_published_is_not_in_force(tmp_path: Path) -> None:
+    publisher = Scene(tmp_path).publisher
+    assert play(publisher.refresh(), publisher.in_force(2, 0.01)) == [1, False]
+
+
+def test_what_is_decided_while_nothing_may_be_published_holds_with_the_next_snapshot(
+    tmp_path: Path,
+) -> None:
+    async def scenario() -> tuple[int, list[bool], int]:
+        scene = Scene(tmp_path)
+        for _ in range(5):  # an earlier control plane has published these
+            await scene.store.next_generation(1)
+        scene.knows = False
+        await scene.ack("w0", 5)
+        promised = await scene.publisher.committed()
+        held = [await scene.publisher.in_force(promised, 0.01)]
+        scene.knows = True
+        published = await scene.publisher.refresh()
+        await scene.ack("w0", published)
+        held.append(await scene.publisher.in_force(promised, 0.01))
+        return promised, held, published
+
+    promised, held, published = asyncio.run(scenario())
+    assert held == [False, True]
+    assert 5 < promised <= published
+
+
+def test_what_is_decided_is_published_at_once_when_it_may_be(tmp_path: Path) -> None:
+    scene = Scene(tmp_path)
+    play(scene.publisher.refresh())
+    scene.change(2)
+    assert play(scene.publisher.committed()) == [2]
+    assert scene.publisher.snapshot.generation == 2
 
 
 def test_a_worker_that_has_gone_is_not_waited_for(tmp_path: Path) -> None:

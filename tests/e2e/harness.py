@@ -153,10 +153,10 @@ class Up:
         return found
 
 
-def request(url: str, method: str = "GET", body: Any = None) -> tuple[int, Any]:
+def request(url: str, method: str = "GET", body: Any = None, **headers: str) -> tuple[int, Any]:
     """Status and JSON of one HTTP exchange; other statuses than 200 are answers, too."""
     data = None if body is None else json.dumps(body).encode()
-    headers = {"content-type": "application/json"} if data else {}
+    headers |= {"content-type": "application/json"} if data else {}
     asked = urllib.request.Request(url, data, headers, method=method)
     try:
         with urllib.request.urlopen(asked, timeout=30) as answer:
@@ -169,10 +169,17 @@ def request(url: str, method: str = "GET", body: Any = None) -> tuple[int, Any]:
             return error.code, text
 
 
-def servegate(*arguments: str, cwd: Path = ROOT) -> "subprocess.CompletedProcess[str]":
-    """Run one command to its end."""
+def servegate(
+    *arguments: str, cwd: Path = ROOT, env: dict[str, str] | None = None
+) -> "subprocess.CompletedProcess[str]":
+    """Run one command to its end; `env` is added to the environment."""
     return subprocess.run(
-        [str(BIN / "servegate"), *arguments], capture_output=True, text=True, cwd=cwd, timeout=60
+        [str(BIN / "servegate"), *arguments],
+        capture_output=True,
+        text=True,
+        cwd=cwd,
+        env={**os.environ, **(env or {})},
+        timeout=60,
     )
 
 

@@ -2,24 +2,20 @@
 
 import asyncio
 import os
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import httpx2
 import pytest
-from builders import ControlPlane, replica, write_model
+from builders import ControlPlane
+from listeners.admin_scene import application, assert_error, plane, play, send
 
 from serve.control.fleet import Failure
 from serve.core.replicas import Replica
-from serve.listeners.admin.application import create
-from serve.listeners.admin.context import Control
 from serve.triton.metrics import GpuReading, ModelReading, Readings
 
-T = TypeVar("T")
-Client = httpx2.AsyncClient
 HALVES = {"split": {"1": 50, "2": 50}}
-NO_WAIT = {"wait": 0}
 READ = Readings(
     {("m", 1): ModelReading(5, 0, 5, 5, 3, 0.0, 0.0)}, {"GPU-1": GpuReading(0.5, 1, 2, 3)}, 0.25
 )
@@ -30,51 +26,10 @@ async def read(one: Replica) -> Readings | None:
     return READ if one.name == "a" else None
 
 
-def plane(folder: Path) -> ControlPlane:
-    """Model `m`: versions 1 and 2 are ready on `a`, version 3 is loading."""
-    made = ControlPlane(folder, replicas=[replica("a"), replica("b")])
-    model = write_model(made.repository, "m", 1, 2, 3)
-    (model / "model_card.json").write_text('{"summary": "a model"}')
-    return asyncio.run(made.begin(a={"m": (1, 2)}))
-
-
-def play(one: ControlPlane, scenario: Callable[[Client], Awaitable[T]], *, host: str = "") -> T:
-    control = Control(
-        models=one.models,
-        fleet=one.fleet,
-        publisher=one.publisher,
-        readings=read,
-        metrics=lambda: b"# metrics\n",
-        clock=one.clock,
-        secret="secret",
-    )
-    app = create(control, hosts=["localhost", "[::1]"])
-
-    async def run() -> T:
-        transport = httpx2.ASGITransport(app=app, raise_app_exceptions=False)
-        base = f"http://{host or 'localhost:8080'}"
-        async with Client(transport=transport, base_url=base) as client:
-            return await scenario(client)
-
-    return asyncio.run(run())
-
-
 def ask(
     one: ControlPlane, method: str, path: str, *, body: Any = None, **headers: str
 ) -> httpx2.Response:
-    named = {name.replace("_", "-"): value for name, value in headers.items()}
-    return play(
-        one, lambda client: client.request(method, path, json=body, headers=named, params=NO_WAIT)
-    )
-
-
-def assert_error(answer: httpx2.Response, status: int, code: str) -> dict[str, str]:
-    """Every error has this status, this code, and the same five parts."""
-    assert answer.status_code == status
-    body: dict[str, str] = answer.json()
-    assert set(body) == {"error", "code", "what", "why", "try_this"}
-    assert (body["code"], answer.headers["servegate-error"]) == (code, code)
-    return body
+    return send(application(one, readings=read), method, path, body=body, **headers)
 
 
 def test_models_are_listed_with_their_versions(tmp_path: Path) -> None:
@@ -228,13 +183,13 @@ def test_the_process_tells_that_it_lives_and_what_it_counts(tmp_path: Path) -> N
 
 @pytest.mark.parametrize("host", ["localhost", "localhost:9999", "LOCALHOST", "[::1]:8080"])
 def test_the_api_answers_under_its_own_names(tmp_path: Path, host: str) -> None:
-    answer = play(plane(tmp_path), lambda client: client.get("/api/models"), host=host)
+    answer = play(application(plane(tmp_path)), lambda client: client.get("/api/models"), host=host)
     assert answer.status_code == 200
 
 
 @pytest.mark.parametrize("host", ["evil.example", "localhost.evil.example", "127.0.0.2"])
 def test_a_page_that_calls_us_by_another_name_is_refused(tmp_path: Path, host: str) -> None:
-    answer = play(plane(tmp_path), lambda client: client.get("/api/models"), host=host)
+    answer = play(application(plane(tmp_path)), lambda client: client.get("/api/models"), host=host)
     assert answer.status_code == 400
 
 
@@ -254,3 +209,22 @@ def test_every_command_of_the_document_has_a_summary_and_every_body_an_example(
 def test_what_is_between_control_and_workers_is_not_in_the_document(tmp_path: Path) -> None:
     document = ask(plane(tmp_path), "GET", "/openapi.json").json()
     assert not [path for path in document["paths"] if path.startswith("/internal")]
+
+
+async def _pieces(count: int) -> AsyncIterator[bytes]:
+    """A body of this many MiB, piece by piece, that never says how long it is."""
+    for _ in range(count):
+        yield bytes(1 << 20)
+
+
+@pytest.mark.parametrize("path", ["/api/routes/m", "/internal/management"])
+def test_a_body_without_end_is_refused_before_it_fills_the_memory(
+    tmp_path: Path, path: str
+) -> None:
+    method = "PUT" if path.startswith("/api") else "POST"
+    answer = play(
+        application(plane(tmp_path)),
+        lambda client: client.request(method, path, content=_pieces(1000)),
+    )
+    body = assert_error(answer, 413, "body_too_large")
+    assert "8388608 bytes" in body["what"] and body["try_this"] == ""

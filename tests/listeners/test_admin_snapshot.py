@@ -7,18 +7,14 @@ from typing import Any
 import httpx2
 import pytest
 from builders import ControlPlane, until, write_model
-from fastapi import FastAPI
+from listeners.admin_scene import SECRET, application
 
+from serve.control.models import By
+from serve.core.access import Role
 from serve.core.snapshot import Snapshot
-from serve.listeners.admin.application import create
-from serve.listeners.admin.context import Control
 
-SECRET = {"authorization": "Bearer secret"}
+KNOWN = {"authorization": f"Bearer {SECRET}"}
 PATH = "/internal/snapshot"
-
-
-async def unread(replica: object) -> None:
-    """No replica tells its metrics."""
 
 
 class Scene:
@@ -28,18 +24,7 @@ class Scene:
         self.plane = ControlPlane(folder)
         write_model(self.plane.repository, "m", 1)
         asyncio.run(self.plane.begin(a={"m": (1,)}))
-        self.app: FastAPI = create(
-            Control(
-                models=self.plane.models,
-                fleet=self.plane.fleet,
-                publisher=self.plane.publisher,
-                readings=unread,
-                metrics=lambda: b"",
-                clock=self.plane.clock,
-                secret="secret",
-            ),
-            hosts=["localhost"],
-        )
+        self.app = application(self.plane)
 
     async def get(
         self, path: str, headers: dict[str, str] | None = None, **query: str
@@ -51,7 +36,7 @@ class Scene:
 
 def test_a_worker_that_knows_the_secret_gets_the_snapshot(tmp_path: Path) -> None:
     scene = Scene(tmp_path)
-    answer = asyncio.run(scene.get(PATH, SECRET, worker="worker-0", after="0"))
+    answer = asyncio.run(scene.get(PATH, KNOWN, worker="worker-0", after="0"))
     assert answer.status_code == 200
     assert Snapshot.from_json(answer.json()) == scene.plane.publisher.snapshot
 
@@ -61,11 +46,11 @@ def test_a_worker_that_knows_the_secret_gets_the_snapshot(tmp_path: Path) -> Non
     [
         {},
         {"authorization": ""},
-        {"authorization": "secret"},
+        {"authorization": SECRET},
         {"authorization": "Bearer"},
         {"authorization": "Bearer wrong"},
-        {"authorization": "Bearer secret2"},
-        {"authorization": "bearer secret "},
+        {"authorization": f"Bearer {SECRET}2"},
+        {"authorization": f"bearer {SECRET} "},
     ],
 )
 @pytest.mark.parametrize("query", [{"worker": "w", "after": "0"}, {}], ids=["whole", "empty"])
@@ -83,7 +68,7 @@ def test_without_the_secret_there_is_nothing_here(
     "query", [{}, {"worker": "w", "after": "x"}, {"worker": "w", "after": "-1"}]
 )
 def test_a_poll_that_says_nothing_is_refused(tmp_path: Path, query: dict[str, str]) -> None:
-    answer = asyncio.run(Scene(tmp_path).get(PATH, SECRET, **query))
+    answer = asyncio.run(Scene(tmp_path).get(PATH, KNOWN, **query))
     assert (answer.status_code, answer.json()["code"]) == (422, "invalid")
 
 
@@ -93,7 +78,7 @@ def test_a_worker_waits_for_the_next_generation(tmp_path: Path) -> None:
     before = publisher.snapshot.generation
 
     async def scenario() -> int:
-        waiting = asyncio.create_task(scene.get(PATH, SECRET, worker="w", after=str(before)))
+        waiting = asyncio.create_task(scene.get(PATH, KNOWN, worker="w", after=str(before)))
         await until(lambda: any(worker.polls for worker in publisher.workers))
         scene.plane.fleet.saw("b", {"m": (1,)})
         await publisher.refresh()
@@ -112,6 +97,18 @@ def test_people_see_the_snapshot_and_who_serves_it(tmp_path: Path) -> None:
     assert Snapshot.from_json(shown["snapshot"]) == scene.plane.publisher.snapshot
 
 
+def test_keys_travel_to_workers_whole_and_to_people_without_their_digests(tmp_path: Path) -> None:
+    scene = Scene(tmp_path)
+    made = asyncio.run(scene.plane.keys.create(Role.PREDICTOR, ["m*"], None, "", By("ada")))
+    workers = asyncio.run(scene.get(PATH, KNOWN, worker="w", after="0"))
+    people = asyncio.run(scene.get("/api/snapshot", KNOWN))
+    assert dict(Snapshot.from_json(workers.json()).keys) == {made.key.id: made.key}
+    shown = {"role": "predictor", "models": ["m*"], "expires": None}
+    assert people.json()["snapshot"]["keys"] == {made.key.id: shown}
+    assert people.json()["snapshot"]["guarded"] is True
+    assert made.key.digest not in people.text
+
+
 class Connection:
     """One worker's connection to the application: a poll that waits until it is closed."""
 
@@ -124,7 +121,7 @@ class Connection:
             "path": PATH,
             "raw_path": PATH.encode(),
             "query_string": f"worker=w&after={generation}".encode(),
-            "headers": [(b"host", b"localhost"), (b"authorization", b"Bearer secret")],
+            "headers": [(b"host", b"localhost"), (b"authorization", f"Bearer {SECRET}".encode())],
         }
         self.task = asyncio.create_task(scene.app(scope, self._receive, self._send))
 

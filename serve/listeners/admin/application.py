@@ -3,15 +3,23 @@
 import json
 from collections.abc import Sequence
 
-from fastapi import FastAPI, Request, Response
+from fastapi import Depends, FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 from starlette.middleware.trustedhost import TrustedHostMiddleware
 
 from serve import __version__
-from serve.core.errors import Invalid, MethodNotAllowed, NotHere, ServegateError
-from serve.listeners.admin import models, replicas, routes, snapshot
-from serve.listeners.admin.context import Control
+from serve.core.errors import (
+    Invalid,
+    MethodNotAllowed,
+    NotHere,
+    ServegateError,
+    Unauthenticated,
+)
+from serve.listeners.admin import keys, management, models, replicas, routes, snapshot
+from serve.listeners.admin.bounds import Bounded
+from serve.listeners.admin.context import Control, caller
 from serve.wire.status import http_status
 
 
@@ -22,16 +30,25 @@ def create(control: Control, *, hosts: Sequence[str]) -> FastAPI:
         version=__version__,
         description="Models, labels, routes and replicas of one Servegate.",
         redirect_slashes=False,
+        openapi_url=None,  # ours is guarded
         docs_url=None,
         redoc_url=None,
     )
     app.state.control = control
+    app.add_middleware(Bounded)
     app.add_middleware(TrustedHostMiddleware, allowed_hosts=list(hosts), www_redirect=False)
     app.add_exception_handler(ServegateError, _explain)
     app.add_exception_handler(RequestValidationError, _malformed)
     app.add_exception_handler(HTTPException, _nowhere)
-    for module in (models, routes, replicas, snapshot):
-        app.include_router(module.router)
+    guarded = [Depends(caller)]
+    for module in (models, routes, replicas, keys, snapshot):
+        app.include_router(module.router, dependencies=guarded)
+    for router in (management.router, snapshot.internal):  # these want the workers' secret
+        app.include_router(router)
+
+    @app.get("/openapi.json", include_in_schema=False, dependencies=guarded)
+    async def document() -> Response:
+        return JSONResponse(app.openapi())
 
     @app.get("/livez", include_in_schema=False)
     async def livez() -> Response:
@@ -54,13 +71,17 @@ async def _explain(request: Request, error: Exception) -> Response:
         "try_this": error.try_this,
     }
     headers = {"servegate-error": error.code}
+    if isinstance(error, Unauthenticated):
+        headers["www-authenticate"] = 'Bearer realm="servegate"'
     text = json.dumps(body)  # ASCII: what callers send comes back even when it is no valid text
     return Response(text, http_status(error), headers, media_type="application/json")
 
 
 async def _nowhere(request: Request, error: Exception) -> Response:
-    """The framework's own refusals, in the same shape as ours."""
+    """The framework's own refusals, in the same shape as ours; what it wraps of ours, as it was."""
     assert isinstance(error, HTTPException)
+    if isinstance(error.__cause__, ServegateError):
+        return await _explain(request, error.__cause__)
     kind = MethodNotAllowed if error.status_code == 405 else NotHere
     return await _explain(request, kind(str(error.detail), try_this="GET /openapi.json"))
 

@@ -9,8 +9,11 @@ from urllib.parse import unquote
 from fastapi import Depends, Header, Request
 
 from serve.control.fleet import Fleet
+from serve.control.keys import Keys
+from serve.control.management import Management
 from serve.control.models import By, Models
 from serve.control.snapshots import Publisher
+from serve.core.access import Access, Act, Key
 from serve.core.errors import NotFound
 from serve.core.replicas import Replica
 from serve.triton.metrics import Readings
@@ -18,15 +21,23 @@ from serve.triton.metrics import Readings
 
 @dataclass(frozen=True, slots=True)
 class Control:
-    """What the routers work on: the parts of one control plane."""
+    """What the routers work on: the parts of one control plane.
+
+    `needs_key` says whether callers must show a key, told whether there is one or ever was;
+    `wall` is seconds of the epoch.
+    """
 
     models: Models
     fleet: Fleet
     publisher: Publisher
+    management: Management
+    keys: Keys
     readings: Callable[[Replica], Awaitable[Readings | None]]
     metrics: Callable[[], bytes]
     clock: Callable[[], float]
     secret: str
+    needs_key: Callable[[bool], bool]
+    wall: Callable[[], float]
 
 
 def control_of(request: Request) -> Control:
@@ -35,20 +46,43 @@ def control_of(request: Request) -> Control:
     return control
 
 
+def caller(request: Request, authorization: Annotated[str, Header()] = "") -> Key | None:
+    """Who asks, once keys are needed: an admin key, or None for who knows the shared secret.
+
+    The secret is in a file that only its owner can read, so it stands for a login on this machine.
+    `Unauthenticated` and `Forbidden` for everybody else; None too while no key is needed.
+    """
+    control = control_of(request)
+    decisions = control.models.decisions
+    if not control.needs_key(decisions.guarded) or _knows_secret(control, authorization):
+        return None
+    access = Access(decisions.keys(), is_required=True, wall=control.wall)
+    return access.check(authorization.encode("latin-1"), Act.ADMINISTER)
+
+
 def by(
+    key: Annotated[Key | None, Depends(caller)],
     servegate_author: Annotated[str, Header(max_length=200)] = "",
     servegate_reason: Annotated[str, Header(max_length=1000)] = "",
     if_match: Annotated[str, Header(max_length=100)] = "",
 ) -> By:
-    """Who changes something and why (percent-encoded); `If-Match` is the state they had read."""
-    return By(unquote(servegate_author) or "anonymous", unquote(servegate_reason), if_match)
+    """Who changes something and why (percent-encoded); `If-Match` is the state they had read.
+
+    A key that was shown is who: a name in a header is only a claim.
+    """
+    author = f"key:{key.id}" if key else unquote(servegate_author) or "anonymous"
+    return By(author, unquote(servegate_reason), if_match)
 
 
 def worker_only(request: Request, authorization: Annotated[str, Header()] = "") -> None:
     """Only data-plane workers, who know the shared secret, may pass."""
-    wanted = f"Bearer {control_of(request).secret}"
-    if not hmac.compare_digest(authorization.encode(), wanted.encode()):
+    if not _knows_secret(control_of(request), authorization):
         raise NotFound("Not Found")
+
+
+def _knows_secret(control: Control, authorization: str) -> bool:
+    wanted = f"Bearer {control.secret}"
+    return hmac.compare_digest(authorization.encode(), wanted.encode())
 
 
 InControl = Annotated[Control, Depends(control_of)]

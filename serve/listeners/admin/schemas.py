@@ -1,12 +1,16 @@
 """The JSON of the admin API, with examples; the OpenAPI document is made of these."""
 
-from typing import Any
+from datetime import UTC, datetime
+from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
 from serve.control.fleet import Observation
+from serve.control.keys import KeyStatus
 from serve.control.models import ModelStatus
 from serve.control.snapshots import Worker
+from serve.core.access import Role
+from serve.core.snapshot import Snapshot
 from serve.triton.metrics import Readings
 
 
@@ -117,6 +121,47 @@ class SnapshotView(BaseModel):
     snapshot: dict[str, Any]
 
 
+class KeyBody(BaseModel):
+    """A key to be made: what it is for, and when it ends (a time, or seconds from now)."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        json_schema_extra={
+            "examples": [
+                {"role": "predictor", "models": ["digits*"], "expires_in": 2592000, "note": "app"},
+                {"role": "admin", "expires": "2030-01-01T00:00:00Z"},
+            ]
+        },
+    )
+    role: Role
+    models: list[Annotated[str, Field(max_length=255)]] = Field(
+        default=["*"], min_length=1, max_length=100
+    )
+    expires_in: float | None = Field(default=None, gt=0, le=3650 * 86400)
+    expires: AwareDatetime | None = None
+    note: str = Field(default="", max_length=1000)
+
+
+class KeyMade(Done):
+    """A key that was made. `key` is what its owner shows; it is told here and never again."""
+
+    id: str
+    key: str
+
+
+class KeyView(BaseModel):
+    """One key, without the key itself. `state` is `active`, `expired` or `revoked`."""
+
+    id: str
+    role: Role
+    models: list[str]
+    state: str
+    created: datetime
+    expires: datetime | None
+    author: str
+    note: str
+
+
 class ErrorBody(BaseModel):
     """What happened, why, what to try, and a stable code."""
 
@@ -187,3 +232,27 @@ def replica(
 def worker(entry: Worker) -> dict[str, Any]:
     """The fields of `WorkerView`."""
     return {"name": entry.name, "generation": entry.generation}
+
+
+def key(status: KeyStatus) -> dict[str, Any]:
+    """The fields of `KeyView`."""
+    return {
+        "id": status.id,
+        "role": status.role,
+        "models": list(status.models),
+        "state": status.state,
+        "created": datetime.fromtimestamp(status.created, UTC),
+        "expires": (
+            None if status.expires is None else datetime.fromtimestamp(status.expires, UTC)
+        ),
+        "author": status.author,
+        "note": status.note,
+    }
+
+
+def snapshot(one: Snapshot) -> dict[str, Any]:
+    """A snapshot for people: what is kept of the keys' secrets stays with the workers."""
+    page = one.to_json()
+    for entry in page["keys"].values():
+        del entry["digest"]
+    return page

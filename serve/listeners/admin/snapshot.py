@@ -11,6 +11,7 @@ from serve.listeners.admin import schemas
 from serve.listeners.admin.context import InControl, worker_only
 
 router = APIRouter()
+internal = APIRouter()
 
 LONGEST_POLL = 25.0  # seconds
 
@@ -22,11 +23,11 @@ async def show_snapshot(control: InControl) -> schemas.SnapshotView:
     return schemas.SnapshotView(
         generation=publisher.snapshot.generation,
         workers=[schemas.WorkerView(**schemas.worker(entry)) for entry in publisher.workers],
-        snapshot=publisher.snapshot.to_json(),
+        snapshot=schemas.snapshot(publisher.snapshot),
     )
 
 
-@router.get("/internal/snapshot", include_in_schema=False, dependencies=[Depends(worker_only)])
+@internal.get("/internal/snapshot", include_in_schema=False, dependencies=[Depends(worker_only)])
 async def poll_snapshot(
     request: Request,
     control: InControl,

@@ -1,0 +1,245 @@
+"""`servegate key`: who may call, and who may administer."""
+
+import contextlib
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any, Protocol
+
+import typer
+
+from serve.cli.client import AdminClient, author, segment
+from serve.cli.credentials import authorization
+from serve.cli.models import tell_done
+from serve.cli.options import AsJson, KeyFile, Reason
+from serve.cli.output import as_json, say, table
+from serve.core.access import Role
+from serve.core.errors import CannotStart, Invalid, NoControl
+from serve.settings import Settings, load
+
+app = typer.Typer(
+    no_args_is_help=True,
+    help="API keys.\n\nExample: servegate key create --role predictor --models 'digits*'",
+    rich_markup_mode=None,
+)
+# Without it the gateway of the state folder is meant, which may stand still.
+WhichAdmin = Annotated[
+    str | None,
+    typer.Option(
+        "--admin-url", envvar="SERVEGATE_ADMIN_URL", help="The admin API. [this folder's]"
+    ),
+]
+State = Annotated[str | None, typer.Option(help="Folder for run-time state. [.servegate]")]
+_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
+
+
+class Keys(Protocol):
+    """Where keys are: behind the admin API, or in the store of a gateway that stands still."""
+
+    def all(self) -> list[dict[str, Any]]:
+        """All keys."""
+
+    def create(
+        self, role: Role, models: list[str], expires_in: float | None, note: str
+    ) -> dict[str, Any]:
+        """Make one; the answer has its `id` and the `key` itself."""
+
+    def revoke(self, identity: str) -> dict[str, Any]:
+        """Revoke one."""
+
+
+@app.callback()
+def group() -> None:
+    """API keys. From the first one on, calls without a key are refused.
+
+    Example: servegate key create --role predictor --models 'digits*' --expires 30d
+    """
+
+
+@app.command("create")
+def create_key(
+    role: Annotated[Role, typer.Option(help="predictor calls models, admin may do everything.")],
+    models: Annotated[
+        list[str] | None, typer.Option(help="Patterns of models' names; repeatable, or by commas.")
+    ] = None,
+    expires: Annotated[
+        str | None, typer.Option(help="When it ends: 30d, 12h, 90m, 2w. [never]")
+    ] = None,
+    note: Annotated[str, typer.Option(help="What it is for.")] = "",
+    reason: Reason = "",
+    state: State = None,
+    admin_url: WhichAdmin = None,
+    key_file: KeyFile = None,
+    json: AsJson = False,
+) -> None:
+    """Make a key and print it, once: nobody can ask for it again.
+
+    While the gateway stands still, the key is written to its store and holds from the next start.
+
+    Example: servegate key create --role predictor --models 'digits*' --expires 30d --note 'the app'
+    """
+    patterns = [part for text in models or ["*"] for part in text.split(",")]
+    with _keys(state, admin_url, key_file, reason) as (keys, where):
+        made = keys.create(role, patterns, seconds_of(expires), note)
+    if json:
+        as_json(made)
+    else:
+        print(made["key"])
+    _tell(made, f"{role} key {made['id']} is made", where)
+    say("keep it: it is shown only now")
+
+
+@app.command("ls")
+def list_keys(
+    state: State = None,
+    admin_url: WhichAdmin = None,
+    key_file: KeyFile = None,
+    json: AsJson = False,
+) -> None:
+    """List all keys, without the keys themselves.
+
+    Example: servegate key ls
+    """
+    with _keys(state, admin_url, key_file, "") as (keys, _):
+        found = keys.all()
+    if json:
+        as_json(found)
+        return
+    table(
+        ("KEY", "ROLE", "MODELS", "STATE", "EXPIRES", "CREATED", "AUTHOR", "NOTE"),
+        [
+            (
+                key["id"],
+                key["role"],
+                " ".join(key["models"]),
+                key["state"],
+                _minute(key["expires"]) if key["expires"] else "never",
+                _minute(key["created"]),
+                key["author"],
+                key["note"],
+            )
+            for key in found
+        ],
+    )
+
+
+@app.command("revoke")
+def revoke_key(
+    identity: Annotated[str, typer.Argument(metavar="ID", help="The key's id, not the key.")],
+    reason: Reason = "",
+    state: State = None,
+    admin_url: WhichAdmin = None,
+    key_file: KeyFile = None,
+    json: AsJson = False,
+) -> None:
+    """Revoke a key; returns when every worker refuses it.
+
+    Example: servegate key revoke 3f9c01ab27
+    """
+    if identity.startswith("sg_"):
+        raise Invalid(
+            "revoke wants a key's id, not the key",
+            why="a key on the command line could be read by every user of this machine",
+            try_this="servegate key ls",
+        )
+    with _keys(state, admin_url, key_file, reason) as (keys, where):
+        answer = keys.revoke(identity)
+    if json:
+        as_json(answer)
+    _tell(answer, f"key {identity} is revoked", where)
+
+
+def seconds_of(text: str | None) -> float | None:
+    """A time as people write it, `30d` or `12h`, in seconds; None for none."""
+    if text is None:
+        return None
+    match = re.fullmatch(r"([1-9][0-9]{0,8})([smhdw])", text)
+    if match is None:
+        raise Invalid(f"'{text}' is no length of time", try_this="30d, 12h, 90m or 2w")
+    return float(match[1]) * _UNITS[match[2]]
+
+
+class Remote:
+    """The keys behind the admin API."""
+
+    def __init__(self, admin: AdminClient) -> None:
+        self._admin = admin
+
+    def __repr__(self) -> str:
+        return f"<Remote keys of {self._admin!r}>"
+
+    def all(self) -> list[dict[str, Any]]:
+        """See `Keys`."""
+        found: list[dict[str, Any]] = self._admin.get("/api/keys")
+        return found
+
+    def create(
+        self, role: Role, models: list[str], expires_in: float | None, note: str
+    ) -> dict[str, Any]:
+        """See `Keys`."""
+        body = {"role": role.value, "models": models, "expires_in": expires_in, "note": note}
+        made: dict[str, Any] = self._admin.post("/api/keys", body)
+        return made
+
+    def revoke(self, identity: str) -> dict[str, Any]:
+        """See `Keys`."""
+        answer: dict[str, Any] = self._admin.delete(f"/api/keys/{segment(identity)}")
+        return answer
+
+
+@contextlib.contextmanager
+def _keys(
+    state: str | None, url: str | None, key_file: Path | None, reason: str
+) -> Iterator[tuple[Keys, str]]:
+    """The keys, and the store's folder when they are in the store of a gateway that stands still.
+
+    Only without an address: another machine's gateway has no store here.
+    """
+    settings = load({"state": state}, os.environ, Path.cwd()).settings
+    where = url or settings.control_url
+    shown = authorization(where, key_file, settings)
+    admin = AdminClient(where, reason=reason, authorization=shown)
+    silence = None if url is not None or settings.control else _silence(admin)
+    if silence is None:
+        yield Remote(admin), ""
+        return
+    with _at_rest(settings, silence, reason) as keys:
+        yield keys, str(settings.state_path)
+
+
+def _silence(admin: AdminClient) -> NoControl | None:
+    """Why nobody answers; None when a control plane does."""
+    try:
+        admin.live()
+    except NoControl as error:
+        return error
+    return None
+
+
+@contextlib.contextmanager
+def _at_rest(settings: Settings, silence: NoControl, reason: str) -> Iterator[Keys]:
+    from serve.app.offline import keys_at_rest  # SQL takes a while to import
+
+    with contextlib.ExitStack() as stack:
+        try:
+            keys = stack.enter_context(keys_at_rest(settings, author(), reason))
+        except CannotStart as error:
+            raise NoControl(
+                silence.what,
+                why=f"{silence.why}; but {error.what}: {error.why}",
+                try_this="--admin-url URL if it listens elsewhere, SERVEGATE_CACERT if it uses TLS",
+            ) from error
+        yield keys
+
+
+def _tell(answer: dict[str, Any], what: str, where: str) -> None:
+    if where:
+        say(f"{what} in the store of {where}: no gateway runs there, it holds from the next start")
+    else:
+        tell_done(answer, what)
+
+
+def _minute(text: str) -> str:
+    """An RFC 3339 time, cut to minutes: `2030-01-31 12:00Z`."""
+    return f"{text[:10]} {text[11:16]}Z"

@@ -1,0 +1,30 @@
+"""Bounds: how much of a request the admin API takes in, whoever sends it."""
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from serve.core.errors import BodyTooLarge
+
+LARGEST = 1 << 23  # bytes of a body; a model's configuration is the largest thing that is sent
+
+
+class Bounded:
+    """Middleware that stops reading a body which is too large. Bodies are read before keys are."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass everything on, and count."""
+        left = LARGEST
+
+        async def counted() -> Message:
+            nonlocal left
+            message = await receive()
+            left -= len(message.get("body", b""))
+            if left < 0:
+                error = BodyTooLarge(LARGEST)
+                error.try_this = ""  # no setting moves this limit
+                raise error
+            return message
+
+        await self._app(scope, counted, send)

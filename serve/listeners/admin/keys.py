@@ -1,0 +1,52 @@
+"""API keys over the admin API. The key itself is in one answer: the one that makes it."""
+
+from fastapi import APIRouter, Response
+
+from serve.core.errors import Invalid
+from serve.listeners.admin import schemas
+from serve.listeners.admin.context import ByWhom, InControl
+from serve.listeners.admin.models import Wait, done
+
+router = APIRouter(tags=["keys"])
+
+
+@router.get("/api/keys", summary="List all API keys")
+async def list_keys(control: InControl) -> list[schemas.KeyView]:
+    """Every key that ever was, revoked ones included; nobody can see a key itself again."""
+    return [schemas.KeyView(**schemas.key(status)) for status in control.keys.all()]
+
+
+@router.post("/api/keys", status_code=201, summary="Make an API key")
+async def create_key(
+    body: schemas.KeyBody,
+    control: InControl,
+    who: ByWhom,
+    response: Response,
+    wait: Wait = 5.0,
+) -> schemas.KeyMade:
+    """The answer holds the key, once; from the first key on, calls without one are refused."""
+    made = await control.keys.create(
+        body.role, body.models, expiry(body, control.wall()), body.note, who
+    )
+    response.headers["cache-control"] = "no-store"
+    where = await done(control, made.written, wait, response)
+    return schemas.KeyMade(id=made.key.id, key=made.words, **where.model_dump())
+
+
+@router.delete(
+    "/api/keys/{id}", summary="Revoke an API key", responses={404: {"model": schemas.ErrorBody}}
+)
+async def revoke_key(
+    id: str, control: InControl, who: ByWhom, response: Response, wait: Wait = 5.0
+) -> schemas.Done:
+    """Once the generation is in force, every worker refuses the key."""
+    return await done(control, await control.keys.revoke(id, who), wait, response)
+
+
+def expiry(body: schemas.KeyBody, now: float) -> float | None:
+    """When the key ends, in seconds of the epoch; None for never."""
+    if body.expires is not None and body.expires_in is not None:
+        raise Invalid("the key would expire at two times", why="expires and expires_in are given")
+    if body.expires_in is not None:
+        return now + body.expires_in
+    return None if body.expires is None else body.expires.timestamp()

@@ -1,0 +1,159 @@
+"""Start-up rules: which ports may be opened where others reach them, and what is said otherwise."""
+
+import asyncio
+import time
+from pathlib import Path
+
+import pytest
+
+from serve.app.addresses import kept_keys, require_safe_addresses
+from serve.app.offline import keys_at_rest
+from serve.app.paths import STORE_FILE
+from serve.app.secret import known_secret, shared_secret
+from serve.core.access import Role
+from serve.core.errors import CannotStart
+from serve.settings import Settings
+
+
+class Scene:
+    """A state folder, and what is refused there."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def settings(self, **more: object) -> Settings:
+        return Settings(state=str(self._folder), **more)  # type: ignore[arg-type]
+
+    def key(self, role: Role, expires_in: float | None = None) -> str:
+        with keys_at_rest(self.settings(), "ada", "") as keys:
+            return str(keys.create(role, ["*"], expires_in, "")["id"])
+
+    def revoke(self, identity: str) -> None:
+        with keys_at_rest(self.settings(), "ada", "") as keys:
+            keys.revoke(identity)
+
+    def refusal(self, *ports: str, knows_keys: bool = True, **more: object) -> str:
+        """The sentence, empty when the ports may be opened."""
+        try:
+            asyncio.run(
+                require_safe_addresses(
+                    self.settings(**more),
+                    data="data" in ports,
+                    admin="admin" in ports,
+                    knows_keys=knows_keys,
+                )
+            )
+        except CannotStart as error:
+            return str(error)
+        return ""
+
+
+@pytest.fixture
+def scene(tmp_path: Path) -> Scene:
+    return Scene(tmp_path)
+
+
+OPEN = {"host": "0.0.0.0", "tls_cert": "cert.pem"}
+ADMIN_OPEN = {"admin_host": "0.0.0.0", "tls_cert": "cert.pem"}
+
+
+@pytest.mark.parametrize("auth", ["auto", "keys", "none"])
+def test_loopback_needs_nothing(scene: Scene, auth: str) -> None:
+    assert scene.refusal("data", "admin", auth=auth) == ""
+
+
+def test_an_address_that_is_not_opened_is_not_looked_at(scene: Scene) -> None:
+    assert scene.refusal("data", admin_host="0.0.0.0") == ""
+    assert scene.refusal("admin", host="0.0.0.0") == ""
+
+
+def test_without_tls_a_port_that_others_reach_is_refused_whatever_keys_there_are(
+    scene: Scene,
+) -> None:
+    scene.key(Role.ADMIN)
+    told = scene.refusal("data", host="10.0.0.1")
+    assert told.startswith("listening on 10.0.0.1 is refused: without TLS, API keys would cross")
+    assert "--tls-cert FILE --tls-key FILE" in told and "--insecure" in told
+
+
+def test_without_any_authentication_tls_does_not_help(scene: Scene) -> None:
+    told = scene.refusal("data", auth="none", **OPEN)
+    assert "auth is none" in told and "auth auto" in told
+
+
+def test_a_data_port_opens_once_there_is_a_key_of_any_role(scene: Scene) -> None:
+    told = scene.refusal("data", **OPEN)
+    assert "no API key" in told and "servegate key create --role predictor" in told
+    scene.key(Role.PREDICTOR)
+    assert scene.refusal("data", **OPEN) == ""
+
+
+def test_the_admin_port_opens_once_there_is_an_admin_key(scene: Scene) -> None:
+    scene.key(Role.PREDICTOR)
+    told = scene.refusal("admin", **ADMIN_OPEN)
+    assert "no admin key" in told and "servegate key create --role admin" in told
+    scene.key(Role.ADMIN)
+    assert scene.refusal("admin", **ADMIN_OPEN) == ""
+
+
+def test_revoked_and_expired_keys_open_no_port(scene: Scene) -> None:
+    scene.revoke(scene.key(Role.PREDICTOR))
+    asyncio.run(_expired(scene))
+    assert "no API key" in scene.refusal("data", **OPEN)
+
+
+async def _expired(scene: Scene) -> None:
+    """A key that was valid for a moment, long ago."""
+    from serve.control.store import Change, Store
+
+    store = Store(scene.settings().state_path / STORE_FILE, clock=time.time)
+    body = {"digest": "0" * 64, "role": "predictor", "models": ["*"], "expires": 1.0}
+    await store.apply(Change("key", "abcd", body | {"created": 0.0, "author": "", "note": ""}, ""))
+    store.close()
+
+
+@pytest.mark.parametrize("auth", ["auto", "none"])
+def test_the_operator_may_say_that_the_network_protects_the_ports(scene: Scene, auth: str) -> None:
+    hosts = {"host": "0.0.0.0", "admin_host": "::"}
+    assert scene.refusal("data", "admin", insecure=True, auth=auth, **hosts) == ""
+
+
+def test_a_proxy_asks_for_tls_and_leaves_the_keys_to_the_snapshot(scene: Scene) -> None:
+    assert scene.refusal("data", knows_keys=False, **OPEN) == ""
+    assert "without TLS" in scene.refusal("data", knows_keys=False, host="0.0.0.0")
+
+
+def test_both_addresses_are_named_at_once(scene: Scene) -> None:
+    told = scene.refusal("data", "admin", host="10.0.0.1", admin_host="10.0.0.2")
+    assert "10.0.0.1, 10.0.0.2" in told
+
+
+def test_looking_for_keys_makes_no_store(scene: Scene) -> None:
+    assert not asyncio.run(kept_keys(scene.settings()))
+    assert not (scene.settings().state_path / STORE_FILE).exists()
+
+
+def test_keys_of_a_gateway_that_runs_are_left_to_it(scene: Scene) -> None:
+    with keys_at_rest(scene.settings(), "ada", ""), pytest.raises(CannotStart, match="in use"):
+        scene.key(Role.ADMIN)
+
+
+def test_keys_at_rest_are_told_as_the_admin_api_tells_them(scene: Scene) -> None:
+    with keys_at_rest(scene.settings(), "ada", "why") as keys:
+        made = keys.create(Role.PREDICTOR, ["m*"], 60.0, "the app")
+        [shown] = keys.all()
+        assert (made["generation"], made["in_force"]) == (0, False)
+        assert made["key"].startswith(f"sg_{made['id']}_")
+        assert shown["id"] == made["id"] and "key" not in shown and "digest" not in shown
+        assert (shown["models"], shown["state"], shown["author"]) == (["m*"], "active", "ada")
+        keys.revoke(made["id"])
+        assert [key["state"] for key in keys.all()] == ["revoked"]
+
+
+def test_the_secret_is_known_to_whoever_can_read_it_and_is_not_made(scene: Scene) -> None:
+    settings = scene.settings()
+    assert known_secret(settings) == ""
+    assert list(settings.state_path.iterdir()) == []
+    assert known_secret(settings) == ""
+    assert shared_secret(settings) == known_secret(settings) != ""
+    assert known_secret(scene.settings(secret="given-by-hand-16")) == "given-by-hand-16"

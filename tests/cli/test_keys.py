@@ -1,0 +1,95 @@
+"""`servegate key` against a gateway that stands still: what is printed where, and exit codes."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from serve.app.paths import LOCK_FILE
+from serve.cli.keys import seconds_of
+from serve.core.errors import Invalid
+from serve.processes import hold_lock
+
+SERVEGATE = Path(sys.executable).parent / "servegate"
+NOWHERE = "9"  # the discard port, where nobody listens
+
+
+def run(folder: Path, *arguments: str, **more: str) -> "subprocess.CompletedProcess[str]":
+    """One command in a folder of its own."""
+    own = {name: text for name, text in os.environ.items() if not name.startswith("SERVEGATE_")}
+    return subprocess.run(
+        [str(SERVEGATE), "key", *arguments],
+        capture_output=True,
+        text=True,
+        cwd=folder,
+        env=own | {"SERVEGATE_ADMIN_PORT": NOWHERE} | more,
+        timeout=60,
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [("30d", 2_592_000), ("12h", 43_200), ("90m", 5400), ("1s", 1), ("2w", 1_209_600)],
+)
+def test_lengths_of_time_are_read(text: str, seconds: float) -> None:
+    assert seconds_of(text) == seconds
+
+
+@pytest.mark.parametrize("text", ["", "30", "d", "0d", "-1d", "1.5d", "30 d", "1y", "30d12h"])
+def test_what_is_no_length_of_time_is_refused(text: str) -> None:
+    with pytest.raises(Invalid):
+        seconds_of(text)
+
+
+def test_a_key_is_made_listed_and_revoked_while_the_gateway_stands_still(tmp_path: Path) -> None:
+    made = run(tmp_path, "create", "--role", "predictor", "--models", "a*,b", "--expires", "30d")
+    assert made.returncode == 0, made.stderr
+    [words] = made.stdout.splitlines()
+    identity = words.split("_")[1]
+    assert words.startswith("sg_") and words not in made.stderr
+    assert "no gateway runs there, it holds from the next start" in made.stderr
+    listed = run(tmp_path, "ls").stdout.splitlines()
+    assert listed[0].split("\t")[:4] == ["key", "role", "models", "state"]
+    assert listed[1].split("\t")[:4] == [identity, "predictor", "a* b", "active"]
+    revoked = run(tmp_path, "revoke", identity)
+    assert (revoked.returncode, revoked.stdout) == (0, "")
+    [shown] = json.loads(run(tmp_path, "ls", "--json").stdout)
+    assert (shown["id"], shown["state"]) == (identity, "revoked")
+
+
+def test_a_program_gets_the_key_as_json(tmp_path: Path) -> None:
+    made = json.loads(run(tmp_path, "create", "--role", "admin", "--json").stdout)
+    assert made["key"].startswith(f"sg_{made['id']}_")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        (("create", "--role", "owner"), 2),
+        (("create", "--role", "predictor", "--models", "a b"), 2),
+        (("create", "--role", "predictor", "--expires", "soon"), 2),
+        (("create", "--role", "admin", "--models", "a*"), 2),
+        (("revoke", "abcd"), 3),
+        (("revoke", "sg_abcd_0123456789abcdef"), 2),
+        (("ls", "--key-file", "sg_abcd_0123456789abcdef"), 2),
+        (("ls", "--key", "sg_abcd_0123456789abcdef"), 2),
+        (("ls", "--admin-url", "http://127.0.0.1:9"), 6),
+    ],
+)
+def test_exit_codes_say_what_went_wrong(
+    tmp_path: Path, arguments: tuple[str, ...], code: int
+) -> None:
+    done = run(tmp_path, *arguments)
+    assert done.returncode == code, done.stderr
+    assert "Traceback" not in done.stderr and "0123456789abcdef" not in done.stderr
+
+
+def test_the_store_of_a_gateway_that_runs_elsewhere_is_left_alone(tmp_path: Path) -> None:
+    with hold_lock(tmp_path / ".servegate" / LOCK_FILE):
+        done = run(tmp_path, "create", "--role", "predictor")
+    assert done.returncode == 6
+    assert "does not answer" in done.stderr and "--admin-url" in done.stderr
+    assert done.stdout == ""
