@@ -1,4 +1,4 @@
-"""Asking: GET over HTTP/1.1 between our own processes, on a connection that is kept.
+"""Asking: requests over HTTP/1.1 between our own processes, on a connection that is kept.
 
 Small on purpose: workers need no more than this to follow the control plane, and every module that
 they import costs memory and time at every start.
@@ -6,8 +6,9 @@ they import costs memory and time at every start.
 
 import asyncio
 import socket
+import ssl
 import struct
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType, TracebackType
@@ -15,6 +16,7 @@ from urllib.parse import urlsplit
 
 import httptools
 
+INSIDE = "unix:"  # begins the address of a Unix socket
 _READ_SIZE = 64 * 1024  # bytes
 _UCRED = struct.Struct("3i")  # unix(7): pid, uid, gid
 _NO_HEADERS: Mapping[str, str] = MappingProxyType({})
@@ -31,13 +33,22 @@ class Answer:
 class Line:
     """One connection, opened when first needed and again after it broke. One question at a time.
 
-    `where` is a URL (http or https, its path comes before every target) or the path of a Unix
-    socket. What goes wrong is an OSError; patience is the caller's.
+    `where` is a URL (http or https, its path comes before every target), or a Unix socket: its path
+    or `unix:PATH`. `trust` makes the context of each https connection anew. What goes wrong is an
+    OSError; patience is the caller's.
     """
 
-    def __init__(self, where: str | Path) -> None:
+    def __init__(
+        self,
+        where: str | Path,
+        *,
+        trust: Callable[[], ssl.SSLContext] = ssl.create_default_context,
+    ) -> None:
+        if isinstance(where, str) and where.startswith(INSIDE):
+            where = Path(where.removeprefix(INSIDE))
         self._where = where
         self._url = urlsplit("http://localhost" if isinstance(where, Path) else where)
+        self._trust = trust
         self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
         self.listener: int | None = None
 
@@ -64,19 +75,29 @@ class Line:
             secure = self._url.scheme == "https"
             port = self._url.port or (443 if secure else 80)
             self._streams = await asyncio.open_connection(
-                self._url.hostname, port, ssl=True if secure else None
+                self._url.hostname, port, ssl=self._trust() if secure else None
             )
 
     async def get(self, target: str, headers: Mapping[str, str] = _NO_HEADERS) -> Answer:
         """Ask for this path and query, and wait for the whole answer."""
+        return await self._ask("GET", target, headers, b"")
+
+    async def post(self, target: str, headers: Mapping[str, str], body: bytes) -> Answer:
+        """Send this body there, and wait for the whole answer."""
+        return await self._ask("POST", target, {**headers, "content-length": str(len(body))}, body)
+
+    async def _ask(
+        self, method: str, target: str, headers: Mapping[str, str], body: bytes
+    ) -> Answer:
         await self.connect()
         assert self._streams is not None
         reader, writer = self._streams
-        lines = [f"GET {self._url.path.rstrip('/')}{target} HTTP/1.1", f"host: {self._url.netloc}"]
+        path = f"{self._url.path.rstrip('/')}{target}"
+        lines = [f"{method} {path} HTTP/1.1", f"host: {self._url.netloc}"]
         lines += [f"{name}: {value}" for name, value in headers.items()]
         is_kept = False
         try:
-            writer.write("\r\n".join((*lines, "", "")).encode())
+            writer.write("\r\n".join((*lines, "", "")).encode() + body)
             answer = _Answering()
             while not answer.is_complete:
                 answer.feed(await reader.read(_READ_SIZE))

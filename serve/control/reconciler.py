@@ -14,8 +14,9 @@ empty, a new version folder and a load that failed halfway are all the same case
 """
 
 import asyncio
+import contextlib
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
@@ -23,8 +24,9 @@ from serve.control.fleet import Failure, Fleet, Held
 from serve.control.inventory import Inventory
 from serve.control.registry import Model
 from serve.control.snapshots import Publisher
+from serve.control.store import Key
 from serve.core.errors import ServegateError, Unavailable
-from serve.triton.control import Entry, NotExplicit, TritonControl
+from serve.triton.control import Entry, NotExplicit, Settings, TritonControl
 
 _log = logging.getLogger("servegate.reconciler")
 FIRST_RETRY, LAST_RETRY = 10.0, 300.0  # seconds
@@ -66,11 +68,12 @@ def plan(
     held: Held,
     applied: Mapping[str, str],
     removed: frozenset[str],
+    again: Collection[str] = (),
 ) -> list[Step]:
     """The steps that lead one replica from what it holds to what is wanted, in their order.
 
     `applied` are the digests of the configurations that are loaded here; a model that is not in it
-    is taken as it is.
+    is taken as it is. Models in `again` are loaded even if they are as they should be.
     """
     steps: list[Step] = []
     for model in _parts_first(models):
@@ -78,11 +81,11 @@ def plan(
         if model.problem:
             continue
         if model.configuration is None:
-            if not ready:
+            if not ready or model.name in again:
                 steps.append(Load(model, (), removes=False))
             continue
         digest = model.configuration.digest
-        stale = applied.get(model.name, digest) != digest
+        stale = applied.get(model.name, digest) != digest or model.name in again
         if stale or set(ready) != set(model.wanted):
             removes = not set(ready) <= set(model.wanted)
             steps.append(Load(model, model.wanted, removes))
@@ -142,9 +145,46 @@ class ReplicaKeeper:
         self._applied: dict[str, str] = {}
         self._wake = asyncio.Event()
         self._cannot_list = False
+        self._again: set[str] = set()  # models that are to be loaded anew, from the next round on
+        self._trying: set[str] = set()  # those of the present round
+        self._set: dict[Key, Settings] = {}  # trace and log settings that were made here
+        self.on_round: Callable[[], None] = lambda: None  # called after each round
 
     def __repr__(self) -> str:
         return f"<ReplicaKeeper {self._name} applied={sorted(self._applied)}>"
+
+    @property
+    def name(self) -> str:
+        """The replica's."""
+        return self._name
+
+    def serves(self, model: str) -> bool:
+        """Whether the replica takes load calls, and this model belongs on it."""
+        seen = self._fleet.observations[self._name]
+        return not seen.self_managed and model in self._inventory.for_pool(seen.replica.pool)
+
+    def holds(self, model: str) -> bool:
+        """Whether a version of the model was ready when the replica was last looked at."""
+        return bool(self._fleet.observations[self._name].held.get(model))
+
+    def load_again(self, model: str) -> None:
+        """Load a model at once, even if it is as it should be; `is_settled` once that was tried."""
+        self._fleet.failures.pop((self._name, model), None)
+        self._again.add(model)
+        self.wake()
+
+    def is_settled(self, model: str) -> bool:
+        """Whether nothing that `load_again` asked for is left to be tried."""
+        return model not in self._again and model not in self._trying
+
+    @property
+    def has_settings(self) -> bool:
+        """Whether the trace and log settings that were decided are in force here."""
+        return self._set == self._inventory.server_settings
+
+    async def settings(self, kind: str, model: str, changes: Settings) -> Settings:
+        """Change trace or log settings here, now; gives all of them."""
+        return await self._control.settings(kind, model, changes)
 
     def wake(self) -> None:
         """Something that is wanted has changed: look at once."""
@@ -168,6 +208,7 @@ class ReplicaKeeper:
                 news = True
         except Unavailable as error:
             news = self._fleet.lost(self._name, error.why or str(error))
+            self._set.clear()  # it may come back as another process
             if news:
                 _log.warning("replica %s is lost: %s", self._name, error.why or error)
         except ServegateError as error:  # it answers, but cannot list: what it holds, it holds
@@ -188,21 +229,26 @@ class ReplicaKeeper:
 
     async def _keep(self) -> None:
         while True:
-            try:
-                await asyncio.wait_for(self._wake.wait(), self._tick * 2)
-            except TimeoutError:
-                pass
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(self._tick * 2):  # not wait_for, which may lose a cancel
+                    await self._wake.wait()
             self._wake.clear()
             await self.reconcile()
+            self.on_round()
 
     async def reconcile(self) -> None:
         """Take the steps of one round; one that fails does not keep the others from being taken."""
         seen = self._fleet.observations[self._name]
+        if seen.is_up and not self.has_settings:
+            await self._apply_settings()
         if not seen.is_up or seen.self_managed or self._inventory.is_discovering:
             return
         models = self._inventory.for_pool(seen.replica.pool)
         self._adopt(models, seen.held)
-        steps = plan(models, seen.held, self._applied, self._inventory.removed)
+        self._trying |= self._again
+        self._again.clear()
+        steps = plan(models, seen.held, self._applied, self._inventory.removed, self._trying)
+        self._trying &= {step.model.name for step in steps if isinstance(step, Load)}
         await self._forget_failures(steps)
         for step in steps:
             if isinstance(step, Load) and not self._is_due(step):
@@ -218,6 +264,19 @@ class ReplicaKeeper:
             except Unavailable:
                 return  # the watch will say so
             await self.observe()
+            if isinstance(step, Load):
+                self._trying.discard(step.model.name)
+
+    async def _apply_settings(self) -> None:
+        for key, wanted in self._inventory.server_settings.items():
+            if self._set.get(key) != wanted:
+                try:
+                    await self._control.settings(*key, wanted)
+                except Unavailable:
+                    return  # the watch will say so
+                except ServegateError as error:
+                    _log.warning("replica %s refuses %s settings: %s", self._name, key[0], error)
+                self._set[key] = wanted
 
     async def _take(self, step: Step) -> None:
         if _removes(step):

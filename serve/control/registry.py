@@ -25,7 +25,8 @@ class Model:
 
     `configuration` is None for a model without config.pbtxt: Triton completes it, and chooses the
     version by its default policy. `problem` says why a model is not served at all; `trouble` why
-    what is on disk now is not, so that what was read before stays in force.
+    what is on disk now is not, so that what was read before stays in force. `unloaded` says that
+    somebody wants it not to be served, whatever the folder says.
     """
 
     name: str
@@ -38,6 +39,7 @@ class Model:
     labels: Mapping[str, tuple[str, ...]] = field(default_factory=lambda: _EMPTY)
     preprocessing: Mapping[str, Any] = field(default_factory=lambda: _EMPTY)
     card: Mapping[str, Any] = field(default_factory=lambda: _EMPTY)
+    unloaded: bool = False
 
     @property
     def composing_models(self) -> tuple[str, ...]:

@@ -78,6 +78,19 @@ def parse(text: str) -> Configuration:
     return of_message(message)
 
 
+def of_json(text: str) -> Configuration:
+    """Read the JSON form of a configuration, as load calls carry it; `Invalid` says what is wrong.
+
+    A load call's configuration stands for all of config.pbtxt: what it leaves out is not set.
+    """
+    message = model_config_pb2.ModelConfig()
+    try:
+        json_format.Parse(text, message)
+    except (json_format.ParseError, RecursionError) as error:
+        raise Invalid("the configuration cannot be read", why=str(error)) from error
+    return of_message(message)
+
+
 def of_message(message: model_config_pb2.ModelConfig) -> Configuration:
     """A configuration from a message, as Triton's ModelConfig call gives it."""
     plain = model_config_pb2.ModelConfig()

@@ -4,6 +4,7 @@ Over gRPC and not HTTP, because Triton's HTTP load call blocks one of the thread
 inference.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,7 +22,11 @@ _OPTIONS = (
     ("grpc.max_reconnect_backoff_ms", 500),
     ("grpc.use_local_subchannel_pool", 1),
 )
+_LOG_FIELDS = {bool: "bool_param", int: "uint32_param"}
 _NOT_EXPLICIT = "explicit model load / unload is not allowed"
+
+
+Settings = Mapping[str, Any]  # a setting's value or values; None takes it back
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +94,28 @@ class TritonControl:
             await self._stub.RepositoryModelUnload(request, timeout=self._timeout)
         except grpc.aio.AioRpcError as error:
             raise self._translate(error, f"unloading '{model}'") from error
+
+    async def settings(self, kind: str, model: str, changes: Settings) -> Settings:
+        """Change `trace` settings (of a model, or of all when it is empty) or `logging` settings.
+
+        Gives all that hold then. A trace setting's value is a list of texts or one text; a log
+        setting's is a truth value, a number or a text. `TritonFailed` says what is wrong with one.
+        """
+        if kind == "logging":
+            request = service_pb2.LogSettingsRequest()
+            for name, value in changes.items():
+                setattr(request.settings[name], _LOG_FIELDS.get(type(value), "string_param"), value)
+            answer = await self._quick(self._stub.LogSettings, request)
+            return {
+                name: getattr(value, value.WhichOneof("parameter_choice"))
+                for name, value in sorted(answer.settings.items())
+            }
+        request = service_pb2.TraceSettingRequest(model_name=model)
+        for name, value in changes.items():
+            values = value if isinstance(value, list) else [] if value is None else [str(value)]
+            request.settings[name].value.extend(values)
+        answer = await self._quick(self._stub.TraceSetting, request)
+        return {name: list(value.value) for name, value in sorted(answer.settings.items())}
 
     async def _quick(self, method: grpc.aio.UnaryUnaryMultiCallable, request: Any) -> Any:
         try:

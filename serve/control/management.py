@@ -1,0 +1,181 @@
+"""Triton's management calls as decisions: they change what is wanted, and wait until it is so.
+
+A load or unload call to Triton changes one process until its next restart. Here it is written down,
+like a route, and the reconciler brings every replica there, those included that start later.
+
+| call                 | what is decided                                           | done when     |
+|----------------------|-----------------------------------------------------------|---------------|
+| load                 | the model is served as its folder says, loaded anew       | all hold it   |
+| load with a `config` | the same, with this configuration, not config.pbtxt       | all hold it   |
+| unload               | the model is not served, whatever its folder says         | none holds it |
+| trace, log settings  | the settings, for every replica                           | all have them |
+
+A load that fails with a `config` leaves what was decided before in force.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+
+from serve.control.decisions import LOGGING, SERVING, TRACE, Decisions
+from serve.control.fleet import Fleet
+from serve.control.inventory import Inventory
+from serve.control.models import By
+from serve.control.reconciler import ReplicaKeeper
+from serve.control.snapshots import Publisher
+from serve.control.store import Change, Store
+from serve.core.errors import (
+    BadRequest,
+    DeadlineExceeded,
+    LoadFailed,
+    NotInRepository,
+    NotServed,
+    ServegateError,
+    Unavailable,
+)
+from serve.triton import config as triton_config
+from serve.triton.control import Settings
+
+_FILES = {TRACE: "trace_file", LOGGING: "log_file"}
+
+
+class Management:
+    """The commands. `within` are seconds until `DeadlineExceeded`; what was decided stays so."""
+
+    def __init__(
+        self,
+        store: Store,
+        inventory: Inventory,
+        fleet: Fleet,
+        publisher: Publisher,
+        keepers: Sequence[ReplicaKeeper],
+        *,
+        decisions: Callable[[], Decisions],
+        reload: Callable[[], Awaitable[None]],
+    ) -> None:
+        self._store = store
+        self._inventory = inventory
+        self._fleet = fleet
+        self._publisher = publisher
+        self._keepers = keepers
+        self._decisions = decisions
+        self._reload = reload
+        self._one = asyncio.Lock()  # command at a time, as in Triton
+        self._looked = asyncio.Event()  # some keeper has done a round
+        for keeper in keepers:
+            keeper.on_round = self._looked.set
+
+    def __repr__(self) -> str:
+        return f"<Management of {len(self._keepers)} replicas>"
+
+    async def load(self, name: str, config: str | None, by: By, within: float) -> None:
+        """Serve a model, and load it anew wherever it is; `LoadFailed` says why it cannot be."""
+        async with self._one:
+            self._require_repository()
+            await self._inventory.scan()
+            if name not in self._inventory.models:
+                raise NotInRepository(name)
+            if config is not None:
+                try:
+                    triton_config.of_json(config)
+                except ServegateError as error:
+                    raise LoadFailed(name, str(error)) from error
+            before = self._decisions().entry(SERVING, name).body
+            await self._decide(name, None if config is None else {"config": config}, by)
+            model = self._inventory.models[name]
+            for part in model.composing_models:
+                if self._decisions().is_unloaded(part):
+                    await self._decide(part, None, by)
+            try:
+                if model.problem:
+                    raise LoadFailed(name, model.problem)
+                await self._bring(name, within)
+            except LoadFailed:
+                if config is not None:
+                    await self._decide(name, before, by)
+                raise
+
+    async def unload(self, name: str, by: By, within: float, *, dependents: bool = False) -> None:
+        """Serve a model no longer; a name that nobody knows is unloaded already."""
+        async with self._one:
+            self._require_repository()
+            model = self._inventory.models.get(name)
+            names = [name, *(model.composing_models if model and dependents else ())]
+            for one in names:
+                if one in self._inventory.models and not self._decisions().is_unloaded(one):
+                    await self._decide(one, {"unloaded": True}, by)
+            await self._wait(
+                lambda: not any(keeper.holds(one) for keeper in self._present() for one in names),
+                within,
+                f"'{name}' is being unloaded",
+            )
+
+    async def change(
+        self, kind: str, model: str, settings: Settings, by: By, within: float
+    ) -> Settings:
+        """Change trace or log settings of all replicas; gives what then holds.
+
+        A setting that is None goes back to what it was without us. Without settings this only asks.
+        """
+        async with self._one:
+            keeper = next(iter(self._present()), None)
+            if keeper is None:
+                raise Unavailable("no replica answers")
+            if _FILES[kind] in settings:
+                raise BadRequest(f"{_FILES[kind]} cannot be set by a call", why="it names a path")
+            holds = await keeper.settings(kind, model, settings)  # refuses what is wrong
+            if settings:
+                merged = {**(self._decisions().entry(kind, model).body or {}), **settings}
+                change = Change(kind, model, merged, by.author, by.reason)
+                await self._store.apply(change)
+                await self._reload()
+                await self._wait(
+                    lambda: all(one.has_settings for one in self._present()),
+                    within,
+                    f"the {kind} settings are being changed",
+                )
+            return holds
+
+    async def _decide(self, name: str, body: Mapping[str, object] | None, by: By) -> None:
+        await self._store.apply(Change(SERVING, name, body, by.author, by.reason))
+        await self._reload()
+        await self._publisher.refresh()
+
+    async def _bring(self, name: str, within: float) -> None:
+        """Have every replica load the model again, at once; wait until all have tried."""
+        keepers = [keeper for keeper in self._present() if keeper.serves(name)]
+        if not keepers:
+            raise Unavailable(f"no replica is there to load '{name}'")
+        for keeper in keepers:
+            keeper.load_again(name)
+        await self._wait(
+            lambda: all(one.is_settled(name) for one in keepers if one in self._present()),
+            within,
+            f"'{name}' is being loaded",
+        )
+        failures = [self._fleet.failures.get((keeper.name, name)) for keeper in keepers]
+        for failure in failures:
+            if failure is not None:
+                raise LoadFailed(name, failure.reason)
+
+    def _present(self) -> list[ReplicaKeeper]:
+        """The replicas that answer: the others follow when they come back."""
+        return [one for one in self._keepers if self._fleet.observations[one.name].is_up]
+
+    async def _wait(self, reached: Callable[[], bool], within: float, what: str) -> None:
+        try:
+            async with asyncio.timeout(within):
+                while not reached():
+                    self._looked.clear()
+                    await self._looked.wait()
+        except TimeoutError as error:
+            raise DeadlineExceeded(f"{what}, and this takes longer") from error
+        generation = await self._publisher.refresh()
+        await self._publisher.in_force(generation, within)
+
+    def _require_repository(self) -> None:
+        if self._inventory.is_discovering:
+            raise NotServed(
+                "this gateway has no model repository to load from",
+                why="its Tritons were started with models of their own",
+                try_this="servegate control --model-repo FOLDER",
+            )

@@ -1,0 +1,162 @@
+"""Who may manage, and what becomes of a management call on its way to the control plane."""
+
+import asyncio
+import dataclasses
+import math
+from collections import Counter
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
+
+import pytest
+from builders import DataPlane, replica, snapshot, target, view
+
+from serve.core.access import Key, Role
+from serve.core.calls import Reply
+from serve.core.errors import (
+    Forbidden,
+    LoadFailed,
+    NotServed,
+    ServegateError,
+    Unauthenticated,
+    UnknownModel,
+)
+from serve.core.replicas import Replica
+from serve.core.snapshot import Snapshot
+from serve.listeners.grpc_services import Asked, Unary
+from serve.listeners.management import Management
+from serve.wire.kserve_grpc import SERVICE
+from serve.wire.management import Wish
+
+LOAD = b"/v2/repository/models/m/load"
+STATUS = b"/v2/systemsharedmemory/status"
+
+
+class Manager:
+    """Stands for the way to the control plane."""
+
+    def __init__(self) -> None:
+        self.wishes: list[tuple[Wish, str]] = []
+        self.error: ServegateError | None = None
+
+    async def manage(self, wish: Wish, *, author: str, within: float) -> Mapping[str, Any]:
+        self.wishes.append((wish, author))
+        if self.error:
+            raise self.error
+        return {"log_info": False} if wish.act == "logging" else {}
+
+
+class Pool:
+    """Stands for the connections to Tritons."""
+
+    def __init__(self) -> None:
+        self.asked: list[bytes] = []
+
+    async def fetch(self, replica: Replica, head: bytes, deadline: float) -> Reply:
+        self.asked.append(head)
+        return Reply(200, b"[]")
+
+
+class Scene:
+    def __init__(self, *keys: Key, replicas: Mapping[str, Replica] | None = None) -> None:
+        known = snapshot(view(target()))
+        held = MappingProxyType(dict(replicas)) if replicas is not None else known.replicas
+        self.plane = DataPlane(
+            dataclasses.replace(
+                known,
+                replicas=held,
+                keys=MappingProxyType({key.id: key for key in keys}),
+                guarded=bool(keys),
+            )
+            if keys or replicas is not None
+            else known
+        )
+        self.manager, self.pool = Manager(), Pool()
+        self.management = Management(
+            self.plane.gateway,
+            self.pool,  # type: ignore[arg-type]
+            self.manager,
+        )
+
+    def http(self, path: bytes = LOAD, token: str = "", method: str = "POST") -> Reply:
+        credential = f"Bearer {token}".encode() if token else b""
+        return asyncio.run(
+            self.management.over_http(method, path, b"", credential=credential, deadline=math.inf)
+        )
+
+    def grpc(self, method: str, token: str = "") -> Reply:
+        service = self.management.services()[SERVICE + method]
+        assert isinstance(service, Unary)
+        credential = f"Bearer {token}".encode() if token else b""
+        asked = Asked(SERVICE + method, b"\x12\x01m", (), credential, math.inf, "1", None)  # type: ignore[arg-type]
+        answer: Reply = asyncio.run(service.answer(asked))  # type: ignore[arg-type]
+        return answer
+
+
+def errors(scene: Scene) -> Counter[str]:
+    """How often each error was counted, over both protocols."""
+    counts: Counter[str] = Counter()
+    for family in scene.plane.meters.registry.collect():
+        for sample in family.samples:
+            if sample.name == "servegate_errors_total":
+                counts[sample.labels["error"]] += int(sample.value)
+    return counts
+
+
+def test_without_keys_whoever_reaches_the_port_may_manage() -> None:
+    scene = Scene()
+    assert scene.http() == Reply(200, b"", ((b"content-type", b"application/json"),))
+    assert scene.grpc("RepositoryModelLoad") == Reply(0, b"")
+    assert scene.manager.wishes == [(Wish("load", "m"), "a data port")] * 2
+
+
+def test_only_an_admin_key_may_manage() -> None:
+    predictor, predicts = Key.create(Role.PREDICTOR)
+    admin, manages = Key.create(Role.ADMIN)
+    scene = Scene(predictor, admin)
+    for act in (scene.http, lambda token="": scene.grpc("RepositoryModelUnload", token)):
+        with pytest.raises(Unauthenticated):
+            act()
+        with pytest.raises(Forbidden):
+            act(token=predicts)
+    assert scene.manager.wishes == []
+    assert scene.http(token=manages).status == 200
+    assert scene.manager.wishes == [(Wish("load", "m"), f"key:{admin.id}")]
+    assert errors(scene) == {"unauthenticated": 2, "forbidden": 2}
+
+
+def test_a_model_that_the_admin_key_does_not_name_does_not_exist_for_it() -> None:
+    key, token = Key.create(Role.ADMIN, ("other*",))
+    with pytest.raises(UnknownModel):
+        Scene(key).http(token=token)
+
+
+def test_an_error_of_the_control_plane_is_the_answer() -> None:
+    scene = Scene()
+    scene.manager.error = LoadFailed("m", "no memory")
+    with pytest.raises(LoadFailed):
+        scene.http()
+    assert errors(scene) == {"load_failed": 1}
+
+
+def test_settings_are_answered_in_each_protocols_form() -> None:
+    scene = Scene()
+    assert scene.http(b"/v2/logging", method="GET").body == b'{"log_info":false}'
+    assert scene.grpc("LogSettings").body.endswith(b"log_info\x12\x02\x08\x00")
+
+
+def test_shared_memory_goes_to_the_one_local_triton_and_nowhere_else() -> None:
+    scene = Scene()
+    assert scene.http(STATUS, method="GET").body == b"[]"
+    assert scene.pool.asked[0].startswith(b"GET /v2/systemsharedmemory/status HTTP/1.1\r\n")
+    far = Replica("far", "10.0.0.1", 1, 2, 3)
+    for others in ({"far": far}, {"a": replica("a"), "b": replica("b")}, {}):
+        with pytest.raises(NotServed, match="one local Triton only"):
+            Scene(replicas=others).http(STATUS, method="GET")
+
+
+def test_a_gateway_without_a_snapshot_manages_nothing() -> None:
+    scene = Scene()
+    scene.plane.live.swap(Snapshot(2))
+    with pytest.raises(NotServed):
+        scene.http(STATUS, method="GET")
