@@ -13,6 +13,7 @@ from pathlib import Path
 import click
 import typer
 
+from serve.app import tls
 from serve.app.control import ControlPlane
 from serve.app.usage import families
 from serve.app.worker import Worker
@@ -81,6 +82,7 @@ async def metrics() -> str:
             ("worker", Worker(given, 0, secret="-").registry.collect()),
             ("control", ControlPlane(given).registry.collect()),
             ("metrics port", families({})),
+            ("who listens with TLS", tls.families()),
         )
         rows = []
         for source, found in sources:

@@ -11,6 +11,8 @@ import json
 import logging
 import os
 import random
+import ssl
+from collections.abc import Callable
 from pathlib import Path
 from urllib.parse import urlencode
 
@@ -29,9 +31,18 @@ PATIENCE = 8  # polls that fail before it is worth a warning: about five seconds
 class Feed:
     """One worker's source of snapshots."""
 
-    def __init__(self, live: Live, *, url: str, secret: str, worker: str, saved: Path) -> None:
+    def __init__(
+        self,
+        live: Live,
+        *,
+        url: str,
+        secret: str,
+        worker: str,
+        saved: Path,
+        trust: Callable[[], ssl.SSLContext] = ssl.create_default_context,
+    ) -> None:
         self._live = live
-        self._line = Line(url)
+        self._line = Line(url, trust=trust)
         self._headers = {"authorization": f"Bearer {secret}"}
         self._worker = worker
         self._saved = saved

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import logging
 import socket
+import ssl
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -24,19 +25,22 @@ PATIENCE = 2.0  # seconds for one answer
 
 
 class Scrape:
-    """Asks every source for its numbers: workers on Unix sockets, others by URL, each by name.
+    """Asks every source for its numbers: workers on Unix sockets, others where they are, by name.
 
-    `processes` says which further processes of ours there are, by pid.
+    `own` are numbers of this process; `processes` says which further ones of ours there are, by
+    pid.
     """
 
     def __init__(
         self,
         workers: Mapping[str, Path],
-        others: Mapping[str, str],
+        others: Mapping[str, str | Path],
         processes: Callable[[], Mapping[str, int]],
         *,
+        own: Callable[[], bytes] | None = None,
         patience: float = PATIENCE,
     ) -> None:
+        self._own = own
         self._workers = workers
         self._others = others
         self._processes = processes
@@ -51,6 +55,8 @@ class Scrape:
         """All numbers in Prometheus' text format."""
         async with self._one_at_a_time:
             readings: dict[str, Reading] = {}
+            if self._own is not None:
+                readings["supervisor"] = Reading(self._own().decode())
             pids = dict(self._processes())
             async with asyncio.TaskGroup() as tasks:
                 for name, path in self._workers.items():
@@ -70,14 +76,16 @@ class Scrape:
                 if text is not None and (started := start_time(pid)) is not None:
                     readings[name] = Reading(text, life=(pid, started))
 
-    async def _ask_other(self, name: str, url: str, readings: dict[str, Reading]) -> None:
-        async with Line(url) as line:
-            if (text := await _get(line, name, "", self._patience)) is not None:
+    async def _ask_other(self, name: str, where: str | Path, readings: dict[str, Reading]) -> None:
+        async with Line(where) as line:
+            if (text := await _get(line, name, "/metrics", self._patience)) is not None:
                 readings[name] = Reading(text)
 
 
 @contextlib.asynccontextmanager
-async def serving_metrics(port: socket.socket, scrape: Scrape) -> AsyncIterator[None]:
+async def serving_metrics(
+    port: socket.socket, scrape: Scrape, *, tls: ssl.SSLContext | None = None
+) -> AsyncIterator[None]:
     """Serve `/metrics` on a bound socket."""
 
     async def answer(scope: Any, receive: Any, send: Any) -> None:
@@ -88,7 +96,7 @@ async def serving_metrics(port: socket.socket, scrape: Scrape) -> AsyncIterator[
         await send({"type": "http.response.start", "status": status, "headers": headers})
         await send({"type": "http.response.body", "body": body})
 
-    server = Server(answer, timeout_graceful_shutdown=1)
+    server = Server(answer, tls=tls, timeout_graceful_shutdown=1)
     serving = asyncio.create_task(server.serve(sockets=[port]))
     try:
         yield
@@ -97,10 +105,10 @@ async def serving_metrics(port: socket.socket, scrape: Scrape) -> AsyncIterator[
         await serving
 
 
-async def answers(url: str) -> bool:
-    """Whether something answers there within 2 s."""
-    async with Line(url) as line:
-        return await _get(line, url, "", PATIENCE) is not None
+async def answers(where: str | Path, target: str = "/livez") -> bool:
+    """Whether a process of ours is well: there is a good answer within 2 s."""
+    async with Line(where) as line:
+        return await _get(line, str(where), target, PATIENCE) is not None
 
 
 async def _get(line: Line, name: str, target: str, patience: float) -> str | None:

@@ -16,7 +16,16 @@ _LONGEST_SOCKET = 107  # bytes; the kernel's limit for the path of a Unix socket
 
 def worker_socket(settings: Settings, number: int) -> Path:
     """Where a worker answers its supervisor: metrics, and what it is made of."""
-    path = settings.state_path / f"worker-{number}.sock"
+    return _socket(settings, f"worker-{number}.sock")
+
+
+def control_socket(settings: Settings) -> Path:
+    """Where the control plane answers the other processes of its machine."""
+    return _socket(settings, "control.sock")
+
+
+def _socket(settings: Settings, name: str) -> Path:
+    path = settings.state_path / name
     if len(os.fsencode(path)) > _LONGEST_SOCKET:
         raise CannotStart(
             f"the path of the state folder {settings.state_path} is too long",

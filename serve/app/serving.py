@@ -1,7 +1,11 @@
 """Serving: uvicorn as one part of a process that has its own signals."""
 
+import asyncio
 import contextlib
+import socket
+import ssl
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import httptools
@@ -63,9 +67,20 @@ class Protocol(HttpToolsProtocol):
 
 
 class Server(uvicorn.Server):
-    """A uvicorn server that leaves signals to its process."""
+    """A uvicorn server that leaves signals to its process, and speaks TLS with a given context.
 
-    def __init__(self, app: Any, *, protocol: Any = Protocol, **options: Any) -> None:
+    `handshake` is how many seconds a TLS handshake may take.
+    """
+
+    def __init__(
+        self,
+        app: Any,
+        *,
+        protocol: Any = Protocol,
+        tls: ssl.SSLContext | None = None,
+        handshake: float = 10.0,
+        **options: Any,
+    ) -> None:
         super().__init__(
             uvicorn.Config(
                 app,
@@ -81,6 +96,34 @@ class Server(uvicorn.Server):
                 **options,
             )
         )
+        self._tls = tls
+        self._handshake = handshake
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Listen. uvicorn would make a context from files, and wait a minute for a handshake."""
+        if self._tls is None:
+            await super().startup(sockets)
+            return
+        loop, config = asyncio.get_running_loop(), self.config
+        make: Any = config.http_protocol_class
+        protocol = partial(
+            make,
+            config=config,
+            server_state=self.server_state,
+            app_state=self.lifespan.state,
+        )
+        listen = partial(
+            loop.create_server,
+            protocol,
+            backlog=config.backlog,
+            ssl=self._tls,
+            ssl_handshake_timeout=self._handshake,
+        )
+        if sockets is None:
+            self.servers = [await listen(config.host, config.port)]
+        else:
+            self.servers = [await listen(sock=one) for one in sockets]
+        self.started = True
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:

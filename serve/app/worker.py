@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import random
 import socket
+import ssl
 import sys
 import time
 from collections.abc import Callable, Iterable
@@ -14,19 +15,30 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.core import GaugeMetricFamily, Metric
 
 from serve.app.feed import Feed
+from serve.app.journals import Journals
+from serve.app.managing import ControlManager
 from serve.app.paths import SNAPSHOT_FILE, worker_socket
 from serve.app.ports import listener
 from serve.app.serving import Server
+from serve.app.tls import HTTP, HTTP2, Tls, client_context
 from serve.listeners.application import application
+from serve.listeners.grpc_fleet import FleetGrpc
+from serve.listeners.grpc_health import health
+from serve.listeners.grpc_reflection import ReflectionService
+from serve.listeners.grpc_services import Service
 from serve.listeners.http_client import HttpClient
 from serve.listeners.kserve_grpc import KServeGrpc
 from serve.listeners.kserve_http import KServeHttp
+from serve.listeners.management import Management
+from serve.listeners.tfserving import TfServing
+from serve.listeners.tfserving_grpc import TfServingGrpc
+from serve.listeners.tfserving_http import router
 from serve.proxy.admission import Admission
 from serve.proxy.gateway import Gateway
 from serve.proxy.health import Health
 from serve.proxy.live import Live
 from serve.proxy.loads import Loads
-from serve.settings import Settings
+from serve.settings import Settings, keys_are_required
 from serve.telemetry import CONTENT_TYPE, Meters
 from serve.triton.grpc_pool import GrpcPool
 from serve.triton.http_pool import Pool
@@ -45,37 +57,33 @@ class Worker:
         self._health = Health(time.monotonic)
         self._meters = Meters()
         self._draining = False
+        self._idle = asyncio.Event()  # the last gRPC call has ended, after draining began
         timeout = settings.connect_timeout
         self._http_pool = Pool(connect_timeout=timeout, clock=time.monotonic)
         self._grpc_pool = GrpcPool(
             limits=settings.limits, connect_timeout=timeout, clock=time.monotonic
         )
-        share = -(-settings.max_in_flight // settings.workers)
-        self._gateway = Gateway(
-            self._live,
-            loads=self._loads,
-            admission=Admission(self._loads, limit=share),
-            health=self._health,
-            meters=self._meters,
-            draw=_draw(settings.seed, number),
-            clock=time.monotonic,
+        name = f"worker-{number}@{socket.gethostname()}:{settings.http_port}"
+        self._tls = Tls.of(settings)
+        self._journals = Journals.of(settings, instance=name, draw=random.random)
+        self._gateway = self._walk()
+        self._tfserving = TfServing(
+            self._gateway, self._http_pool, limits=settings.limits, clock=time.monotonic
         )
+        trust = partial(client_context, settings)
         self._feed = Feed(
             self._live,
             url=settings.control_url,
+            trust=trust,
             secret=secret,
-            worker=f"worker-{number}@{socket.gethostname()}:{settings.http_port}",
+            worker=name,
             saved=settings.state_path / SNAPSHOT_FILE,
         )
-        self._meters.gauge(
-            "servegate_snapshot_generation",
-            "Generation of the snapshot that the worker serves",
-            lambda: self._live.generation,
-        )
-        self._meters.gauge(
-            "servegate_calls_in_flight", "Calls in flight", lambda: self._loads.total
-        )
-        self._meters.table(self._replica_states)
+        self._management: Management | None = None
+        if settings.allow_management:
+            manager = ControlManager(settings.control_url, secret=secret, trust=trust)
+            self._management = Management(self._gateway, self._http_pool, manager)
+        self._register()
 
     @property
     def registry(self) -> CollectorRegistry:
@@ -85,46 +93,90 @@ class Worker:
     async def run(self, stop: asyncio.Event) -> None:
         """Serve until `stop` is set, then let the calls in flight finish."""
         self._feed.restore()
-        settings, loop = self._settings, asyncio.get_running_loop()
         http, grpc = self._listeners()
-        inside = worker_socket(settings, self._number)
-        inside.unlink(missing_ok=True)
-        async with contextlib.AsyncExitStack() as stack:
-            stack.callback(self._http_pool.close)
-            stack.callback(self._grpc_pool.close)
+        with contextlib.ExitStack() as stack:
+            for close in (self._journals.close, self._http_pool.close, self._grpc_pool.close):
+                stack.callback(close)
             stack.callback(grpc.close)
-            server = Server(
-                application(http),
-                protocol=partial(HttpClient, http),
-                timeout_graceful_shutdown=settings.drain_timeout,
-            )
-            about = Server(self._about, uds=str(inside))
-            idle = asyncio.Event()  # the last gRPC call has ended, after draining began
-            sweeps = (
-                http.sweep,
-                grpc.sweep,
-                self._http_pool.sweep,
-                self._grpc_pool.sweep,
-                lambda: idle.set() if self._draining and grpc.is_idle else None,
-            )
-            rpc = await loop.create_server(grpc.connection, sock=self._port(settings.grpc_port))
             async with asyncio.TaskGroup() as tasks:
-                feeding = tasks.create_task(self._feed.run())
-                sweeping = tasks.create_task(_for_ever(*sweeps))
-                serving = tasks.create_task(server.serve(sockets=[self._port(settings.http_port)]))
-                tasks.create_task(about.serve())
-                await stop.wait()
-                self._draining = True
-                server.should_exit = True
-                rpc.close()
-                grpc.drain()
-                with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(idle.wait(), settings.drain_timeout)
-                await serving
+                work = [self._feed.run(), _for_ever(*self._sweeps(http, grpc))]
+                if self._tls is not None:
+                    work.append(self._tls.keep())
+                working = [tasks.create_task(one) for one in work]
+                inside = worker_socket(self._settings, self._number)
+                inside.unlink(missing_ok=True)
+                about = Server(self._about, uds=str(inside))
+                stack.callback(inside.unlink, missing_ok=True)
+                telling = tasks.create_task(about.serve())
+                await self._serve(http, grpc, stop)
                 about.should_exit = True
-                feeding.cancel()
-                sweeping.cancel()
-        inside.unlink(missing_ok=True)
+                await telling
+                for task in working:
+                    task.cancel()
+
+    async def _serve(self, http: KServeHttp, grpc: KServeGrpc, stop: asyncio.Event) -> None:
+        """Both data ports, until `stop` and the end of the calls in flight."""
+        settings = self._settings
+        server = Server(
+            application(http, router(http, self._tfserving)),
+            protocol=partial(HttpClient, http),
+            tls=self._context("http", HTTP),
+            handshake=settings.head_timeout,
+            timeout_graceful_shutdown=settings.drain_timeout,
+        )
+        secure = self._context("grpc", HTTP2)
+        rpc = await asyncio.get_running_loop().create_server(
+            grpc.connection,
+            sock=self._port(settings.grpc_port),
+            ssl=secure,
+            ssl_handshake_timeout=settings.head_timeout if secure else None,
+        )
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(server.serve(sockets=[self._port(settings.http_port)]))
+            await stop.wait()
+            self._draining = True
+            server.should_exit = True
+            rpc.close()
+            grpc.drain()
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._idle.wait(), settings.drain_timeout)
+
+    def _sweeps(self, http: KServeHttp, grpc: KServeGrpc) -> Iterable[Callable[[], None]]:
+        """What looks at the clock every 100 ms."""
+        yield from (http.sweep, grpc.sweep, self._http_pool.sweep, self._grpc_pool.sweep)
+        if self._journals.log is not None:
+            yield self._journals.log.flush
+        yield lambda: self._idle.set() if self._draining and grpc.is_idle else None
+
+    def _walk(self) -> Gateway:
+        settings = self._settings
+        share = -(-settings.max_in_flight // settings.workers)
+        return Gateway(
+            self._live,
+            loads=self._loads,
+            admission=Admission(self._loads, limit=share),
+            health=self._health,
+            meters=self._meters,
+            draw=_draw(settings.seed, self._number),
+            clock=time.monotonic,
+            needs_key=lambda snapshot: keys_are_required(settings, snapshot.guarded),
+            journal=self._journals.journal,
+        )
+
+    def _register(self) -> None:
+        """Tell the meters of numbers that are kept elsewhere."""
+        self._meters.gauge(
+            "servegate_snapshot_generation",
+            "Generation of the snapshot that the worker serves",
+            lambda: self._live.generation,
+        )
+        self._meters.gauge(
+            "servegate_calls_in_flight", "Calls in flight", lambda: self._loads.total
+        )
+        self._meters.table(self._replica_states)
+        for part in (self._tls, self._journals.log):
+            if part is not None:
+                self._meters.table(part.collect)
 
     def _listeners(self) -> tuple[KServeHttp, KServeGrpc]:
         limits = self._settings.limits
@@ -134,6 +186,7 @@ class Worker:
             limits=limits,
             clock=time.monotonic,
             is_draining=lambda: self._draining,
+            management=self._management,
         )
         grpc = KServeGrpc(
             self._gateway,
@@ -142,8 +195,20 @@ class Worker:
             cancel=self._settings.cancel,
             clock=time.monotonic,
             is_draining=lambda: self._draining,
+            services=self._services(),
         )
         return http, grpc
+
+    def _services(self) -> dict[str, Service]:
+        """What else is answered on the gRPC port."""
+        fleet = FleetGrpc(self._gateway, self._grpc_pool, clock=time.monotonic)
+        checks = health(self._gateway, lambda: self._draining)
+        managed = {} if self._management is None else self._management.services()
+        tfserving = TfServingGrpc(self._tfserving).services()
+        return fleet.services() | checks | ReflectionService().services() | managed | tfserving
+
+    def _context(self, name: str, protocol: str) -> ssl.SSLContext | None:
+        return None if self._tls is None else self._tls.listener(name, protocol)
 
     def _port(self, port: int) -> socket.socket:
         """A listening socket that all workers have on the same port; the kernel shares out."""

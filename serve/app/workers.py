@@ -8,6 +8,7 @@ secret is read. Each worker opens its own sockets on the shared ports (SO_REUSEP
 
 import gc
 
+from serve.app.journals import preload
 from serve.app.loop import run
 from serve.app.ports import stop_on_signals
 from serve.app.secret import shared_secret
@@ -26,6 +27,7 @@ def run_workers(settings: Settings) -> None:
         lambda number: _work(settings, number),
         grace=settings.drain_timeout + _MARGIN,
     )
+    preload(settings)
     gc.collect()
     gc.freeze()
     forked.keep()

@@ -30,7 +30,7 @@ async def source(text: str, path: Path | None = None) -> AsyncIterator[str]:
     else:
         server = await asyncio.start_server(talk, "127.0.0.1", 0)
     async with server:
-        yield "" if path else f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/metrics"
+        yield "" if path else f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
 
 
 def samples(text: bytes) -> dict[tuple[str, str], float]:
@@ -50,10 +50,16 @@ def test_workers_and_others_are_added_up_beside_what_they_use(tmp_path: Path) ->
             source(TEXT, workers["worker-1"]),
             source(TEXT) as control,
         ):
-            scrape = Scrape(workers, {"control": control}, lambda: {"supervisor": os.getpid()})
+            scrape = Scrape(
+                workers,
+                {"control": control},
+                lambda: {"supervisor": os.getpid()},
+                own=TEXT.encode,
+            )
             found = samples(await scrape.text())
-        assert found["calls_total", ""] == 6
-        assert {who for name, who in found if name == "g"} == {"worker-0", "worker-1", "control"}
+        assert found["calls_total", ""] == 8
+        everybody = {"worker-0", "worker-1", "control", "supervisor"}
+        assert {who for name, who in found if name == "g"} == everybody
         used = {who for name, who in found if name == "servegate_process_cpu_seconds_total"}
         assert used == {"worker-0", "worker-1", "supervisor"}
 
@@ -94,13 +100,13 @@ def test_only_the_path_of_the_metrics_serves_them() -> None:
         port = listener("127.0.0.1", 0)
         url = f"http://127.0.0.1:{port.getsockname()[1]}"
         async with serving_metrics(port, Scrape({}, {}, lambda: {"supervisor": os.getpid()})):
-            while not await answers(url + "/metrics"):
+            while not await answers(url, "/metrics"):
                 pass  # the server is being started
             async with Line(url) as line:
                 assert (await line.get("/")).status == 404
                 found = samples((await line.get("/metrics")).body)
             assert ("servegate_process_open_files", "supervisor") in found
         port.close()
-        assert not await answers(url)
+        assert not await answers(url, "/metrics")
 
     asyncio.run(asyncio.wait_for(scene(), 10))

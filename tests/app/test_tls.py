@@ -1,0 +1,387 @@
+"""TLS on real sockets: who gets in, what becomes of the files, and what the log says."""
+
+import asyncio
+import logging
+import socket
+import ssl
+from collections.abc import Callable, Coroutine
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+import uvloop
+from builders import Clock
+from certificates import Authority
+
+from serve.app.asking import Line
+from serve.app.tls import HTTP, HTTP2, Tls, client_context
+from serve.core.errors import CannotStart
+from serve.settings import Settings
+
+NOON = datetime(2030, 6, 15, 12, tzinfo=UTC).timestamp()
+DAY = 86400.0
+RUNNERS = [pytest.param(uvloop.run, id="uvloop"), pytest.param(asyncio.run, id="asyncio")]
+Runner = Callable[[Coroutine[Any, Any, None]], None]
+
+
+@pytest.fixture
+def authority(tmp_path: Path) -> Authority:
+    return Authority(tmp_path)
+
+
+@pytest.fixture(autouse=True)
+def hear(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "servegate")
+
+
+class Echo(asyncio.Protocol):
+    """Says back what it hears."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        self.transport.write(data)  # type: ignore[attr-defined]
+
+
+@asynccontextmanager
+async def echoing(tls: Tls, name: str = "http", protocol: str = HTTP) -> Any:
+    loop = asyncio.get_running_loop()
+    server = await loop.create_server(Echo, "127.0.0.1", 0, ssl=tls.listener(name, protocol))
+    yield server.sockets[0].getsockname()[1]
+    server.close()
+
+
+class Client:
+    """A blocking TLS client with OpenSSL's own idea of trust; used in threads."""
+
+    def __init__(
+        self, trusted: Path, *, shown: tuple[Path, Path] | None = None, offers: tuple[str, ...] = ()
+    ) -> None:
+        self._context = ssl.create_default_context(cafile=str(trusted))
+        if shown:
+            self._context.load_cert_chain(*shown)
+        if offers:
+            self._context.set_alpn_protocols(offers)
+
+    def connect(self, port: int) -> ssl.SSLSocket:
+        plain = socket.create_connection(("127.0.0.1", port), timeout=5)
+        return self._context.wrap_socket(plain, server_hostname="localhost")
+
+    def try_to_talk(self, port: int) -> None:
+        """TLS 1.3 tells a client that it was refused only when it reads."""
+        with pytest.raises((ssl.SSLError, ConnectionError)), self.connect(port) as one:
+            one.sendall(b"x")
+            if not one.recv(1):
+                raise ConnectionError
+
+
+def echo(one: ssl.SSLSocket) -> bytes:
+    one.sendall(b"hello")
+    return one.recv(5)
+
+
+def certificate(one: ssl.SSLSocket) -> bytes | None:
+    return one.getpeercert(binary_form=True)
+
+
+def plainly(port: int, said: bytes = b"GET / HTTP/1.1\r\nhost: x\r\n\r\n") -> None:
+    with socket.create_connection(("127.0.0.1", port), timeout=5) as one:
+        one.sendall(said)
+        try:
+            assert not one.recv(100)
+        except ConnectionError:
+            pass
+
+
+def samples(tls: Tls) -> dict[tuple[str, ...], float]:
+    return {
+        (sample.name, *sample.labels.values()): sample.value
+        for family in tls.collect()
+        for sample in family.samples
+    }
+
+
+def failures(tls: Tls) -> dict[tuple[str, ...], float]:
+    name = "servegate_tls_handshake_failures_total"
+    return {key[1:]: value for key, value in samples(tls).items() if key[0] == name}
+
+
+# --- who gets in ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("run", RUNNERS)
+def test_a_listener_speaks_tls_and_names_its_protocol(run: Runner, authority: Authority) -> None:
+    tls = Tls(*authority.issue("one"))
+
+    async def scene() -> None:
+        for protocol in (HTTP, HTTP2):
+            async with echoing(tls, protocol=protocol) as port:
+                client = Client(authority.path, offers=(HTTP2, HTTP))
+                one = await asyncio.to_thread(client.connect, port)
+                assert await asyncio.to_thread(echo, one) == b"hello"
+                assert one.selected_alpn_protocol() == protocol
+                one.close()
+        assert not failures(tls)
+
+    run(scene())
+
+
+@pytest.mark.parametrize("run", RUNNERS)
+def test_each_kind_of_client_that_fails_is_told_of_in_one_line(
+    run: Runner, authority: Authority, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "else").mkdir()
+    stranger = Authority(tmp_path / "else")
+    tls = Tls(*authority.issue("one"))
+
+    async def scene() -> None:
+        async with echoing(tls) as port:
+            await asyncio.to_thread(plainly, port)
+            await asyncio.to_thread(plainly, port, b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")
+            await asyncio.to_thread(Client(stranger.path).try_to_talk, port)
+
+    run(scene())
+    assert failures(tls) == {("http", "no_tls"): 2, ("http", "untrusted"): 1}
+    assert caplog.messages == [
+        "http: a client did not speak TLS; it has to use https, or a secure channel",
+        "http: a client does not trust our certificate; "
+        "it needs the certificate of whoever signed it",
+    ]
+
+
+@pytest.mark.parametrize("run", RUNNERS)
+def test_clients_have_to_show_a_certificate_when_that_is_asked(
+    run: Runner, authority: Authority, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "else").mkdir()
+    stranger = Authority(tmp_path / "else")
+    tls = Tls(*authority.issue("one"), authority.path)
+    good = authority.issue("client", "client")
+    expired = authority.issue("old", "client", ends=datetime(2020, 1, 1))
+
+    async def scene() -> None:
+        async with echoing(tls, "grpc", HTTP2) as port:
+            one = await asyncio.to_thread(Client(authority.path, shown=good).connect, port)
+            assert await asyncio.to_thread(echo, one) == b"hello"
+            one.close()
+            for shown in (None, expired, stranger.issue("client", "client")):
+                client = Client(authority.path, shown=shown)
+                await asyncio.to_thread(client.try_to_talk, port)
+
+    run(scene())
+    assert failures(tls) == {
+        ("grpc", "no_client_certificate"): 1,
+        ("grpc", "client_certificate"): 2,
+    }
+    assert caplog.messages == [
+        "grpc: a client showed no certificate, which tls_client_ca asks for",
+        "grpc: a client's certificate is refused: certificate has expired",
+    ]
+
+
+# --- the files change -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("run", RUNNERS)
+def test_a_new_pair_is_for_new_connections_and_open_ones_stay(
+    run: Runner, authority: Authority, caplog: pytest.LogCaptureFixture
+) -> None:
+    chain, key = authority.issue("one")
+    new_chain, new_key = authority.issue("two", ends=datetime(2077, 1, 1))
+    tls = Tls(chain, key, is_loud=True)
+    client = Client(authority.path)
+
+    async def scene() -> None:
+        async with echoing(tls) as port:
+            before = await asyncio.to_thread(client.connect, port)
+            new_chain.replace(chain)
+            new_key.replace(key)
+            tls.look()
+            after = await asyncio.to_thread(client.connect, port)
+            assert certificate(after) != certificate(before)
+            for one in (before, after):
+                assert await asyncio.to_thread(echo, one) == b"hello"
+                one.close()
+
+    run(scene())
+    assert caplog.messages == ["a new certificate is in use, which ends on 2077-01-01 00:00 UTC"]
+    assert samples(tls)["servegate_tls_not_after_seconds",] == 3376684800
+
+
+@pytest.mark.parametrize("run", RUNNERS)
+def test_a_pair_that_does_not_match_is_told_of_once_and_the_old_one_stays(
+    run: Runner, authority: Authority, caplog: pytest.LogCaptureFixture
+) -> None:
+    chain, key = authority.issue("one")
+    new_chain, new_key = authority.issue("two")
+    tls = Tls(chain, key, is_loud=True)
+    client = Client(authority.path)
+
+    async def scene() -> None:
+        async with echoing(tls) as port:
+            before = await asyncio.to_thread(client.connect, port)
+            new_chain.replace(chain)
+            tls.look()
+            assert not caplog.messages  # somebody may be about to write the key
+            for _ in range(3):
+                tls.look()
+            after = await asyncio.to_thread(client.connect, port)
+            assert certificate(after) == certificate(before)
+            new_key.replace(key)
+            tls.look()
+            later = await asyncio.to_thread(client.connect, port)
+            assert certificate(later) != certificate(before)
+            for one in (before, after, later):
+                one.close()
+
+    run(scene())
+    told, renewed = caplog.messages
+    assert told.startswith(f"the certificate in use stays: the private key {key} does not belong")
+    assert renewed.startswith("a new certificate is in use")
+
+
+def test_an_expired_pair_never_takes_the_place_of_one_that_is_valid(
+    authority: Authority, caplog: pytest.LogCaptureFixture
+) -> None:
+    chain, key = authority.issue("one")
+    old_chain, old_key = authority.issue("old", ends=datetime(2020, 1, 1))
+    tls = Tls(chain, key, is_loud=True)
+    old_chain.replace(chain)
+    old_key.replace(key)
+    tls.look()
+    tls.look()
+    (told,) = caplog.messages
+    assert "has expired: it ended on 2020-01-01" in told
+    assert samples(tls)["servegate_tls_not_after_seconds",] > NOON
+
+
+def test_files_that_are_gone_for_a_while_change_nothing(
+    authority: Authority, caplog: pytest.LogCaptureFixture
+) -> None:
+    chain, key = authority.issue("one")
+    tls = Tls(chain, key, is_loud=True)
+    kept = chain.rename(chain.with_name("kept"))
+    tls.look()
+    kept.rename(chain)
+    tls.look()
+    tls.look()
+    assert not caplog.messages
+
+
+def test_one_process_of_a_machine_talks_and_the_others_are_silent(
+    authority: Authority, caplog: pytest.LogCaptureFixture
+) -> None:
+    chain, key = authority.issue("one")
+    tls = Tls(chain, key)
+    chain.unlink()
+    tls.look()
+    tls.look()
+    assert not caplog.messages
+
+
+# --- the end comes near ---------------------------------------------------------------------------
+
+
+def test_an_end_within_two_weeks_is_a_warning_a_day(
+    authority: Authority, caplog: pytest.LogCaptureFixture
+) -> None:
+    wall = Clock(NOON - 14.5 * DAY)
+    pair = authority.issue("one", ends=datetime(2030, 6, 15, 12))
+    tls = Tls(*pair, is_loud=True, wall=wall)
+    tls.look()
+    assert not caplog.messages
+    for _ in range(4):
+        wall.now += DAY / 2
+        tls.look()
+    assert caplog.messages == [f"the certificate {pair[0]} ends on 2030-06-15 12:00 UTC"] * 2
+    caplog.clear()
+    wall.now = NOON + 1
+    tls.look()
+    assert caplog.messages == [f"the certificate {pair[0]} ended on 2030-06-15 12:00 UTC"]
+    assert caplog.records[0].levelno == logging.ERROR
+
+
+def settings_of(pair: tuple[Path, Path], **more: str) -> Settings:
+    return Settings(tls_cert=str(pair[0]), tls_key=str(pair[1]), **more)  # type: ignore[arg-type]
+
+
+def test_nothing_starts_with_a_certificate_that_has_expired(authority: Authority) -> None:
+    settings = settings_of(authority.issue("old", ends=datetime(2020, 1, 1)))
+    with pytest.raises(CannotStart, match="has expired: it ended on 2020-01-01 00:00 UTC"):
+        Tls.for_start(settings)
+    assert Tls.of(settings) is not None  # a child that is started again serves on
+
+
+def test_nothing_starts_with_a_certificate_that_is_not_valid_yet(authority: Authority) -> None:
+    settings = settings_of(authority.issue("new", begins=datetime(2090, 1, 1)))
+    with pytest.raises(CannotStart, match="is not valid yet: it begins on 2090-01-01"):
+        Tls.for_start(settings)
+
+
+def test_settings_that_lack_the_certificate_are_refused() -> None:
+    assert Tls.of(Settings()) is None
+    with pytest.raises(CannotStart, match="tls_key is set, but no certificate"):
+        Tls.of(Settings(tls_key="key.pem"))
+    with pytest.raises(CannotStart, match="tls_client_ca is set, but no certificate"):
+        Tls.of(Settings(tls_client_ca="ca.pem"))
+
+
+def test_an_authority_that_cannot_be_read_is_named(authority: Authority, tmp_path: Path) -> None:
+    pair = authority.issue("one")
+    for client_ca in (tmp_path / "nowhere", pair[1]):
+        tls = Tls.of(settings_of(pair, tls_client_ca=str(client_ca)))
+        assert tls is not None
+        with pytest.raises(CannotStart, match=f"the certificates in {client_ca} cannot be read"):
+            tls.listener("http", HTTP)
+
+
+# --- our own processes ----------------------------------------------------------------------------
+
+
+async def answer_once(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    await reader.readuntil(b"\r\n\r\n")
+    writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok")
+    await writer.drain()
+    writer.close()
+
+
+@pytest.mark.parametrize("run", RUNNERS)
+def test_processes_that_share_a_certificate_trust_each_other_by_its_names(
+    run: Runner, authority: Authority, tmp_path: Path
+) -> None:
+    pair = authority.issue("one", "gateway.example")
+    (tmp_path / "else").mkdir()
+    other = Authority(tmp_path / "else").issue("one", "gateway.example")
+    tls = Tls(*pair, authority.path)
+
+    async def scene() -> None:
+        context = tls.listener("admin", HTTP)
+        server = await asyncio.start_server(answer_once, "127.0.0.1", 0, ssl=context)
+        url = f"https://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        async with Line(url, trust=partial(client_context, settings_of(pair))) as line:
+            assert (await line.get("/")).body == b"ok"
+        for trust in (partial(client_context, settings_of(other)), ssl.create_default_context):
+            async with Line(url, trust=trust) as line:
+                with pytest.raises(OSError, match="CERTIFICATE_VERIFY_FAILED"):
+                    await line.get("/")
+        misnamed = url.replace("127.0.0.1", "localhost")
+        async with Line(misnamed, trust=partial(client_context, settings_of(pair))) as line:
+            with pytest.raises(OSError, match="CERTIFICATE_VERIFY_FAILED"):
+                await line.get("/")
+        server.close()
+
+    run(scene())
+
+
+def test_a_certificate_that_cannot_be_read_is_one_more_reason_not_to_be_connected(
+    authority: Authority,
+) -> None:
+    chain, key = authority.issue("one")
+    settings = settings_of((chain, key))
+    chain.unlink()
+    with pytest.raises(OSError, match="cannot be read"):
+        client_context(settings)
