@@ -6,7 +6,7 @@ paths are matched by their raw bytes, which no router does: they are mounted as 
 
 import logging
 
-from fastapi import FastAPI, Request, Response
+from fastapi import APIRouter, FastAPI, Request, Response
 from starlette.types import ASGIApp
 
 from serve.core.errors import ServegateError
@@ -15,8 +15,11 @@ from serve.wire.status import http_error
 _log = logging.getLogger("servegate.application")
 
 
-def application(kserve_v2: ASGIApp) -> FastAPI:
-    """FastAPI with KServe v2 below it; an error of ours that nobody expected has our shape, too."""
+def application(kserve_v2: ASGIApp, *routers: APIRouter) -> FastAPI:
+    """FastAPI with KServe v2 below the other protocols' routers.
+
+    An error of ours that nobody expected has our shape, too.
+    """
     app = FastAPI(
         title="Servegate data plane",
         openapi_url=None,
@@ -32,5 +35,7 @@ def application(kserve_v2: ASGIApp) -> FastAPI:
         headers = {name.decode(): value.decode() for name, value in reply.headers}
         return Response(reply.body, reply.status, headers)
 
+    for router in routers:
+        app.include_router(router)
     app.mount("", kserve_v2)
     return app

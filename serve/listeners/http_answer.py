@@ -11,7 +11,7 @@ from serve.core.errors import ServegateError
 from serve.core.snapshot import Target
 from serve.listeners.http_upload import JOINED, LAST_CHUNK, Upload
 from serve.listeners.splicing import WORTHWHILE, Splice
-from serve.proxy.gateway import Attempt
+from serve.proxy.attempts import Attempt
 from serve.triton.http_pool import broken
 from serve.wire import restoring
 from serve.wire.http_head import ReplyHead
@@ -27,6 +27,9 @@ class Answer(Upload):
     _answer: list[bytes] | None = None  # held back, to be judged or restored
     _started = False  # the answer is on its way to the client
     _grows = False  # the answer goes out in chunks
+    _heard = 0.0  # when, by the clock, the answer began
+    _answered = 0  # bytes of its body that the client has been sent, or soon will be
+    _events: restoring.Events | None = None  # of an answer that is a stream of them
 
     def _send(self, attempt: Attempt) -> None:
         """Send the call to the attempt's replica."""
@@ -37,15 +40,24 @@ class Answer(Upload):
     def reply_head(self, head: ReplyHead, body: bytes, *, is_whole: bool) -> None:
         """Triton's answer begins; most come whole."""
         self._reply = head
+        self._heard = self._desk.clock()
         attempt = self.attempt
         assert attempt is not None
         if self._target is None and head.status not in _LEARNED_FROM:
             if is_whole and self.is_complete and self.keeps_alive and len(body) <= JOINED:
-                decision = self._desk.decision_line(attempt)
-                self._client.transport.write(b"".join((head.lines, decision, b"\r\n", body)))
+                told = self._desk.decision_lines(attempt)
+                identity = self.request_id or self.identity()
+                self._answered = len(body)
+                start = (head.lines, told, identity, b"\r\n\r\n", body)
+                self._client.transport.write(b"".join(start))
                 self._finish(attempt, head)
             else:
                 self._begin_answer(attempt, head, body, is_whole=is_whole)
+            return
+        target, is_good = self._target, 200 <= head.status < 300
+        if target is not None and is_good and head.length is None and head.is_event_stream:
+            self._events = restoring.Events(target)
+            self._begin_answer(attempt, head, self._events.restored(body), is_whole=False)
             return
         self._answer = [body]
         if is_whole:
@@ -55,7 +67,9 @@ class Answer(Upload):
 
     def reply_body(self, data: bytes) -> None:
         """More of the answer."""
-        if self._answer is None or self._reply is None:
+        if self._events is not None:
+            self._write_answer(self._events.restored(data))
+        elif self._answer is None or self._reply is None:
             self._write_answer(data)
         else:
             self._answer.append(data)
@@ -73,6 +87,8 @@ class Answer(Upload):
                 head, body = _restored(head, body, self._target)
             self._begin_answer(attempt, head, body, is_whole=True)
             return
+        if self._events is not None:
+            self._write_answer(self._events.rest())
         if self._grows:
             self._client.write(LAST_CHUNK)
         self._finish(attempt, head)
@@ -122,13 +138,14 @@ class Answer(Upload):
         self._started = True
         if not self.is_complete:
             self.keeps_alive = False
-        decision = self._desk.decision_line(attempt)
+        told = self._desk.decision_lines(attempt) + self.identity() + b"\r\n"
         if head.length is not None and self.keeps_alive:
-            start: tuple[bytes, ...] = (head.lines, decision, b"\r\n")
+            start: tuple[bytes, ...] = (head.lines, told, b"\r\n")
         else:
-            start = (head.lines, decision, self._framing(head, len(body) if is_whole else None))
+            start = (head.lines, told, self._framing(head, len(body) if is_whole else None))
         if len(body) <= JOINED and not self._grows:
             client.transport.write(b"".join((*start, body)))
+            self._answered = len(body)
         else:
             client.write(b"".join(start))
             self._write_answer(body)
@@ -158,6 +175,7 @@ class Answer(Upload):
         client = self._client
         if not data:
             return
+        self._answered += len(data)
         if self._grows:
             client.write(b"%x\r\n" % len(data), data, b"\r\n")
         else:
@@ -195,6 +213,8 @@ class Answer(Upload):
             upstream.resume_answer()
 
     def _answer_moved(self, failed: str) -> None:
+        if self._splice is not None:
+            self._answered += self._splice.moved
         self._splice = None
         attempt, head, upstream = self.attempt, self._reply, self._upstream
         assert attempt is not None and head is not None and upstream is not None

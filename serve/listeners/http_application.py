@@ -1,21 +1,49 @@
 """The way from a client's connection to the ASGI application, as uvicorn would have it."""
 
 import asyncio
-from typing import TYPE_CHECKING, cast
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, cast
 
 import httptools
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
+from serve.wire.request_ids import TOLD
+
 if TYPE_CHECKING:
-    from uvicorn._types import HTTPScope
+    from uvicorn._types import ASGISendEvent, HTTPScope
+
+Headers = list[tuple[bytes, bytes]]
+
+
+class Cycle(RequestResponseCycle):
+    """A request to the application. Its answer names the call, whoever it was that answered."""
+
+    def __init__(self, *, request_id: Callable[[Headers], bytes], **options: Any) -> None:
+        super().__init__(**options)
+        self._request_id = request_id
+
+    async def send(self, message: "ASGISendEvent") -> None:
+        """A part of the answer."""
+        if message["type"] == "http.response.start":
+            headers = [*message.get("headers", ())]
+            if all(name != TOLD for name, _ in headers):
+                headers.append((TOLD, self._request_id(list(self.scope["headers"]))))
+            message = {**message, "headers": headers}
+        await super().send(message)
 
 
 def cycle_of(
-    protocol: HttpToolsProtocol, version: str, *, keeps_alive: bool, expects: bool
-) -> RequestResponseCycle:
+    protocol: HttpToolsProtocol,
+    version: str,
+    request_id: Callable[[Headers], bytes],
+    *,
+    keeps_alive: bool,
+    expects: bool,
+) -> Cycle:
     """A request whose head is complete, to be answered by the application.
 
-    `expects` says whether its client waits to be told to send the body.
+    `expects` says whether its client waits to be told to send the body; `request_id` names the
+    request where the application does not.
     """
     parsed = httptools.parse_url(protocol.url)
     scope = {
@@ -33,7 +61,8 @@ def cycle_of(
         "headers": protocol.headers,
         "state": protocol.app_state.copy(),
     }
-    return RequestResponseCycle(
+    return Cycle(
+        request_id=request_id,
         scope=cast("HTTPScope", scope),
         transport=protocol.transport,
         flow=protocol.flow,

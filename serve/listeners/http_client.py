@@ -5,7 +5,8 @@ parser of requests. What happens once a head is complete is decided here:
 
 | request                          | goes to                                                  |
 |----------------------------------|----------------------------------------------------------|
-| `POST /v2/models/…/infer`        | an `Exchange`, without a task, a future or a timer       |
+| `POST /v2/models/…/infer`, and   | an `Exchange`, without a task, a future or a timer       |
+| `…/generate`, `…/generate_stream`|                                                          |
 | anything else                    | the ASGI application, as uvicorn would have it           |
 
 What a client may do wrong, and how long it may take, is bounded by `core.limits`. How the answers
@@ -13,6 +14,7 @@ go out is told in `http_row`.
 """
 
 import asyncio
+from collections.abc import Iterable
 from typing import Any
 
 import httptools
@@ -20,11 +22,13 @@ from uvicorn.config import Config
 from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 from uvicorn.server import ServerState
 
+from serve.core.calls import Verb
 from serve.core.errors import BadRequest, BodyTooLarge, HeadTooLarge, ServegateError, TooSlow
 from serve.listeners.http_application import cycle_of
 from serve.listeners.http_desk import Desk
 from serve.listeners.http_exchange import Exchange
-from serve.listeners.http_row import Refused, Row
+from serve.listeners.http_refusal import Refused
+from serve.listeners.http_row import Row
 from serve.wire.known_heads import KnownHead, Pattern, pattern_of
 from serve.wire.kserve_http import check_coding, infer_head, without_upgrade
 
@@ -119,7 +123,7 @@ class HttpClient(Row):
     def _begin_known(self, start: bytes, data: bytes) -> bool:
         """Begin a call whose head needs no parsing, and whose body is here, and no more."""
         body, pattern = len(data) - len(start), self._pattern
-        known, lines = self._desk.heads.get(start), b""
+        known, lines, identity = self._desk.heads.get(start), b"", b""
         if known is not None:
             if known.head.length != body:
                 return False
@@ -130,11 +134,12 @@ class HttpClient(Row):
             found = pattern.read(start)
             if found is None:
                 return False
-            known, (headers, lines) = pattern.known, found
+            known, (headers, lines, identity) = pattern.known, found
         self._since = self._desk.now
         exchange = self._turn = Exchange(self, self._desk, known.asked, headers, known.head)
         if lines:
             exchange.lines = lines
+            exchange.request_id = identity
         exchange.whole(data[len(start) :])
         return True
 
@@ -184,14 +189,14 @@ class HttpClient(Row):
             if asked is None:
                 self._to_application(version, keeps_alive=keeps_alive)
                 return
-            head = infer_head(self.headers)
+            head = infer_head(self.headers, is_flat=asked.verb is not Verb.INFER)
             if head.length is not None and head.length > self._desk.limits.body:
                 raise BodyTooLarge(self._desk.limits.body)
         except ServegateError as error:
-            self._queue_refusal(error)
+            self._queue_refusal(error, self.headers)
             return
         except httptools.HttpParserInvalidURLError:
-            self._queue_refusal(BadRequest("the request target is no path"))
+            self._queue_refusal(BadRequest("the request target is no path"), self.headers)
             return
         exchange = Exchange(self, self._desk, asked, self.headers, head)
         if not keeps_alive:
@@ -209,7 +214,8 @@ class HttpClient(Row):
                 expects = value.strip().lower() == b"100-continue"
         if expects:  # nobody knows whether the body comes when it was not asked for
             self._is_last, keeps_alive = True, False
-        cycle = cycle_of(self, version, keeps_alive=keeps_alive, expects=expects)
+        named = self._desk.request_id
+        cycle = cycle_of(self, version, named, keeps_alive=keeps_alive, expects=expects)
         self._reading = self.cycle = cycle
         self._queue(cycle)
 
@@ -271,14 +277,16 @@ class HttpClient(Row):
             else:
                 reading.keep_alive = False
         elif reading is not None and self._row:
-            self._row[-1] = Refused(error)
+            self._row[-1] = Refused(error, self._desk.request_id(self.headers))
             self._is_last = True
         elif not self._is_last:
             self._queue_refusal(error)
 
-    def _queue_refusal(self, error: ServegateError) -> None:
+    def _queue_refusal(
+        self, error: ServegateError, headers: Iterable[tuple[bytes, bytes]] = ()
+    ) -> None:
         self._is_last = True
-        self._queue(Refused(error))
+        self._queue(Refused(error, self._desk.request_id(headers)))
 
     def _wait_for_request(self, quiet: float) -> None:
         """Nobody has the turn for this many seconds."""

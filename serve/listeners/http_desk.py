@@ -1,19 +1,21 @@
 """What the HTTP connections of all clients share, and how they are seen by their calls."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Protocol
 
 import httptools
 
-from serve.core.calls import Verb
+from serve.core.calls import PREDICTIONS
 from serve.core.errors import ServegateError
 from serve.core.limits import Limits
-from serve.proxy.gateway import Attempt, Gateway
+from serve.proxy.attempts import Attempt
+from serve.proxy.gateway import Gateway
 from serve.triton.http_pool import Pool, request_line
 from serve.wire import kserve_http
 from serve.wire.known_heads import KnownHead, Pattern
 from serve.wire.kserve_http import Question, upstream_path
+from serve.wire.request_ids import GIVEN, TOLD, fresh_ids, usable
 
 _REMEMBERED = 1024  # different paths, heads, decisions
 _LONGEST_REMEMBERED = 4096  # bytes of a path or head
@@ -22,8 +24,12 @@ _LONGEST_REMEMBERED = 4096  # bytes of a path or head
 class Answered(Protocol):
     """A call that is over, as far as the connection has to know it."""
 
+    asked: Question
     keeps_alive: bool
     is_complete: bool
+
+    def identity(self) -> bytes:
+        """The request id, which the caller is told."""
 
 
 class Client(Protocol):
@@ -35,6 +41,10 @@ class Client(Protocol):
     """Whether the socket carries the bytes as they are, without TLS."""
     is_answer_paused: bool
     """Whether the client reads more slowly than we write."""
+
+    @property
+    def peer(self) -> str:
+        """The other side's address, as the log writes it; empty when there is none."""
 
     @property
     def is_request_paused(self) -> bool:
@@ -75,7 +85,7 @@ class Desk:
     """Handed to every connection.
 
     `held` counts the bytes of request bodies that are kept at the moment, `now` is the clock as of
-    the last sweep.
+    the last sweep, `ids` are names for calls without one.
     """
 
     def __init__(
@@ -87,11 +97,12 @@ class Desk:
         self.clock = clock
         self.now = clock()
         self.held = 0
+        self.ids = fresh_ids()
         self.clients: set[Client] = set()
         self.heads: dict[bytes, KnownHead] = {}
         self._patterns: dict[bytes, Pattern] = {}
         self._asked: dict[bytes, Question] = {}
-        self._request_lines: dict[tuple[str, str, int], bytes] = {}
+        self._request_lines: dict[tuple[str, str, int, str], bytes] = {}
         self._decisions: dict[str, bytes] = {}
 
     def __repr__(self) -> str:
@@ -117,7 +128,7 @@ class Desk:
                 found = kserve_http.parse("POST", path)
             except ServegateError:
                 return None
-            if not isinstance(found, Question) or found.verb is not Verb.INFER:
+            if not isinstance(found, Question) or found.verb not in PREDICTIONS:
                 return None
             asked = found
             if len(url) <= _LONGEST_REMEMBERED:
@@ -139,22 +150,31 @@ class Desk:
             self._patterns.clear()
         return self._patterns.setdefault(pattern.source, pattern)
 
+    def request_id(self, headers: Iterable[tuple[bytes, bytes]]) -> bytes:
+        """The id of a call with these headers, whose names are in lower case; made up if need be.
+
+        To be asked once per call: what is made up is another one each time.
+        """
+        given = (usable(value) for name, value in headers if name == GIVEN)
+        return next(filter(None, given), b"") or next(self.ids)
+
     def request_line(self, attempt: Attempt) -> bytes:
         """The first lines of a predict request to the replica of an attempt."""
         choice = attempt.choice
         assert choice is not None
-        target = choice.target
-        key = (attempt.replica.name, target.physical_name, target.physical_version)
+        target, verb = choice.target, attempt.call.verb
+        key = (attempt.replica.name, target.physical_name, target.physical_version, verb)
         line = self._request_lines.get(key)
         if line is None:
-            path = upstream_path(Verb.INFER, target.physical_name, target.physical_version)
+            path = upstream_path(verb, target.physical_name, target.physical_version)
             line = self._request_lines[key] = request_line("POST", attempt.replica, path)
         return line
 
-    def decision_line(self, attempt: Attempt) -> bytes:
-        """The header that says which version answers, and why."""
+    def decision_lines(self, attempt: Attempt) -> bytes:
+        """The header that says which version answers, and why; and the name of the request id's."""
         line = self._decisions.get(attempt.decision)
         if line is None:
-            line = b"servegate-version: %b\r\n" % attempt.decision.encode("latin-1", "replace")
+            decision = attempt.decision.encode("latin-1", "replace")
+            line = b"servegate-version: %b\r\n%b: " % (decision, TOLD)
             self._decisions[attempt.decision] = line
         return line

@@ -12,15 +12,15 @@ the other parts of the same object.
 
 import math
 
-from serve.core.calls import Call, Verb
+from serve.core.calls import Account, Call
 from serve.core.errors import DeadlineExceeded, NoRoom, NotSent, ServegateError
 from serve.listeners.http_answer import Answer
-from serve.proxy.gateway import Attempt
+from serve.proxy.attempts import Attempt
 from serve.triton.http_connection import HttpConnection
 
 
 class Exchange(Answer):
-    """A predict call between two connections."""
+    """A predict call between two connections, and where the gateway's `Call` comes from."""
 
     # --- the client's connection and the sweeper call ---------------------------------------------
 
@@ -41,13 +41,14 @@ class Exchange(Answer):
         if desk.held > desk.limits.in_flight:
             self.give_up(NoRoom(desk.limits.in_flight))
             return
-        sequence = ""
-        if desk.gateway.serves_sequences(asked.model):
+        key, until, sequence = self.head.credential, self.deadline, ""
+        if desk.gateway.serves_sequences(asked.model, key):
             if not self._has_json_head():
                 self._invite()
                 return
             sequence = self._sequence()
-        call = Call("http", Verb.INFER, asked.model, asked.selector, self.deadline, sequence)
+        model, selector = asked.model, asked.selector
+        call = Call("http", asked.verb, model, selector, until, sequence, "", key, self)
         try:
             attempt = self.attempt = desk.gateway.begin(call)
         except ServegateError as error:
@@ -59,6 +60,19 @@ class Exchange(Answer):
         if not self.is_complete:
             self._invite()
         self._send(attempt)
+
+    def account(self) -> Account:
+        """What is known of the call at this moment."""
+        moved = 0 if self._splice is None else self._splice.moved
+        trace = (value for name, value in self.headers if name == b"traceparent")
+        return Account(
+            request_id=self.identity().decode("ascii"),
+            traceparent=next(trace, b"").decode("latin-1"),
+            peer=self._client.peer,
+            received=self._size + (0 if self.is_complete else moved),
+            answered=self._answered + (moved if self.is_complete else 0),
+            upstream=max(0.0, self._heard - self._sent) if self._sent else 0.0,
+        )
 
     def tick(self, now: float) -> None:
         """Look at the clock: the deadline, and a body that does not come."""

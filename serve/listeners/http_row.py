@@ -12,7 +12,6 @@ answer. So the end is gentle: only our side is closed at first, and what still c
 import asyncio
 import socket
 from collections import deque
-from dataclasses import dataclass
 from typing import Any, cast
 
 from uvicorn.config import Config
@@ -20,22 +19,15 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResp
 from uvicorn.server import ServerState
 
 from serve.core.errors import ServegateError
+from serve.listeners.http_asking import peer_of
 from serve.listeners.http_desk import Answered, Desk
 from serve.listeners.http_exchange import Exchange
+from serve.listeners.http_refusal import Refused
 from serve.triton.http_connection import HIGH_WATER
-from serve.wire.http_head import written
-from serve.wire.status import http_error
 
 _LINGER = 2.0  # seconds in which what a refused client still sends is read and dropped
 _LINGERING = 16 << 20  # bytes of it
 _ESTABLISHED = 1  # of the kernel's `tcp_states.h`
-
-
-@dataclass(frozen=True, slots=True)
-class Refused:
-    """A request that cannot be read, or not to its end: the last one of its connection."""
-
-    error: ServegateError
 
 
 Waiting = Exchange | RequestResponseCycle | Refused
@@ -108,6 +100,11 @@ class Row(HttpToolsProtocol):
     # --- what an exchange calls -------------------------------------------------------------------
 
     @property
+    def peer(self) -> str:
+        """The client's address, as the log writes it; empty for a socket that has none."""
+        return peer_of(self.client)
+
+    @property
     def is_request_paused(self) -> bool:
         """Whether nothing is read from the client now, because of us."""
         return bool(self.flow.read_paused)
@@ -154,12 +151,13 @@ class Row(HttpToolsProtocol):
 
     def refuse(self, call: Answered, error: ServegateError) -> None:
         """Answer with an error of ours; a request that is not complete is read no further."""
+        refused = Refused(error, call.identity(), call.asked.verb)
         if self._turn is not call:  # earlier answers come first; what follows it cannot be read
-            self._row[-1] = Refused(error)
+            self._row[-1] = refused
             self._is_last = True
             return
         keeps_alive = call.keeps_alive and call.is_complete
-        self.transport.write(written(http_error(error), keeps_alive=keeps_alive))
+        self.transport.write(refused.written(keeps_alive=keeps_alive))
         if keeps_alive:
             self._advance()
         else:
@@ -238,7 +236,7 @@ class Row(HttpToolsProtocol):
         if isinstance(one, RequestResponseCycle):
             self._start_asgi_task(one, self.app)
         elif isinstance(one, Refused):
-            self.transport.write(written(http_error(one.error), keeps_alive=False))
+            self.transport.write(one.written(keeps_alive=False))
             self._finish(is_complete=False)
 
     def _advance(self) -> None:
@@ -284,12 +282,13 @@ class Row(HttpToolsProtocol):
         self._forget_all()
         if self.transport.is_closing():
             return
-        if is_complete or not self.transport.can_write_eof():
+        if is_complete:
             self.transport.close()
             return
         self._drops = _LINGERING
         self.flow.resume_reading()
-        self.transport.write_eof()
+        if self.transport.can_write_eof():  # with TLS there is no half of a connection
+            self.transport.write_eof()
 
     def _drop(self, data: bytes) -> None:
         self._drops -= len(data)

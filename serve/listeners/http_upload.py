@@ -7,6 +7,7 @@ length is known is moved by the kernel. Whoever is slower pauses the other.
 
 import math
 
+from serve.core.calls import Verb
 from serve.core.errors import (
     BadRequest,
     BodyTooLarge,
@@ -17,10 +18,11 @@ from serve.core.errors import (
 from serve.core.snapshot import Target
 from serve.listeners.http_desk import Client, Desk
 from serve.listeners.splicing import WORTHWHILE, Splice
-from serve.proxy.gateway import Attempt
+from serve.proxy.attempts import Attempt
 from serve.triton.http_connection import HIGH_WATER, HttpConnection
-from serve.wire.inflating import Inflation
-from serve.wire.kserve_http import InferHead, Question, infer_head, sequence_of
+from serve.wire.inflating import FREE, Inflation, inflated_head
+from serve.wire.kserve_http import InferHead, Question, infer_head
+from serve.wire.sequences import sequence_of
 
 KEPT = HIGH_WATER  # bytes of a request that are kept for a second attempt
 JOINED = 16 << 10  # bytes; a small request or answer is written in one piece
@@ -38,10 +40,12 @@ class Upload:
     takes_chunks = True
     attempt: Attempt | None = None
     deadline = math.inf  # monotonic seconds, once the call has its turn
+    request_id = b""  # once it is known, given or made up
     lines = b""  # that are passed on, when they are not those of the head
     _upstream: HttpConnection | None = None
     _target: Target | None = None  # when Triton knows it by other names than callers do
     _pieces: list[bytes] | None  # None once they are too many to be kept
+    _sent = 0.0  # when, by the clock, the whole request had been handed on
     _size = 0  # bytes of the body so far
     _held = 0  # of these, in `_pieces`
     _mark: tuple[float, int] | None = None  # since when, and with how many bytes, more is owed
@@ -64,11 +68,19 @@ class Upload:
         self._client = client
         self._desk = desk
         self._pieces = []
+        if head.request_id:
+            self.request_id = head.request_id
         if head.inflates:
             self._inflation = Inflation(desk.limits.inflated)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.asked.model} {self.attempt!r} over={self.is_over}>"
+
+    def identity(self) -> bytes:
+        """The request id, which the caller is told."""
+        if not self.request_id:
+            self.request_id = next(self._desk.ids)
+        return self.request_id
 
     def give_up(self, error: ServegateError) -> None:
         """End the call with an error of our own."""
@@ -86,7 +98,7 @@ class Upload:
             self.give_up(BodyTooLarge(limits.body))
             return
         if self._inflation is not None and self._inflation.exceeds(data):
-            self.give_up(InflatedTooLarge(limits.inflated))
+            self.give_up(InflatedTooLarge(self._inflation.limit))
             return
         if self._pieces is not None:
             self._keep(self._pieces, data)
@@ -106,8 +118,10 @@ class Upload:
             self.give_up(BadRequest(f"{what} bytes"))
             return
         self.is_complete = True
-        if self._upstream is not None and self.head.length is None:
-            self._upstream.write(LAST_CHUNK)
+        if self._upstream is not None:
+            if self.head.length is None:
+                self._upstream.write(LAST_CHUNK)
+            self._sent = self._desk.clock()
 
     # --- what is kept of it -----------------------------------------------------------------------
 
@@ -137,17 +151,17 @@ class Upload:
 
     def _has_json_head(self) -> bool:
         wanted = self.head.json_length
-        return (
-            self.is_complete
-            or self.head.inflates
-            or (wanted is not None and self._size >= wanted > 0)
+        return self.is_complete or (
+            wanted is not None and not self.head.inflates and self._size >= wanted > 0
         )
 
     def _sequence(self) -> str:
         """The correlation id, for models that serve sequences."""
-        if self.head.inflates:
-            return ""  # such a call is tried once, like every call of its model
         body = b"".join(self._pieces or ())
+        if self.head.inflates:
+            body = inflated_head(body, self.head.json_length or FREE)
+        if self.asked.verb is not Verb.INFER:
+            return sequence_of(body, is_flat=True)
         return sequence_of(body[: self.head.json_length] if self.head.json_length else body)
 
     def _watch_body(self, now: float) -> None:
@@ -175,12 +189,15 @@ class Upload:
         lines = self.lines or head.lines
         if self._target is not None:
             # The answer has to come uncompressed, so that names can be restored in it.
-            lines = infer_head(self.headers, plain_answer=True).lines
+            is_flat = self.asked.verb is not Verb.INFER
+            lines = infer_head(self.headers, plain_answer=True, is_flat=is_flat).lines
         start = self._desk.request_line(attempt) + lines
         pieces = self._pieces or []
-        if self.is_complete and head.length is not None and size <= JOINED:
-            upstream.write(b"".join((start, b"\r\n", *pieces)))
-            return
+        if self.is_complete:
+            self._sent = self._desk.clock()
+            if head.length is not None and size <= JOINED:
+                upstream.write(b"".join((start, b"\r\n", *pieces)))
+                return
         if head.length is not None:
             pieces = [start, b"\r\n", *pieces]
         elif self.is_complete:
@@ -235,11 +252,12 @@ class Upload:
             self._drop_pieces()  # what is moved is not kept, so the call cannot be sent again
 
     def _request_moved(self, failed: str) -> None:
+        if self._splice is not None:
+            self._size += self._splice.moved
         self._splice = None
         if failed == "source":
             self._client.abort()
         elif not failed:
-            self._size = self.head.length or 0
             self._client.body_was_moved()
             self.end()
         # when the sink has failed, the replica's connection is about to say what happened
@@ -258,6 +276,7 @@ class Upload:
     def _close(self, *, reusable: bool) -> None:
         """Let go of everything; the client's connection is told by whoever calls."""
         self.is_over = True
+        self.attempt = None  # whose call knows its origin: what refers to itself is not freed soon
         if self._wants_splice:
             self._wants_splice = ""
         if self._splice is not None:

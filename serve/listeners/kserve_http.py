@@ -1,27 +1,33 @@
 """KServe v2 over HTTP: the listener, and the calls that are not fast.
 
 Predict calls go from connection to connection (`http_client`, `http_exchange`). Everything else is
-answered by the ASGI application in this file: health, readiness, metadata, configuration,
-statistics, and the refusals.
+answered by the ASGI application in this file: health, readiness, metadata and configuration, which
+one replica knows; statistics and the index, which all know together (`fleet_http`); and refusals.
 """
 
 import json
 from collections.abc import Awaitable, Callable, MutableMapping
+from dataclasses import replace
 from typing import Any
 
-from serve.core.calls import Call, Headers, Reply, Verb
-from serve.core.errors import NotSent, ServegateError
+from serve.core.calls import Call, Reply, Verb
+from serve.core.errors import BodyTooLarge, MethodNotAllowed, NotSent, ServegateError, TooSlow
 from serve.core.limits import Limits
+from serve.listeners.fleet_http import FleetHttp
+from serve.listeners.http_asking import Asking, Receive, Scope
 from serve.listeners.http_desk import Desk
-from serve.proxy.gateway import Attempt, Gateway
+from serve.listeners.management import Management
+from serve.proxy.attempts import Attempt
+from serve.proxy.gateway import Gateway
 from serve.triton.http_pool import Pool, header_lines, request_line
 from serve.wire import kserve_http, restoring
-from serve.wire.kserve_http import Probe
-from serve.wire.status import http_error, not_ready
+from serve.wire.kserve_http import Probe, Question
+from serve.wire.request_ids import TOLD
+from serve.wire.status import http_error, no_statistics, not_ready
 
-Scope = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+
+_FLEET = (Verb.STATS, Verb.INDEX)  # what all replicas are asked together
 
 
 class KServeHttp(Desk):
@@ -35,54 +41,108 @@ class KServeHttp(Desk):
         limits: Limits,
         clock: Callable[[], float],
         is_draining: Callable[[], bool],
+        management: Management | None = None,
     ) -> None:
         super().__init__(gateway, pool, limits=limits, clock=clock)
         self._is_draining = is_draining
+        self._management = management
+        self._fleet = FleetHttp(gateway, pool, clock=clock)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request that is no predict call."""
         if scope["type"] != "http":
             return
+        asking = Asking(scope, self.request_id(scope["headers"]))
+        path = scope["raw_path"]
         try:
-            reply = await self._answer(scope)
+            if self._management is not None and self._management.takes(scope["method"], path):
+                reply = await self._manage(self._management, scope, asking, receive)
+            else:
+                asked = kserve_http.parse(scope["method"], path)
+                reply = await self._answer(asked, asking, receive)
+        except MethodNotAllowed as error:
+            is_plain = path.endswith((b"/infer", b"/ready", b"/live"))
+            reply = http_error(error, Verb.READY if is_plain else Verb.METADATA)
         except ServegateError as error:
-            reply = http_error(error)
-        length = (b"content-length", b"%d" % len(reply.body))
-        headers = [(key, value) for key, value in reply.headers if key != b"content-length"]
-        start = {
-            "type": "http.response.start",
-            "status": reply.status,
-            "headers": [*headers, length],
-        }
-        await send(start)
+            reply = http_error(error, Verb.METADATA)
+            if isinstance(error, BodyTooLarge | TooSlow):  # more of the body may come
+                reply = replace(reply, headers=(*reply.headers, (b"connection", b"close")))
+        await send(
+            {
+                "type": "http.response.start",
+                "status": reply.status,
+                "headers": [
+                    *(pair for pair in reply.headers if pair[0] != b"content-length"),
+                    (b"content-length", b"%d" % len(reply.body)),
+                    (TOLD, asking.request_id),
+                ],
+            }
+        )
         await send({"type": "http.response.body", "body": reply.body})
 
-    async def _answer(self, scope: Scope) -> Reply:
-        asked = kserve_http.parse(scope["method"], scope["raw_path"])
+    async def _answer(self, asked: Question | Probe, asking: Asking, receive: Receive) -> Reply:
         if isinstance(asked, Probe):
             return self._health(asked)
-        deadline = self.clock() + self.limits.call
-        call = Call("http", asked.verb, asked.model, asked.selector, deadline)
+        call = Call(
+            "http",
+            asked.verb,
+            asked.model,
+            asked.selector,
+            self.clock() + self.limits.call,
+            credential=asking.header(b"authorization"),
+            origin=asking,
+        )
+        body = b""
+        if asked.verb is Verb.INDEX:
+            body = await asking.body(receive, within=self.limits.body_idle)
         try:
-            attempt = self.gateway.begin(call)
-            reply = await self._ask(attempt, tuple(scope["headers"]))
+            if asked.verb in _FLEET:
+                return await self._fleet.answer(call, asking, body)
+            return await self._ask_one(call, asking)
         except ServegateError as error:
-            told = not_ready("http", error) if asked.verb is Verb.READY else None
-            return told or http_error(error)
-        if attempt.choice is None:
+            told = None
+            if asked.verb is Verb.READY:
+                told = not_ready("http", error)
+            elif asked.verb is Verb.STATS:
+                told = no_statistics("http", error)
+            return told or http_error(error, asked.verb)
+
+    async def _manage(
+        self, management: Management, scope: Scope, asking: Asking, receive: Receive
+    ) -> Reply:
+        return await management.over_http(
+            scope["method"],
+            scope["raw_path"],
+            await asking.body(receive, within=self.limits.body_idle),
+            credential=asking.header(b"authorization"),
+            deadline=self.clock() + self.limits.call,
+            origin=asking,
+        )
+
+    async def _ask_one(self, call: Call, asking: Asking) -> Reply:
+        """The answer of one replica, with the model's own name and all its versions."""
+        attempt = self.gateway.begin(call)
+        versions = attempt.versions
+        reply = await self._ask(attempt, asking)
+        choice = attempt.choice
+        if choice is None:
             return reply
         body = reply.body
-        if attempt.choice.is_renamed:
-            body = restoring.in_description(body, attempt.choice.target)
+        if choice.is_renamed:
+            restored = restoring.in_error if reply.status >= 400 else restoring.in_description
+            body = restored(body, choice.target)
+        if call.verb is Verb.METADATA and reply.status == 200:
+            body = restoring.with_versions(body, versions)
         decision = (b"servegate-version", attempt.decision.encode("latin-1", "replace"))
         return Reply(reply.status, body, (*reply.headers, decision))
 
-    async def _ask(self, attempt: Attempt, headers: Headers) -> Reply:
+    async def _ask(self, attempt: Attempt, asking: Asking) -> Reply:
         """Ask one replica after the other, as long as the rule allows."""
-        lines = header_lines(kserve_http.end_to_end(headers))
+        lines = header_lines(kserve_http.end_to_end(asking.headers))
         try:
             while True:
                 start = request_line("GET", attempt.replica, _path(attempt))
+                began = self.clock()
                 try:
                     reply = await self.pool.fetch(
                         attempt.replica, start + lines + b"\r\n", attempt.call.deadline
@@ -90,7 +150,9 @@ class KServeHttp(Desk):
                 except NotSent as error:
                     attempt.not_sent(error)
                     continue
+                asking.upstream = self.clock() - began
                 if not attempt.refused(reply):
+                    asking.answered = len(reply.body)
                     attempt.answered(reply.status, good=200 <= reply.status < 300)
                     return reply
         except ServegateError as error:

@@ -24,6 +24,7 @@ _COUNTS = frozenset((b"content-length", b"inference-header-content-length"))
 _NO_BODY = frozenset((204, 304))
 _REASONS = {
     400: b"Bad Request",
+    401: b"Unauthorized",
     403: b"Forbidden",
     404: b"Not Found",
     405: b"Method Not Allowed",
@@ -60,6 +61,11 @@ class ReplyHead:
     def header(self, name: bytes) -> bytes:
         """The first value of an end-to-end header, by its lower-case name; empty if missing."""
         return next((value for key, value in self.headers if key == name), b"")
+
+    @property
+    def is_event_stream(self) -> bool:
+        """Whether the body is a stream of server-sent events."""
+        return self.header(b"content-type").lower().startswith(b"text/event-stream")
 
     def resized(self, difference: int) -> "ReplyHead":
         """The head of the same answer whose JSON has become longer by `difference` bytes."""

@@ -14,6 +14,25 @@ _OUT = 64 << 10  # bytes that are inflated at a time
 _IN = 4 << 10  # bytes that are read at a time, so that leftovers are not copied again and again
 
 
+def inflated_head(data: bytes, size: int = FREE) -> bytes:
+    """The first bytes of a gzip or zlib body, at most `FREE`; fewer if it ends or is neither."""
+    size = min(size, FREE)  # what a client claims
+    found, inflater = bytearray(), zlib.decompressobj(wbits=47)
+    for at in range(0, len(data), _IN):
+        piece = data[at : at + _IN]
+        try:
+            while piece and len(found) < size:
+                found += inflater.decompress(piece, size - len(found))
+                piece = inflater.unconsumed_tail
+                if inflater.eof:
+                    piece, inflater = inflater.unused_data, zlib.decompressobj(wbits=47)
+        except zlib.error:
+            break
+        if len(found) >= size:
+            break
+    return bytes(found)
+
+
 class Inflation:
     """Follows one gzip or zlib body. Bytes that are neither are left to Triton's judgement."""
 
@@ -23,13 +42,18 @@ class Inflation:
         self._size = 0
         self._inflater = zlib.decompressobj(wbits=47)  # either format, found out by the first bytes
 
+    @property
+    def limit(self) -> int:
+        """Bytes that the body may grow to, for as much of it as has been sent."""
+        return min(self._limit, max(FREE, self._sent * RATIO))
+
     def exceeds(self, data: bytes) -> bool:
         """Whether the body with this next piece grows beyond what it may."""
         return any(self._grows(data[at : at + _IN]) for at in range(0, len(data), _IN))
 
     def _grows(self, data: bytes) -> bool:
         self._sent += len(data)
-        limit = min(self._limit, max(FREE, self._sent * RATIO))
+        limit = self.limit
         try:
             while data:
                 self._size += len(self._inflater.decompress(data, _OUT))

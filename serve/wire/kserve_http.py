@@ -5,23 +5,22 @@ trailing slash is another path. A version segment may also be a label here, whic
 is: Triton's versions are numbers.
 """
 
-import json
 import re
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, TypeVar
+from typing import TypeVar
 
-from serve.core.calls import Headers, Verb
-from serve.core.errors import BadRequest, MethodNotAllowed, NotHere, NotServed
+from serve.core.access import is_ours
+from serve.core.calls import PREDICTIONS, Headers, Verb
+from serve.core.errors import BadRequest, MethodNotAllowed, NotHere
+from serve.wire import management, unserved
+from serve.wire.request_ids import GIVEN, usable
 
 _MODEL = re.compile(
-    rb"^/v2/models/(?P<model>[^/]+)(?:/versions/(?P<version>[^/]+))?"
-    rb"(?:/(?P<verb>infer|ready|config|stats))?\Z"
+    rb"^/v2/models/(?P<model>[^/]+)(?:/versions/(?P<version>[0-9]+|[A-Za-z_][^/]*))?"
+    rb"(?:/(?P<verb>infer|generate|generate_stream|ready|config|stats))?\Z"
 )
-_MANAGEMENT = re.compile(
-    rb"^/v2/(repository(/|$)|systemsharedmemory(/|$)|cudasharedmemory(/|$)|logging$|trace/setting$"
-    rb"|models/[^/]+/trace/setting$)"
-)
+_INDEX = re.compile(rb"^/v2/repository/([^/]+/)?index\Z")
 _HOP_BY_HOP = frozenset(
     {
         b"connection",
@@ -48,7 +47,9 @@ _BINARY_HEAD = b"inference-header-content-length"
     _MEDIA,
     _ACCEPT_ENCODING,
     _EXPECT,
-) = range(9)
+    _CREDENTIAL,
+    _REQUEST_ID,
+) = range(11)
 _SPECIAL = {
     **dict.fromkeys(_HOP_BY_HOP | _OURS, _DROPPED),
     b"connection": _CONNECTION,
@@ -59,7 +60,10 @@ _SPECIAL = {
     b"content-type": _MEDIA,
     b"accept-encoding": _ACCEPT_ENCODING,
     b"expect": _EXPECT,
+    b"authorization": _CREDENTIAL,
+    GIVEN: _REQUEST_ID,
 }
+_MEANT = _SPECIAL.keys() - {GIVEN}  # what means something to how a call is moved
 
 T = TypeVar("T")
 
@@ -73,7 +77,10 @@ class Probe(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What a path asks for. `selector` is empty, a number or a label."""
+    """What a path asks for. `selector` is empty, a number or a label.
+
+    Without a model, statistics are those of all models.
+    """
 
     verb: Verb
     model: str = ""
@@ -88,18 +95,18 @@ def parse(method: str, raw_path: bytes) -> Question | Probe:
         return _only(method, "GET", Probe.LIVE)
     if raw_path == b"/v2/health/ready":
         return _only(method, "GET", Probe.READY)
-    if _MANAGEMENT.match(raw_path):
-        raise NotServed(
-            "this part of Triton's protocol is not served by the gateway",
-            why="it would change or show one replica out of many",
-            try_this="the admin API, or servegate model ls",
-        )
+    if raw_path == b"/v2/models/stats":
+        return _only(method, "GET", Question(Verb.STATS))
+    if _INDEX.match(raw_path):
+        return _only(method, "POST", Question(Verb.INDEX))
+    if management.read_path(method, raw_path):
+        raise unserved.refusal_of(raw_path)
     match = _MODEL.match(raw_path)
-    if match is None or raw_path == b"/v2/models/stats":
+    if match is None:
         raise NotHere("Not Found")
     verb = Verb((match["verb"] or b"metadata").decode())
     question = Question(verb, _text(match["model"]), _text(match["version"] or b""))
-    return _only(method, "POST" if verb is Verb.INFER else "GET", question)
+    return _only(method, "POST" if verb in PREDICTIONS else "GET", question)
 
 
 def upstream_path(verb: Verb, model: str, version: int | None) -> str:
@@ -113,17 +120,20 @@ def upstream_path(verb: Verb, model: str, version: int | None) -> str:
 
 
 def end_to_end(headers: Headers) -> Headers:
-    """The headers without those that belong to one hop or that Connection names."""
+    """The headers without those of one hop, those that Connection names, and a key of ours."""
     named = {
         name.strip().lower()
         for key, value in headers
         if key == b"connection"
         for name in value.split(b",")
-    }
+    } - {b"authorization"}
     return tuple(
         (key, value)
         for key, value in headers
-        if key not in _HOP_BY_HOP and key not in _OURS and key not in named
+        if key not in _HOP_BY_HOP
+        and key not in _OURS
+        and key not in named
+        and not (key == b"authorization" and is_ours(value))
     )
 
 
@@ -145,7 +155,9 @@ class InferHead:
 
     `length` is None when chunks end the body; `json_length` is how many bytes of the inflated body
     are its JSON head, None when the whole body is; `inflates` says whether Triton will inflate it.
-    `lines` holds Content-Length where there is one, but not the empty line.
+    `lines` holds Content-Length where there is one, but neither the empty line nor a key of ours.
+    `credential` is the Authorization value, of several all of them, which are no key together;
+    `request_id` is the caller's own, empty where it gave none that is usable.
     """
 
     lines: bytes
@@ -153,20 +165,26 @@ class InferHead:
     json_length: int | None
     inflates: bool
     expects_continue: bool
+    credential: bytes = b""
+    request_id: bytes = b""
 
 
-def infer_head(headers: list[tuple[bytes, bytes]], *, plain_answer: bool = False) -> InferHead:
+def infer_head(
+    headers: list[tuple[bytes, bytes]], *, plain_answer: bool = False, is_flat: bool = False
+) -> InferHead:
     """Read a predict request's head in one pass; names are in lower case.
 
     A media type that is certainly wrong is not passed on: curl calls every `-d` body a form, and
     Triton 2.51 parses forms, one of 12 MB crashes it. With `plain_answer` Triton is not asked to
-    compress. `BadRequest` for an Inference-Header-Content-Length that cannot be, and for a
+    compress. Of a flat request, as `generate` takes them, no part is binary, and Triton inflates
+    none. `BadRequest` for an Inference-Header-Content-Length that cannot be, and for a
     Transfer-Encoding that would have to be undone.
     """
     lines: list[bytes] = []
     named: set[bytes] = set()
     length = json_length = None
     inflates = expects_continue = False
+    credential = request_id = b""
     for name, value in headers:
         kind = _SPECIAL.get(name)
         if kind is None:
@@ -178,13 +196,15 @@ def infer_head(headers: list[tuple[bytes, bytes]], *, plain_answer: bool = False
             if not value.lower().startswith(_FORM):
                 lines.append(b"%b: %b\r\n" % (name, value))
         elif kind == _JSON_LENGTH:
-            json_length = _json_length(value, json_length)
+            if not is_flat:
+                json_length = _json_length(value, json_length)
             lines.append(b"%b: %b\r\n" % (name, value))
         elif kind == _ACCEPT_ENCODING:
             if not plain_answer:
                 lines.append(b"%b: %b\r\n" % (name, value))
         elif kind == _ENCODING:
-            inflates = inflates or value.strip().lower() in (b"gzip", b"deflate")
+            coding = value.strip().lower()
+            inflates = inflates or (not is_flat and coding in (b"gzip", b"deflate"))
             lines.append(b"%b: %b\r\n" % (name, value))
         elif kind == _CONNECTION:
             named.update(word.strip().lower() for word in value.split(b","))
@@ -192,15 +212,24 @@ def infer_head(headers: list[tuple[bytes, bytes]], *, plain_answer: bool = False
             check_coding(value)
         elif kind == _EXPECT:
             expects_continue = value.strip().lower() == b"100-continue"
-    named -= _SPECIAL.keys() | {b"close"}
+        elif kind == _CREDENTIAL:
+            credential = credential + b", " + value if credential else value
+            if not is_ours(value):
+                lines.append(b"%b: %b\r\n" % (name, value))
+        elif kind == _REQUEST_ID:
+            request_id = request_id or usable(value)
+            lines.append(b"%b: %b\r\n" % (name, value))
+    named -= _MEANT | {b"close"}
     if named:
         rest = [pair for pair in headers if pair[0] not in named and pair[0] != b"connection"]
-        return infer_head(rest, plain_answer=plain_answer)
+        return infer_head(rest, plain_answer=plain_answer, is_flat=is_flat)
     if length is not None and not inflates and (json_length or 0) > length:
         raise BadRequest(
             f"Inference-Header-Content-Length is {json_length}, beyond the body of {length} bytes"
         )
-    return InferHead(b"".join(lines), length, json_length, inflates, expects_continue)
+    return InferHead(
+        b"".join(lines), length, json_length, inflates, expects_continue, credential, request_id
+    )
 
 
 def check_coding(value: bytes) -> None:
@@ -211,28 +240,7 @@ def check_coding(value: bytes) -> None:
 
 def is_only_passed_on(name: bytes) -> bool:
     """Whether a predict request's header of this name, in lower case, means nothing here."""
-    return name not in _SPECIAL
-
-
-def sequence_of(json_head: bytes) -> str:
-    """The correlation id in the JSON head of a predict request; empty when there is none.
-
-    A number and a string with the same digits are two ids, so the type is part of the result. JSON
-    that cannot be read is left to Triton, whose answer says what is wrong with it.
-    """
-    try:
-        head: Any = json.loads(json_head)
-        identity = head["parameters"]["sequence_id"]
-    except (ValueError, KeyError, TypeError, RecursionError):
-        return ""
-    return sequence_key(identity)
-
-
-def sequence_key(identity: object) -> str:
-    """One word for a correlation id: numbers and strings differ, and 0 and "" are none."""
-    if not identity or isinstance(identity, bool) or not isinstance(identity, int | str):
-        return ""
-    return f"{'n' if isinstance(identity, int) else 's'}{identity}"
+    return name not in _MEANT
 
 
 def _json_length(value: bytes, earlier: int | None) -> int:

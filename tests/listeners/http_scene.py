@@ -15,7 +15,9 @@ import fcntl
 import functools
 import inspect
 import socket
+import ssl
 import sys
+import tempfile
 import termios
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -27,14 +29,17 @@ from typing import Any
 import pytest
 import uvloop
 from builders import DataPlane, replica, snapshot, target, until, view
+from certificates import Authority
 from listeners.http_clients import Answer, Client
 from listeners.http_replicas import Replica
 
 from serve.app.serving import Server
+from serve.core.calls import Account
 from serve.core.limits import Limits
 from serve.core.snapshot import Snapshot
 from serve.listeners.http_client import HttpClient
 from serve.listeners.kserve_http import KServeHttp
+from serve.proxy.journal import Ended
 from serve.settings import Settings
 from serve.triton.http_connection import HttpConnection
 from serve.triton.http_pool import Pool
@@ -42,6 +47,34 @@ from serve.triton.http_pool import Pool
 BOUND = 60.0  # seconds; a bound for what takes milliseconds
 LIMITS = Settings().limits
 LOOPS = {"asyncio": asyncio.run, "uvloop": uvloop.run}
+
+
+@dataclass(slots=True)
+class Log:
+    """The journal of all calls: model, status or error, and what the listener knows of each."""
+
+    lines: list[tuple[str, str, Account]] = field(default_factory=list)
+
+    def takes(self) -> bool:
+        return True
+
+    def write(self, ended: Ended) -> None:
+        if ended.call.origin is not None:
+            self.lines.append((ended.call.model, ended.code, ended.account()))
+
+    @property
+    def last(self) -> Account:
+        return self.lines[-1][2]
+
+
+@functools.cache
+def contexts() -> tuple[ssl.SSLContext, ssl.SSLContext]:
+    """Of a server, and of clients that trust it."""
+    with tempfile.TemporaryDirectory() as folder:
+        authority = Authority(Path(folder))
+        server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        server.load_cert_chain(*authority.issue("server"))
+        return server, ssl.create_default_context(cafile=str(authority.path))
 
 
 @dataclass(slots=True)
@@ -54,6 +87,8 @@ class Scene:
     server: Server
     port: int
     replicas: list[Replica]
+    log: Log
+    trust: ssl.SSLContext | None = None  # with which clients connect, where TLS is spoken
     clients: list[Client] = field(default_factory=list)
 
     @property
@@ -71,7 +106,11 @@ class Scene:
         if receive_buffer:
             peer.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
         await asyncio.get_running_loop().sock_connect(peer, ("127.0.0.1", self.port))
-        client = Client(*await asyncio.open_connection(sock=peer, limit=limit))
+        name = "localhost" if self.trust else None
+        opened = await asyncio.open_connection(
+            sock=peer, limit=limit, ssl=self.trust, server_hostname=name
+        )
+        client = Client(*opened)
         self.clients.append(client)
         return client
 
@@ -170,6 +209,7 @@ class Arrangement:
     admitted: int = 100
     draining: bool = False
     send_buffer: int = 0
+    tls: bool = False
 
     def limited(self) -> Limits:
         return Limits(**{**dataclasses.asdict(LIMITS), **self.limits})
@@ -191,7 +231,8 @@ async def scene(wanted: Arrangement) -> AsyncIterator[Scene]:
         replicas = [Replica() for _ in (now.replicas if now is not None else ())]
         for one in replicas:
             stack.callback((await one.listen()).close)
-        plane = DataPlane(None if now is None else _placed(now, replicas), limit=wanted.admitted)
+        placed, log = None if now is None else _placed(now, replicas), Log()
+        plane = DataPlane(placed, limit=wanted.admitted, journal=log)
         pool = Pool(connect_timeout=5.0, clock=plane.clock)
         listener = KServeHttp(
             plane.gateway,
@@ -201,8 +242,10 @@ async def scene(wanted: Arrangement) -> AsyncIterator[Scene]:
             is_draining=lambda: wanted.draining,
         )
         port = wanted.open_port()
-        server = await _serve(listener, port)
-        made = Scene(plane, pool, listener, server, port.getsockname()[1], replicas)
+        ours, theirs = contexts() if wanted.tls else (None, None)
+        server = await _serve(listener, port, ours)
+        number = port.getsockname()[1]
+        made = Scene(plane, pool, listener, server, number, replicas, log, theirs)
         try:
             yield made
         finally:
@@ -210,9 +253,9 @@ async def scene(wanted: Arrangement) -> AsyncIterator[Scene]:
     assert complaints == [], complaints
 
 
-async def _serve(listener: KServeHttp, port: socket.socket) -> Server:
+async def _serve(listener: KServeHttp, port: socket.socket, tls: ssl.SSLContext | None) -> Server:
     """A server without its main loop, which would cost every test a tenth of a second."""
-    server = Server(listener, protocol=partial(HttpClient, listener))
+    server = Server(listener, protocol=partial(HttpClient, listener), tls=tls)
     server.config.load()
     server.lifespan = server.config.lifespan_class(server.config)
     await server.startup(sockets=[port])

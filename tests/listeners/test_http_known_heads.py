@@ -1,5 +1,7 @@
 """Heads that are known, or follow a pattern, are not parsed: nobody can tell by the answers."""
 
+import re
+
 import pytest
 from builders import until
 from listeners.http_clients import Client
@@ -140,6 +142,13 @@ async def test_a_known_head_is_routed_anew_each_time(scene: Scene) -> None:
     assert (await client.ask(request())).status == 404
 
 
+def nameless(answer: bytes) -> bytes:
+    """An answer without its request id, which no other answer has."""
+    line, found = re.subn(rb"servegate-request-id: [!-~]+\r\n", b"", answer)
+    assert found == 1
+    return line
+
+
 def traced(trace: str, body: bytes = b"{}", *more: str) -> bytes:
     return request(body, "Accept: */*", f"Traceparent: {trace}", "X-Percent: 50%", *more)
 
@@ -175,7 +184,7 @@ async def test_heads_in_which_a_trace_varies_follow_a_pattern(scene: Scene) -> N
 async def test_a_pattern_has_no_hole_for_anything_but_a_value(scene: Scene, trick: bytes) -> None:
     fresh = await scene.connect()
     await fresh.send(trick)
-    untaught = await fresh.rest() if b" 400 " in await fresh.reader.readline() else None
+    untaught = nameless(await fresh.rest()) if b" 400 " in await fresh.reader.readline() else None
     count = len(scene.a.requests)
     client = await scene.connect()
     for number in range(5):
@@ -184,7 +193,7 @@ async def test_a_pattern_has_no_hole_for_anything_but_a_value(scene: Scene, tric
     line = await client.reader.readline()
     assert (b" 400 " in line) is (untaught is not None)
     if untaught is not None:
-        assert await client.rest() == untaught
+        assert nameless(await client.rest()) == untaught
         assert len(scene.a.requests) == count + 5
 
 

@@ -1,6 +1,7 @@
 """Calls of a sequence stay on one replica, however they are framed."""
 
 import gzip
+import zlib
 
 import pytest
 from builders import snapshot, target, until, view
@@ -9,6 +10,7 @@ from listeners.http_replicas import Received, answering
 from listeners.http_scene import Scene, in_scene
 
 MIB = 1 << 20
+PACKED = {"gzip": gzip.compress, "deflate": zlib.compress}
 SEQUENCES = snapshot(view(target(1, "a", "b", "c"), sequences=True))
 
 
@@ -21,7 +23,7 @@ def places(scene: Scene) -> list[int]:
     return [len(one.requests) for one in scene.replicas]
 
 
-@pytest.mark.parametrize("framing", ["length", "chunks", "binary", "pieces"])
+@pytest.mark.parametrize("framing", ["length", "chunks", "binary", "pieces", "gzip", "deflate"])
 @in_scene(SEQUENCES)
 async def test_a_sequence_stays_on_one_replica_however_its_calls_are_framed(
     scene: Scene, framing: str
@@ -38,6 +40,10 @@ async def test_a_sequence_stays_on_one_replica_however_its_calls_are_framed(
             elif framing == "binary":
                 header = f"Inference-Header-Content-Length: {len(body)}"
                 await client.send(request(body + bytes(1000 * number), header))
+            elif framing in PACKED:
+                data, encoding = PACKED[framing](body + bytes(9)), f"Content-Encoding: {framing}"
+                header = f"Inference-Header-Content-Length: {len(body)}"
+                await client.send(request(data, encoding, header))
             else:
                 await scene.feed(client, request(body), 50)
             assert (await client.answer()).status == 200
@@ -110,13 +116,15 @@ async def test_a_call_of_a_sequence_is_never_sent_again(scene: Scene) -> None:
 @pytest.mark.parametrize(
     "data",
     [
-        request(gzip.compress(of(5)), "Content-Encoding: gzip"),
+        request(of(5), "Content-Encoding: gzip"),
         request(b"no JSON"),
+        request(rb'{"parameters":{"sequence_id":"\ud800"}}'),
+        request(b'{"parameters":{"sequence_id":%s}}' % (b"9" * 5000)),
         request(b"[" * 100_000),
         request(b""),
         request(of(5), "Inference-Header-Content-Length: 3"),
     ],
-    ids=["compressed", "no JSON", "deep", "empty", "cut"],
+    ids=["not compressed", "no JSON", "half a character", "endless", "deep", "empty", "cut"],
 )
 @in_scene(SEQUENCES)
 async def test_a_sequence_that_cannot_be_read_is_left_to_triton(scene: Scene, data: bytes) -> None:

@@ -35,6 +35,7 @@ async def test_an_answer_passes_unchanged_with_the_decision_beside_it(scene: Sce
         ("Content-Type", "application/json"),
         ("Content-Length", str(len(GOOD))),
         ("servegate-version", "1; by=latest; generation=7"),
+        ("servegate-request-id", scene.log.last.request_id),
     ]
 
 
@@ -134,7 +135,7 @@ async def test_a_length_of_the_json_beyond_the_body_is_refused_and_not_sent(
     [
         ("POST", "/v2/models/nope/infer", 404, "unknown_model"),
         ("POST", "/v2/models/m/versions/9/infer", 404, "unknown_version"),
-        ("POST", "/v2/models/m/versions/" + "9" * 5000 + "/infer", 404, "unknown_version"),
+        ("POST", "/v2/models/m/versions/" + "9" * 5000 + "/infer", 400, "bad_version"),
         ("POST", "/v2/models/m/versions/canary/infer", 404, "unknown_label"),
         ("GET", "/v2/nothing", 404, "not_here"),
         ("GET", "/v2/models/m/infer/", 404, "not_here"),
@@ -254,6 +255,13 @@ async def test_questions_are_answered_with_the_models_own_name(scene: Scene) -> 
     scene.a.script = answering(reply(b'{"name":"m--0a1b","inputs":[]}'))
     assert (await scene.ask(get("/v2/models/m"))).body == b'{"name":"m","inputs":[]}'
     assert scene.a.requests[0].path == "/v2/models/m--0a1b"
+
+
+@in_scene(RENAMED)
+async def test_an_error_to_a_question_names_the_model_by_its_own_name(scene: Scene) -> None:
+    said = b'{"error":"Request for unknown model: @ is not found"}'
+    scene.a.script = answering(reply(said.replace(b"@", b"'m--0a1b'"), status=404))
+    assert (await scene.ask(get("/v2/models/m"))).body == said.replace(b"@", b"'m'")
 
 
 @in_scene()

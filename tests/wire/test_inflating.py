@@ -3,13 +3,13 @@
 import gzip
 import tracemalloc
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from serve.wire.inflating import Inflation
+from serve.wire.inflating import FREE, Inflation, inflated_head
 
 PIECE = 64 << 10
 LIMIT = 100_000
@@ -155,3 +155,30 @@ def test_a_body_that_grows_out_of_all_proportion_is_stopped_before_the_limit() -
 
 def test_a_body_of_zeros_that_stays_small_is_no_bomb() -> None:
     assert not Inflation(1 << 40).exceeds(zlib.compress(bytes(16 << 20)))
+
+
+@pytest.mark.parametrize("pack", [gzip.compress, zlib.compress], ids=["gzip", "deflate"])
+def test_the_beginning_of_a_body_is_inflated_alone(pack: Callable[[bytes], bytes]) -> None:
+    data = pack(b"head" + bytes(1 << 20))
+    assert inflated_head(data, 4) == b"head"
+    assert inflated_head(data) == b"head" + bytes(1 << 20)
+
+
+def test_what_can_be_inflated_of_a_broken_body_is() -> None:
+    assert inflated_head(gzip.compress(b"whole") + gzip.compress(b"too")) == b"wholetoo"
+    assert inflated_head(gzip.compress(b"whole") + b"neither") == b"whole"
+    assert inflated_head(b"neither") == b""
+
+
+def test_many_small_members_cost_no_more_than_their_bytes() -> None:
+    tracemalloc.start()
+    assert inflated_head(gzip.compress(b"") * 50_000) == b""
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 4 << 20
+
+
+def test_a_refusal_can_say_which_limit_was_met() -> None:
+    inflation = Inflation(1 << 30)
+    assert inflation.exceeds(packed(FREE + 1))
+    assert inflation.limit == FREE

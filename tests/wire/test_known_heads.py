@@ -50,7 +50,7 @@ def test_a_head_of_a_pattern_is_read_with_its_own_value() -> None:
     found = pattern(traced(b"00-aa-01"), traced(b"00-bb-01"))
     assert found is not None and repr(found) == "<Pattern m varying=['traceparent']>"
     wanted = known(traced(b"00-c%d-1"))
-    assert found.read(traced(b"00-c%d-1")) == (wanted.headers, wanted.head.lines)
+    assert found.read(traced(b"00-c%d-1")) == (wanted.headers, wanted.head.lines, b"")
 
 
 def test_several_values_may_vary_and_equal_lines_are_told_apart() -> None:
@@ -60,7 +60,7 @@ def test_several_values_may_vary_and_equal_lines_are_told_apart() -> None:
     found = pattern(start(b"2", b"y"), start(b"1", b"z"))
     assert found is not None
     wanted = known(start(b"7", b"w"))
-    assert found.read(start(b"7", b"w")) == (wanted.headers, wanted.head.lines)
+    assert found.read(start(b"7", b"w")) == (wanted.headers, wanted.head.lines, b"")
 
 
 @pytest.mark.parametrize(
@@ -112,7 +112,7 @@ def test_heads_that_differ_in_more_than_values_have_no_pattern(before: bytes, st
     [
         b"Host", b"Content-Length", b"Content-Type", b"Content-Encoding", b"Accept-Encoding",
         b"Transfer-Encoding", b"Expect", b"TE", b"Upgrade", b"Connection", b"Keep-Alive",
-        b"Inference-Header-Content-Length", b"Proxy-Connection",
+        b"Inference-Header-Content-Length", b"Proxy-Connection", b"Authorization",
     ],
 )  # fmt: skip
 def test_what_means_something_may_not_vary(name: bytes) -> None:
@@ -125,7 +125,51 @@ def test_what_means_something_may_not_vary(name: bytes) -> None:
         assert pattern(before, start) is None
 
 
-NAMES = [b"Traceparent", b"X-A", b"x-a", b"X-Request-Id", b"Content-Type", b"Accept"]
+def test_a_request_id_may_vary_and_names_its_call() -> None:
+    def start(identity: bytes) -> bytes:
+        return head(*FIXED, (b"X-Request-Id", identity), (b"Traceparent", identity))
+
+    found = pattern(start(b"x" * 130), start(b"r-1"))
+    assert found is not None
+    assert [found.read(start(value))[2] for value in (b"r-2", b"r" * 128)] == [b"r-2", b"r" * 128]
+    assert found.read(start(b"r" * 129))[2] == b""
+
+
+def test_a_request_id_that_does_not_vary_names_the_calls_of_a_pattern() -> None:
+    more = (b"X-Request-Id", b"r-1")
+    found = pattern(traced(b"1", more), traced(b"2", more))
+    assert found is not None and found.read(traced(b"3", more))[2] == b"r-1"
+
+
+def test_heads_with_two_request_ids_have_no_pattern() -> None:
+    more = [(b"X-Request-Id", b"r-1"), (b"x-request-id", b"r-2")]
+    assert pattern(traced(b"1", *more), traced(b"2", *more)) is None
+
+
+def test_a_value_is_not_mistaken_for_the_end_of_another_line() -> None:
+    more = [(b"Content-Type", b"a/b; x-a: 1"), (b"X-A", b"1")]
+    found = pattern(traced(b"1", *more[:1], (b"X-A", b"2")), traced(b"1", *more))
+    assert found is not None
+    wanted = known(traced(b"1", more[0], (b"X-A", b"3")))
+    assert found.read(traced(b"1", more[0], (b"X-A", b"3"))) == (
+        wanted.headers,
+        wanted.head.lines,
+        b"",
+    )
+
+
+def test_what_a_pattern_knows_of_a_credential_is_that_of_its_heads() -> None:
+    ours, theirs = ((b"Authorization", b"Bearer sg_%b_secret" % who) for who in (b"aaaa", b"bbbb"))
+    found = pattern(traced(b"1", ours), traced(b"2", ours))
+    assert found is not None and found.known.head.credential == ours[1]
+    assert found.read(traced(b"3", theirs)) is None
+    assert b"sg_" not in found.read(traced(b"3", ours))[1]
+
+
+NAMES = [
+    *(b"Traceparent", b"X-A", b"x-a", b"X-Request-Id", b"Content-Type", b"Accept"),
+    b"Authorization",
+]
 VALUES = st.one_of(
     st.text("0aZ-%!~:,", max_size=6).map(str.encode),
     st.sampled_from([b"a b", b"\t", b"1\r\nX-A: 2", b"\xe9", b"1\r\n\r\n", b"1\nX-A: 2"]),
@@ -147,4 +191,5 @@ def test_whatever_a_pattern_reads_llhttp_reads_as_the_same(
     if read is not None:
         reader = Reader(heads[2])
         assert reader.is_complete
-        assert read == (reader.headers, infer_head(reader.headers).lines)
+        wanted = infer_head(reader.headers)
+        assert read == (reader.headers, wanted.lines, wanted.request_id)

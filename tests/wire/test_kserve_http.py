@@ -1,7 +1,4 @@
-"""KServe v2 over HTTP: paths as Triton reads them, heads, and correlation ids."""
-
-import gzip
-import json
+"""KServe v2 over HTTP: paths as Triton reads them, and heads."""
 
 import pytest
 
@@ -12,8 +9,6 @@ from serve.wire.kserve_http import (
     Question,
     end_to_end,
     parse,
-    sequence_key,
-    sequence_of,
     upstream_path,
 )
 
@@ -35,6 +30,13 @@ from serve.wire.kserve_http import (
         ("GET", b"/v2/models/m/versions/2/config", Question(Verb.CONFIG, "m", "2")),
         ("GET", b"/v2/models/m/versions/2/stats", Question(Verb.STATS, "m", "2")),
         ("POST", b"/v2/models/m/versions/2/infer", Question(Verb.INFER, "m", "2")),
+        ("POST", b"/v2/models/m/generate", Question(Verb.GENERATE, "m")),
+        ("POST", b"/v2/models/m/generate_stream", Question(Verb.GENERATE_STREAM, "m")),
+        ("POST", b"/v2/models/m/versions/2/generate", Question(Verb.GENERATE, "m", "2")),
+        ("GET", b"/v2/models/stats", Question(Verb.STATS)),
+        ("GET", b"/v2/models/stats/stats", Question(Verb.STATS, "stats")),
+        ("POST", b"/v2/repository/index", Question(Verb.INDEX)),
+        ("POST", b"/v2/repository/r/index", Question(Verb.INDEX)),
     ],
 )
 def test_every_path_of_triton_that_the_gateway_serves(
@@ -85,8 +87,11 @@ NOT_HERE = [
     b"/v2/models/m/infer/",
     b"/v2/models/m/Infer",
     b"/v2/models/m/nothing",
-    b"/v2/models/m/generate",
-    b"/v2/models/m/generate_stream",
+    b"/v2/models/m/generate_",
+    b"/v2/models/m/versions/1.5",
+    b"/v2/models/m/versions/-1",
+    b"/v2/models/m/versions/1abc",
+    b"/v2/models/m/versions/%31",
     b"/v2/models/m/versions",
     b"/v2/models/m/versions/",
     b"/v2/models/m/versions/1/",
@@ -94,8 +99,15 @@ NOT_HERE = [
     b"/v2/models/m/versions/1/infer/",
     b"/v2/models/m/versions/1/versions/2",
     b"/v2/models/m/versions/1/trace/setting",
-    b"/v2/models/stats",
+    b"/v2/repository",
     b"/v2/repositoryx",
+    b"/v2/repository/index/",
+    b"/v2/repository/a/b/index",
+    b"/v2/repository/models/m",
+    b"/v2/repository/models/m/load/",
+    b"/v2/systemsharedmemory",
+    b"/v2/systemsharedmemory/region/r",
+    b"/v2/systemsharedmemory/nothing",
     b"/v2/logging/",
     b"/metrics",
     b"/prefix/v2/models/m",
@@ -125,6 +137,16 @@ def test_every_other_path_is_not_here(method: str, path: bytes) -> None:
         ("POST", b"/v2/models/m/ready"),
         ("POST", b"/v2/models/m/versions/1/config"),
         ("DELETE", b"/v2/models/m/stats"),
+        ("GET", b"/v2/models/m/generate"),
+        ("GET", b"/v2/models/m/generate_stream"),
+        ("POST", b"/v2/models/stats"),
+        ("GET", b"/v2/repository/index"),
+        ("GET", b"/v2/repository/r/index"),
+        ("GET", b"/v2/repository/models/m/load"),
+        ("PUT", b"/v2/logging"),
+        ("DELETE", b"/v2/models/m/trace/setting"),
+        ("POST", b"/v2/systemsharedmemory/status"),
+        ("GET", b"/v2/cudasharedmemory/region/r/register"),
         ("get", b"/v2"),
     ],
 )
@@ -134,25 +156,27 @@ def test_a_known_path_with_another_method_is_not_allowed(method: str, path: byte
 
 
 @pytest.mark.parametrize(
-    "path",
+    ("method", "path", "instead"),
     [
-        b"/v2/repository/index",
-        b"/v2/repository/r/index",
-        b"/v2/repository/models/m/load",
-        b"/v2/repository/models/m/unload",
-        b"/v2/repository/r/models/m/load",
-        b"/v2/systemsharedmemory/status",
-        b"/v2/systemsharedmemory/region/r/register",
-        b"/v2/cudasharedmemory/unregister",
-        b"/v2/trace/setting",
-        b"/v2/models/m/trace/setting",
-        b"/v2/logging",
+        ("POST", b"/v2/repository/models/m/load", "servegate model ls"),
+        ("POST", b"/v2/repository/r/models/m/load", "servegate model ls"),
+        ("POST", b"/v2/repository/models/m/unload", "servegate route set"),
+        ("GET", b"/v2/systemsharedmemory/status", "servegate infer"),
+        ("GET", b"/v2/systemsharedmemory/region/r/status", "servegate infer"),
+        ("POST", b"/v2/systemsharedmemory/region/r/register", "servegate infer"),
+        ("POST", b"/v2/cudasharedmemory/unregister", "servegate infer"),
+        ("GET", b"/v2/trace/setting", "servegate up --triton-arg"),
+        ("POST", b"/v2/models/m/trace/setting", "servegate up --triton-arg"),
+        ("GET", b"/v2/logging", "servegate up --triton-arg"),
     ],
 )
-@pytest.mark.parametrize("method", ["GET", "POST"])
-def test_what_would_change_one_replica_out_of_many_is_not_served(method: str, path: bytes) -> None:
-    with pytest.raises(NotServed):
+def test_what_would_change_one_replica_out_of_many_is_refused_with_what_to_use_instead(
+    method: str, path: bytes, instead: str
+) -> None:
+    with pytest.raises(NotServed) as refused:
         parse(method, path)
+    assert instead in refused.value.try_this
+    assert "--allow-management" in refused.value.try_this
 
 
 @pytest.mark.parametrize(
@@ -207,58 +231,3 @@ def test_headers_that_connection_names_stay_behind_too() -> None:
         (b"x-kept", b"3"),
     )
     assert end_to_end(headers) == ((b"x-kept", b"3"),)
-
-
-# --- correlation ids -----------------------------------------------------------------------------
-
-
-def body(parameters: object) -> bytes:
-    return json.dumps({"inputs": [], "parameters": parameters}).encode()
-
-
-@pytest.mark.parametrize(
-    ("identity", "key"),
-    [
-        (77, "n77"),
-        ("77", "s77"),
-        ("user/9", "suser/9"),
-        (2**64 - 1, f"n{2**64 - 1}"),
-        (0, ""),
-        ("", ""),
-        (None, ""),
-        (True, ""),
-        (7.0, ""),
-        ([7], ""),
-        ({"a": 1}, ""),
-    ],
-)
-def test_the_correlation_id_is_a_number_or_a_text_and_the_two_differ(
-    identity: object, key: str
-) -> None:
-    assert sequence_of(body({"sequence_id": identity, "sequence_start": True})) == key
-    assert sequence_key(identity) == key
-
-
-@pytest.mark.parametrize(
-    "data",
-    [
-        b"",
-        b"{",
-        b"[]",
-        b"1",
-        b"null",
-        b"\xff\xfe",
-        b'{"parameters":[]}',
-        b'{"parameters":"x"}',
-        b"{}",
-        b"[" * 100_000,
-        b'{"parameters":{"sequence_id":' + b"9" * 5000 + b"}}",
-    ],
-    ids=lambda data: data[:20],
-)
-def test_a_head_that_cannot_be_read_is_left_to_triton(data: bytes) -> None:
-    assert sequence_of(data) == ""
-
-
-def test_a_compressed_head_says_nothing() -> None:
-    assert sequence_of(gzip.compress(body({"sequence_id": 5}))) == ""

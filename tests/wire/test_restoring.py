@@ -1,5 +1,6 @@
 """Restoring names: only the real name and number are replaced, wherever the answer was cut."""
 
+import itertools
 import json
 
 from builders import target
@@ -7,7 +8,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from serve.core.snapshot import Target
-from serve.wire.restoring import in_answer, in_error
+from serve.wire.restoring import SEARCHED, Events, in_answer, in_error
 
 RENAMED = target(2, model="digits", physical="digits--0123abcd")
 HERE = b'"model_name":"digits--0123abcd","model_version":"2"'
@@ -115,3 +116,34 @@ def test_an_error_names_the_model_by_its_own_name() -> None:
 def test_an_error_of_another_model_is_left_alone() -> None:
     for said in (b"", b"'digits--0123abcde'", b"'digits--0123abc", b"a digits--0123abcd"):
         assert in_error(said, RENAMED) == said
+
+
+EVENT = b"data: {" + HERE + b',"n":1}\n\n'
+FAILED = b'data: {"error":"model \'digits--0123abcd\' failed"}\n\n'
+STREAM = EVENT + FAILED + b": a comment\n\n" + EVENT + b"data: cut of"
+
+
+@given(st.lists(st.integers(0, len(STREAM)), max_size=12))
+def test_events_are_restored_one_by_one_wherever_the_stream_was_cut(cuts: list[int]) -> None:
+    events, places = Events(RENAMED), [0, *sorted(cuts), len(STREAM)]
+    pieces = [STREAM[a:b] for a, b in itertools.pairwise(places)]
+    restored = b"".join(map(events.restored, pieces)) + events.rest()
+    assert restored == STREAM.replace(HERE, OURS).replace(b"'digits--0123abcd'", b"'digits'")
+
+
+def test_what_is_complete_is_held_no_longer() -> None:
+    events = Events(RENAMED)
+    assert events.restored(EVENT + EVENT[:20]) == EVENT.replace(HERE, OURS)
+    assert events.restored(EVENT[20:]) == EVENT.replace(HERE, OURS)
+    assert events.rest() == b""
+
+
+def test_only_an_error_is_searched_for_quoted_names() -> None:
+    event = b"data: {" + HERE + b',"text":"\'digits--0123abcd\'"}\n\n'
+    assert Events(RENAMED).restored(event) == event.replace(HERE, OURS)
+
+
+def test_of_an_event_that_does_not_end_no_more_is_held_than_of_an_answer() -> None:
+    events = Events(RENAMED)
+    passed = sum(len(events.restored(b"x" * 1000)) for _ in range(200))
+    assert 200_000 - passed <= SEARCHED

@@ -1,0 +1,289 @@
+"""Who calls and what a call is named: request ids, what the log is told, and credentials."""
+
+from dataclasses import replace
+from types import MappingProxyType
+
+import pytest
+from builders import snapshot, target, until, view
+from listeners.http_clients import Client
+from listeners.http_messages import GOOD, INFER, chunked, reply, request
+from listeners.http_replicas import Received, answering
+from listeners.http_scene import Scene, in_scene
+
+from serve.core.access import Key, Role
+
+MIB = 1 << 20
+KEY, WORDS = Key.create(Role.PREDICTOR, ("m",))
+OTHER, OTHER_WORDS = Key.create(Role.PREDICTOR, ("other",))
+BEARER = f"Authorization: Bearer {WORDS}"
+OPEN = snapshot(
+    view(target(1, "a")),
+    view(target(1, "a", model="secret"), name="secret"),
+    view(target(1, "a", model="state"), name="state", sequences=True),
+)
+KEYS = MappingProxyType({one.id: one for one in (KEY, OTHER)})
+GUARDED = replace(OPEN, keys=KEYS, guarded=True)
+
+
+def told(answer: object) -> str:
+    identity = answer.header("servegate-request-id")  # type: ignore[attr-defined]
+    assert isinstance(identity, str)
+    return identity
+
+
+# --- request ids ----------------------------------------------------------------------------------
+
+
+@in_scene()
+async def test_a_callers_request_id_goes_to_triton_and_comes_back(scene: Scene) -> None:
+    client = await scene.connect()
+    for _ in range(3):  # parsed, then known
+        assert told(await client.ask(request(b"{}", "X-Request-Id: r-1"))) == "r-1"
+        assert scene.log.last.request_id == "r-1"
+    assert {call.header("x-request-id") for call in scene.a.requests} == {"r-1"}
+
+
+@in_scene()
+async def test_request_ids_that_vary_follow_a_pattern_and_each_call_has_its_own(
+    scene: Scene,
+) -> None:
+    client = await scene.connect()
+    sent = [f"r-{number:05}" for number in range(8)]
+    for identity in sent:
+        assert told(await client.ask(request(b"{}", f"X-Request-Id: {identity}"))) == identity
+    assert len(scene.listener._patterns) == 1
+    assert [call.header("x-request-id") for call in scene.a.requests] == sent
+    assert [account.request_id for _, _, account in scene.log.lines] == sent
+
+
+@in_scene()
+async def test_calls_without_a_request_id_get_one_each_which_triton_does_not_see(
+    scene: Scene,
+) -> None:
+    client = await scene.connect()
+    made = [told(await client.ask(request())) for _ in range(4)]
+    assert len(set(made)) == 4
+    assert [account.request_id for _, _, account in scene.log.lines] == made
+    assert all(b"request-id" not in call.head.lower() for call in scene.a.requests)
+
+
+@pytest.mark.parametrize("given", ["x" * 129, "", "\u00e9", "a\tb"])
+@in_scene()
+async def test_an_id_that_is_not_usable_is_passed_on_and_another_is_told(
+    scene: Scene, given: str
+) -> None:
+    answer = await scene.ask(request(b"{}", f"X-Request-Id: {given}"))
+    assert answer.status == 200 and told(answer) not in ("", given)
+    assert scene.a.requests[0].header("x-request-id") == given
+
+
+@pytest.mark.parametrize(
+    ("data", "status"),
+    [
+        (request(b"{}", "X-Request-Id: r-1", path="/v2/models/nope/infer"), 404),
+        (request(b"{}", "X-Request-Id: r-1", "Inference-Header-Content-Length: 3"), 400),
+        (chunked(b"{}", headers=("X-Request-Id: r-1", "Inference-Header-Content-Length: 3")), 400),
+        (request(b"{}", "X-Request-Id: r-1", length=1 << 50), 413),
+        (request(b"", "X-Request-Id: r-1", path="/v2/nowhere", method="GET"), 404),
+        (request(b"", "X-Request-Id: r-1", path="/v2/health/live", method="GET"), 200),
+    ],
+)
+@in_scene()
+async def test_every_answer_says_the_request_id(scene: Scene, data: bytes, status: int) -> None:
+    answer = await scene.ask(data)
+    assert (answer.status, told(answer)) == (status, "r-1")
+
+
+@in_scene()
+async def test_even_what_cannot_be_read_gets_a_request_id_of_its_own(scene: Scene) -> None:
+    client = await scene.connect()
+    first = await client.ask(request(b"{}", "X-Request-Id: r-1"))
+    answer = await client.ask(b"nonsense\r\n\r\n")
+    assert (answer.status, told(first)) == (400, "r-1")
+    assert told(answer) not in ("", "r-1")
+
+
+@in_scene()
+async def test_a_request_that_waits_in_a_row_and_is_refused_says_its_id(scene: Scene) -> None:
+    hand = scene.a.by_hand()
+    client = await scene.connect()
+    await client.send(request(b"{}", "X-Request-Id: r-1"))
+    call = await hand.call()
+    await client.send(request(b"{}", "X-Request-Id: r-2", "Inference-Header-Content-Length: 3"))
+    await (await call.read()).drain()
+    call.write(reply())
+    assert [told(await client.answer()) for _ in range(2)] == ["r-1", "r-2"]
+    hand.done_all()
+
+
+# --- what the log is told -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("size", [2, 100_000, 3 * MIB])
+@in_scene()
+async def test_the_log_hears_of_bytes_peer_trace_and_time(scene: Scene, size: int) -> None:
+    async def script(call: Received) -> None:
+        await call.read()
+        scene.plane.clock.now += 0.25
+        call.write(reply(bytes(2 * size)))
+
+    scene.a.script = script
+    client = await scene.connect()
+    for trace in ("00-aa-01", "00-bb-01", "00-cc-01"):
+        await client.ask(request(bytes(size), f"Traceparent: {trace}"))
+        account = scene.log.last
+        assert (account.received, account.answered) == (size, 2 * size)
+        assert (account.traceparent, account.upstream) == (trace, 0.25)
+        host, port = client.writer.get_extra_info("sockname")
+        assert account.peer == f"{host}:{port}"
+
+
+@in_scene()
+async def test_chunks_are_counted_without_their_framing(scene: Scene) -> None:
+    scene.a.script = answering(
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n2\r\nde\r\n0\r\n\r\n"
+    )
+    assert (await scene.ask(chunked(b"12", b"345", b"6"))).body == b"abcde"
+    assert (scene.log.last.received, scene.log.last.answered) == (6, 5)
+
+
+@in_scene()
+async def test_of_a_call_that_was_given_up_the_log_hears_what_there_was(scene: Scene) -> None:
+    hand = scene.a.by_hand()
+    client = await scene.connect()
+    await client.send(request(b"12345", length=10))
+    await (await hand.call()).read_some(5)
+    scene.pass_time(scene.listener.limits.call)
+    assert (await client.answer()).status == 504
+    model, code, account = scene.log.lines[-1]
+    assert (model, code, account.received) == ("m", "deadline_exceeded", 5)
+    assert (account.answered, account.upstream) == (0, 0.0)
+    hand.done_all()
+
+
+@in_scene()
+async def test_of_a_large_body_that_breaks_off_the_log_hears_how_far_it_came(scene: Scene) -> None:
+    hand = scene.a.by_hand()
+    client = await scene.connect()
+    await client.send(request(bytes(3 * MIB), length=8 * MIB))
+    await (await hand.call()).read_some(3 * MIB)
+    client.reset()
+    await until(lambda: scene.is_at_rest)
+    assert scene.log.lines[-1][1] == "client_left"
+    assert scene.log.last.received == 3 * MIB
+    hand.done_all()
+
+
+@in_scene()
+async def test_a_call_that_is_over_is_not_kept_by_what_it_knew(scene: Scene) -> None:
+    client = await scene.connect()
+    await client.send(request())
+    await until(lambda: bool(scene.upstreams))
+    exchange = scene.upstreams[0].consumer
+    assert (await client.answer()).status == 200
+    assert exchange is not None and exchange.attempt is None  # type: ignore[attr-defined]
+
+
+# --- credentials ----------------------------------------------------------------------------------
+
+
+async def statuses(client: Client, data: bytes, count: int = 3) -> set[int]:
+    return {(await client.ask(data)).status for _ in range(count)}
+
+
+@in_scene(GUARDED)
+async def test_a_key_opens_its_models_and_stays_here(scene: Scene) -> None:
+    client = await scene.connect()
+    assert await statuses(client, request(b"{}", BEARER)) == {200}
+    for number in range(5):  # and where heads follow a pattern
+        assert await statuses(client, request(b"{}", BEARER, f"X-A: {number}"), 1) == {200}
+    assert len(scene.a.requests) == 8
+    assert all(b"uthorization" not in call.head for call in scene.a.requests)
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        (),
+        ("Authorization: Basic eDp5",),
+        (f"Authorization: Bearer {WORDS}x",),
+        (f"Authorization: {WORDS}x",),
+        (BEARER, BEARER),
+        (BEARER, "Authorization: Basic x"),
+        ("Authorization:",),
+    ],
+)
+@pytest.mark.parametrize("model", ["m", "secret", "state", "nope"])
+@in_scene(GUARDED)
+async def test_without_a_valid_key_every_model_is_the_same_and_the_connection_goes_on(
+    scene: Scene, model: str, headers: tuple[str, ...]
+) -> None:
+    client = await scene.connect()
+    for _ in range(3):
+        answer = await client.ask(request(b"{}", *headers, path=f"/v2/models/{model}/infer"))
+        assert (answer.status, answer.code) == (401, "unauthenticated")
+        assert answer.header("www-authenticate") == 'Bearer realm="servegate"'
+    assert scene.a.requests == []
+
+
+@in_scene(GUARDED)
+async def test_a_model_that_a_key_may_not_see_answers_as_one_that_does_not_exist(
+    scene: Scene,
+) -> None:
+    answers = []
+    for model in ("secret", "state", "nope"):
+        answer = await scene.ask(request(b"{}", BEARER, path=f"/v2/models/{model}/infer"))
+        answers.append((answer.status, answer.code, answer.body.replace(model.encode(), b"?")))
+    assert len(set(answers)) == 1 and answers[0][:2] == (404, "unknown_model")
+
+
+@in_scene(GUARDED)
+async def test_a_known_head_is_refused_once_its_key_is_revoked(scene: Scene) -> None:
+    client = await scene.connect()
+    assert await statuses(client, request(b"{}", BEARER)) == {200}
+    now = scene.plane.live.snapshot
+    scene.plane.live.swap(replace(now, generation=99, keys=MappingProxyType({OTHER.id: OTHER})))
+    assert await statuses(client, request(b"{}", BEARER)) == {401}
+
+
+@in_scene(GUARDED)
+async def test_two_keys_on_one_connection_are_two_callers(scene: Scene) -> None:
+    client = await scene.connect()
+    for _ in range(3):
+        assert await statuses(client, request(b"{}", BEARER)) == {200}
+        other = request(b"{}", f"Authorization: Bearer {OTHER_WORDS}")
+        assert await statuses(client, other) == {404}
+
+
+@in_scene(GUARDED)
+async def test_nobody_is_asked_for_the_body_of_a_sequence_before_the_key_is_known(
+    scene: Scene,
+) -> None:
+    for model in ("state", "nope"):
+        client = await scene.connect()
+        head = f"POST /v2/models/{model}/infer HTTP/1.1\r\nExpect: 100-continue\r\n".encode()
+        answer = await client.ask(head + b"Content-Length: 2\r\n\r\n")
+        assert answer.status == 401
+    client = await scene.connect()
+    head = f"POST /v2/models/secret/infer HTTP/1.1\r\n{BEARER}\r\n".encode()
+    assert (await client.ask(head + b"Content-Length: 2\r\n\r\n{}")).status == 404
+
+
+@in_scene(OPEN)
+async def test_where_no_key_is_needed_one_of_ours_still_stays_here_and_others_go_on(
+    scene: Scene,
+) -> None:
+    client = await scene.connect()
+    assert await statuses(client, request(b"{}", BEARER)) == {200}
+    assert await statuses(client, request(b"{}", "Authorization: Basic eDp5")) == {200}
+    seen = [call.header("authorization") for call in scene.a.requests]
+    assert seen == [None] * 3 + ["Basic eDp5"] * 3
+
+
+@in_scene(GUARDED)
+async def test_health_needs_no_key_and_metadata_does(scene: Scene) -> None:
+    scene.a.script = answering(reply(GOOD))
+    for path, status in (("/v2/health/live", 200), ("/v2/models/m", 401), (INFER, 405)):
+        assert (await scene.ask(request(b"", path=path, method="GET"))).status == status
+    assert (await scene.ask(request(b"", BEARER, path="/v2/models/m", method="GET"))).status == 200
+    assert scene.a.requests[0].header("authorization") is None

@@ -1,0 +1,503 @@
+"""TensorFlow Serving's REST API on the data port."""
+
+import dataclasses
+import gzip
+import json
+from types import MappingProxyType
+
+from builders import snapshot, target, until, view
+from listeners.http_messages import chunked, reply, request
+from listeners.http_replicas import Received, answering
+from listeners.tfserving_scene import (
+    ONE,
+    Front,
+    Inference,
+    config,
+    gives_its_input,
+    in_front,
+    inference,
+    model,
+    outputs_reply,
+)
+
+from serve.core.access import Key, Role
+from serve.tensors.tfserving import Tensor, pack, unpack
+
+ROWS = {"instances": [[1.0, 2.0], [3.0, 4.0]]}
+TWICE = {"predictions": [[1.0, 2.0], [3.0, 4.0]]}
+PREDICT = "/v1/models/m:predict"
+TWO = snapshot(view(target(1, "a", "b")))
+KEY, WORDS = Key.create(Role.PREDICTOR, ("m",))
+GUARDED = dataclasses.replace(ONE, keys=MappingProxyType({KEY.id: KEY}), guarded=True)
+
+
+# --- predict ----------------------------------------------------------------------------------
+
+
+@in_front()
+async def test_rows_become_one_binary_infer_call_and_its_answer_rows(front: Front) -> None:
+    front.a.script = model(gives_its_input)
+    assert await front.post(PREDICT, ROWS) == (200, TWICE)
+    asked, sent = front.a.requests
+    assert asked.line == "GET /v2/models/m/versions/1/config HTTP/1.1"
+    assert sent.line == "POST /v2/models/m/versions/1/infer HTTP/1.1"
+    tensor = inference(sent).inputs["x"]
+    assert (tensor.datatype, tensor.shape) == ("FP32", (2, 2))
+    assert list(unpack(tensor)) == [1.0, 2.0, 3.0, 4.0]
+
+
+@in_front()
+async def test_columns_are_answered_as_columns(front: Front) -> None:
+    front.a.script = model(gives_its_input)
+    assert await front.post(PREDICT, {"inputs": [[1, 2]]}) == (200, {"outputs": [[1.0, 2.0]]})
+    named = {"signature_name": "serving_default", "inputs": {"x": [[1, 2]]}}
+    assert await front.post(PREDICT, named) == (200, {"outputs": [[1.0, 2.0]]})
+
+
+@in_front()
+async def test_a_version_is_chosen_by_number_by_label_or_by_the_route(front: Front) -> None:
+    front.a.script = model(gives_its_input)
+    seen = []
+    for part in ("", "/versions/2", "/labels/stable"):
+        answer = await front.ask(
+            request(json.dumps(ROWS).encode(), path=f"/v1/models/m{part}:predict")
+        )
+        seen.append((answer.status, front.a.lines[-1], answer.header("servegate-version")))
+    assert seen == [
+        (
+            200,
+            f"POST /v2/models/m/versions/{number}/infer HTTP/1.1",
+            f"{number}; by={by}; generation=1",
+        )
+        for number, by in ((1, "split"), (2, "number"), (1, "label:stable"))
+    ]
+
+
+@in_front()
+async def test_a_signature_is_read_once_and_again_after_triton_has_refused(front: Front) -> None:
+    front.a.script = model(gives_its_input)
+    await front.post(PREDICT, ROWS)
+    await front.post(PREDICT, ROWS)
+    assert sum(line.startswith("GET") for line in front.a.lines) == 1
+    front.a.script = answering(reply(b'{"error":"unexpected shape"}', status=400))
+    assert await front.post(PREDICT, ROWS) == (400, {"error": "unexpected shape"})
+    front.a.script = model(
+        lambda asked: {"y": asked.inputs["n"]}, known=config({"n": "INT64"}, {"y": "INT64"})
+    )
+    whole = {"instances": [[1, 2]]}
+    assert await front.post(PREDICT, whole) == (200, {"predictions": [[1, 2]]})
+
+
+@in_front(TWO)
+async def test_a_call_that_was_not_executed_goes_on_to_another_replica(front: Front) -> None:
+    refused = answering(reply(b'{"error":"Server is stopping"}', status=503))
+    serving = model(gives_its_input)
+
+    async def stopping(call: Received) -> None:
+        await (serving if call.line.startswith("GET") else refused)(call)
+
+    front.replicas[0].script = front.replicas[1].script = serving
+    await front.post(PREDICT, ROWS)
+    front.replicas[0].script = stopping
+    for _ in range(4):
+        assert await front.post(PREDICT, ROWS) == (200, TWICE)
+    assert front.plane.count("servegate_retries_total", model="m", reason="refused") > 0
+
+
+@in_front()
+async def test_a_call_is_counted_as_a_predict_call_of_its_version(front: Front) -> None:
+    front.a.script = model(gives_its_input)
+    await front.post(PREDICT, ROWS)
+    await front.post(PREDICT, b"[")
+    labels = {"model": "m", "version": "1", "route": "split", "protocol": "http"}
+    assert front.plane.count("servegate_calls_total", **labels, verb="infer", code="200") == 1
+    unnamed = dict.fromkeys(("model", "version", "route"), "") | {"protocol": "http"}
+    assert front.plane.count("servegate_errors_total", **unnamed, error="bad_request") == 1
+
+
+@in_front()
+async def test_every_call_is_written_down_with_its_id_and_its_bytes(front: Front) -> None:
+    front.a.script = model(gives_its_input)
+    body = json.dumps(ROWS).encode()
+    good = await front.ask(request(body, "X-Request-Id: r1", path=PREDICT))
+    bad = await front.ask(request(b"{", "X-Request-Id: r2", path=PREDICT))
+    await front.get("/v1/models/m", "X-Request-Id: r3")
+    await front.get("/v1/models/m/metadata", "X-Request-Id: r4")
+    await front.get("/v1/models/nope", "X-Request-Id: r5")
+    assert bad.status == 400
+    told = [(one.account.request_id, one.code, one.error) for one in front.lines.all]
+    assert told == [
+        ("r1", "200", ""),
+        ("r2", "bad_request", "bad_request"),
+        ("r3", "200", ""),
+        ("r4", "200", ""),
+        ("r5", "not_found", "not_found"),
+    ]
+    first = front.lines.all[0].account
+    assert (first.received, first.answered) == (len(body), len(good.body))
+    assert first.peer.startswith("127.0.0.1:")
+
+
+@in_front()
+async def test_what_belongs_to_the_call_goes_on_and_what_belongs_to_its_body_does_not(
+    front: Front,
+) -> None:
+    front.a.script = model(gives_its_input)
+    headers = ("X-Request-Id: me-1", "traceparent: 00-ab-cd-01", "Accept-Encoding: gzip")
+    answer = await front.ask(
+        request(
+            json.dumps(ROWS).encode(),
+            *headers,
+            "Content-Type: application/json",
+            "Authorization: Basic eA==",
+            path=PREDICT,
+        )
+    )
+    assert answer.header("servegate-request-id") == "me-1"
+    made = front.a.requests[-1]
+    assert made.header("x-request-id") == "me-1"
+    assert made.header("traceparent") == "00-ab-cd-01"
+    assert made.header("authorization") == "Basic eA=="
+    assert made.header("accept-encoding") is None
+    assert made.header("content-type") == "application/octet-stream"
+
+
+@in_front(snapshot(view(target(1, "a", physical="m--12345678"))))
+async def test_a_version_with_another_name_in_triton_is_told_by_its_own(front: Front) -> None:
+    front.a.script = model(gives_its_input)
+    assert await front.post(PREDICT, ROWS) == (200, TWICE)
+    assert front.a.lines[-1] == "POST /v2/models/m--12345678/versions/1/infer HTTP/1.1"
+    front.a.script = answering(reply(b'{"error":"model \'m--12345678\' is busy"}', status=400))
+    assert (await front.post(PREDICT, ROWS))[1] == {"error": "model 'm' is busy"}
+
+
+# --- bodies -----------------------------------------------------------------------------------
+
+
+@in_front()
+async def test_a_body_may_come_in_chunks_or_compressed(front: Front) -> None:
+    front.a.script = model(gives_its_input)
+    plain = json.dumps(ROWS).encode()
+    answer = await front.ask(chunked(plain[:9], plain[9:], path=PREDICT))
+    assert (answer.status, json.loads(answer.body)) == (200, TWICE)
+    small = gzip.compress(plain)
+    assert await front.post(PREDICT, small, "Content-Encoding: gzip") == (200, TWICE)
+    status, _ = await front.post(PREDICT, small[:-9], "Content-Encoding: gzip")
+    assert status == 400
+    assert (await front.post(PREDICT, plain, "Content-Encoding: br"))[0] == 400
+
+
+@in_front(body=1000)
+async def test_a_body_beyond_the_limit_is_refused_and_nothing_is_held(front: Front) -> None:
+    for data in (request(b"x" * 1001, path=PREDICT), chunked(b"x" * 900, b"x" * 900, path=PREDICT)):
+        answer = await front.ask(data)
+        assert (answer.status, answer.code) == (413, "body_too_large")
+    assert front.a.requests == [] and front.listener.held == 0
+
+
+@in_front(inflated=1000)
+async def test_a_body_that_grows_beyond_the_limit_is_refused(front: Front) -> None:
+    data = gzip.compress(b" " * 100_000)
+    status, said = await front.post(PREDICT, data, "Content-Encoding: gzip")
+    assert status == 413 and "inflated" in said["error"]
+
+
+@in_front(in_flight=500)
+async def test_a_body_that_the_worker_has_no_room_for_is_refused(front: Front) -> None:
+    answer = await front.ask(request(b"x" * 600, path=PREDICT))
+    assert (answer.status, answer.code) == (429, "no_room")
+
+
+@in_front(in_flight=8000)
+async def test_a_document_weighs_more_than_its_bytes(front: Front) -> None:
+    front.a.script = model(gives_its_input)
+    answer = await front.ask(request(json.dumps(ROWS).encode() + b" " * 1000, path=PREDICT))
+    assert (answer.status, answer.code) == (413, "body_too_large")
+    assert "raise --max-in-flight-bytes" in json.loads(answer.body)["error"]
+    assert await front.post(PREDICT, ROWS) == (200, TWICE)
+
+
+@in_front(body_idle=0.05)
+async def test_a_body_that_does_not_come_is_given_up(front: Front) -> None:
+    answer = await front.ask(request(b"x", path=PREDICT, length=100))
+    assert (answer.status, answer.code) == (408, "too_slow")
+
+
+@in_front()
+async def test_a_large_document_is_read_and_written_too(front: Front) -> None:
+    front.a.script = model(gives_its_input)
+    many = {"instances": [[0.5, 0.25]] * 60_000}
+    assert len(json.dumps(many)) > 1 << 19
+    status, answer = await front.post(PREDICT, many)
+    assert (status, answer["predictions"]) == (200, many["instances"])
+
+
+@in_front()
+async def test_a_client_that_leaves_breaks_the_call_off(front: Front) -> None:
+    hand = front.a.by_hand()
+    client = await front.connect()
+    await client.send(request(json.dumps(ROWS).encode(), path=PREDICT))
+    call = await hand.call()
+    client.close()
+    await until(lambda: not front.plane.loads.total)
+    hand.done(call)
+    labels = {"model": "m", "version": "1", "route": "split", "protocol": "http"}
+    assert front.plane.count("servegate_errors_total", **labels, error="client_left") == 1
+
+
+# --- what is asked for is not there -----------------------------------------------------------
+
+
+@in_front()
+async def test_what_is_not_there_is_said_in_tensorflow_servings_words(front: Front) -> None:
+    seen = {}
+    for path in (
+        "nope",
+        "nope/versions/3",
+        "nope/labels/x",
+        "m/versions/9",
+        "m/labels/x",
+        "m/labels/1",
+    ):
+        seen[path] = await front.post(f"/v1/models/{path}:predict", ROWS)
+    assert seen == {
+        "nope": (404, {"error": "Servable not found for request: Latest(nope)"}),
+        "nope/versions/3": (404, {"error": "Servable not found for request: Specific(nope, 3)"}),
+        "nope/labels/x": (400, {"error": "Unrecognized servable version label: x"}),
+        "m/versions/9": (404, {"error": "Servable not found for request: Specific(m, 9)"}),
+        "m/labels/x": (400, {"error": "Unrecognized servable version label: x"}),
+        "m/labels/1": (400, {"error": "Unrecognized servable version label: 1"}),
+    }
+    assert front.a.requests == []
+
+
+@in_front()
+async def test_a_signature_that_the_model_does_not_have_is_refused(front: Front) -> None:
+    status, said = await front.post(PREDICT, {"signature_name": "other", **ROWS})
+    assert (status, said) == (
+        400,
+        {"error": 'Serving signature name: "other" not found in signature def'},
+    )
+    status, said = await front.post(PREDICT, {"signature_name": 100})
+    assert status == 400 and "'signature_name' key must be a string value." in said["error"]
+
+
+@in_front()
+async def test_a_malformed_request_is_refused_as_such(front: Front) -> None:
+    for path in (
+        "/v1/models/m:explain",
+        "/v1/models/m/version/5:predict",
+        "/v1/models/m/versions/x:predict",
+        "/v1/models/m/versions/5/labels/x:predict",
+        "/v1/models/m/metadata",
+        "/v1/models/%6d:predict",
+        "/v1/models/m:predict/",
+        "/v1/models",
+    ):
+        status, said = await front.post(path, ROWS)
+        assert (status, said) == (400, {"error": f"Malformed request: POST {path}"})
+    assert await front.get(PREDICT) == (400, {"error": f"Malformed request: GET {PREDICT}"})
+    assert await front.get("/v1/models") == (400, {"error": "Missing model name in request."})
+    huge = "/v1/models/m/versions/18446744073709551615:predict"
+    status, said = await front.post(huge, ROWS)
+    assert status == 400 and said["error"].startswith("Failed to convert version")
+
+
+@in_front(GUARDED)
+async def test_a_key_is_needed_and_what_it_may_not_see_does_not_exist(front: Front) -> None:
+    front.a.script = model(gives_its_input)
+    ours = f"Authorization: Bearer {WORDS}"
+    answer = await front.ask(request(json.dumps(ROWS).encode(), path=PREDICT))
+    assert (answer.status, answer.code) == (401, "unauthenticated")
+    assert (await front.get("/v1/models/m"))[0] == 401
+    assert (await front.get("/v1/models/m/metadata"))[0] == 401
+    assert await front.post(PREDICT, ROWS, ours) == (200, TWICE)
+    assert all(made.header("authorization") is None for made in front.a.requests)
+    for part in ("", "/versions/1", "/labels/stable"):
+        for end, post in ((":predict", True), ("", False), ("/metadata", False)):
+            told = []
+            for name in ("hidden", "nope"):
+                path = f"/v1/models/{name}{part}{end}"
+                status, said = await (
+                    front.post(path, b"[", ours) if post else front.get(path, ours)
+                )
+                told.append((status, said["error"].replace(name, "…")))
+            assert told[0] == told[1] and told[0][0] in (400, 404)
+
+
+# --- status and metadata ----------------------------------------------------------------------
+
+HELD = snapshot(
+    view(target(1, "a"), target(3, "a"), labels={"stable": 1, "next": 4}, split="3=100")
+)
+
+
+def status(version: int, state: str = "AVAILABLE") -> dict[str, object]:
+    told = {"error_code": "OK", "error_message": ""}
+    return {"version": str(version), "state": state, "status": told}
+
+
+@in_front(HELD)
+async def test_the_status_of_all_versions_or_of_one_is_told(front: Front) -> None:
+    seen = [
+        await front.get(f"/v1/models/m{part}") for part in ("", "/versions/1", "/labels/stable")
+    ]
+    assert seen == [
+        (200, {"model_version_status": [status(4, "LOADING"), status(3), status(1)]}),
+        (200, {"model_version_status": [status(1)]}),
+        (200, {"model_version_status": [status(1)]}),
+    ]
+    assert await front.get("/v1/models/m/versions/2") == (
+        404,
+        {"error": "Could not find version 2 of model m"},
+    )
+    assert await front.get("/v1/models/nope") == (
+        404,
+        {"error": "Could not find any versions of model nope"},
+    )
+    assert (await front.get("/v1/models/m/labels/nope"))[0] == 400
+
+
+@in_front(snapshot(view(failed=True, labels={"stable": 2}), replicas=("a",)))
+async def test_a_version_that_could_not_be_loaded_has_come_to_its_end(front: Front) -> None:
+    _, told = await front.get("/v1/models/m")
+    [one] = told["model_version_status"]
+    assert (one["version"], one["state"], one["status"]["error_code"]) == (
+        "2",
+        "END",
+        "UNAVAILABLE",
+    )
+
+
+@in_front()
+async def test_the_metadata_are_the_models_signature(front: Front) -> None:
+    front.a.script = model(gives_its_input, known=config({"x": "FP32"}, {"y": "STRING"}))
+    shape = {
+        "dim": [{"size": "-1", "name": ""}, {"size": "2", "name": ""}],
+        "unknown_rank": False,
+    }
+    for part, version in (("", "1"), ("/versions/2", "2"), ("/labels/stable", "1")):
+        assert await front.get(f"/v1/models/m{part}/metadata") == (
+            200,
+            {
+                "model_spec": {"name": "m", "signature_name": "", "version": version},
+                "metadata": {
+                    "signature_def": {
+                        "signature_def": {
+                            "serving_default": {
+                                "inputs": {
+                                    "x": {"dtype": "DT_FLOAT", "tensor_shape": shape, "name": "x:0"}
+                                },
+                                "outputs": {
+                                    "y": {
+                                        "dtype": "DT_STRING",
+                                        "tensor_shape": shape,
+                                        "name": "y:0",
+                                    }
+                                },
+                                "method_name": "tensorflow/serving/predict",
+                                "defaults": {},
+                            }
+                        }
+                    }
+                },
+            },
+        )
+
+
+# --- classify and regress ---------------------------------------------------------------------
+
+
+def scores(asked: Inference) -> dict[str, Tensor]:
+    """Two classes; with Triton's classification extension they have names."""
+    [output] = asked.head.get("outputs", [{"name": "y"}])
+    count = len(asked.inputs["x"].raw) // 8
+    if "classification" in output.get("parameters", {}):
+        return {"y": Tensor("BYTES", (1, 2), pack([b"0.75:1:dog", b"0.25:0:a:cat"], "BYTES"))}
+    return {"y": Tensor("FP32", (count, 2), pack([0.25, 0.75] * count, "FP32"))}
+
+
+EXAMPLES = {"context": {"x": [1, 2]}, "examples": [{}, {"other": "y"}]}
+
+
+@in_front()
+async def test_classes_are_pairs_of_label_and_score_in_their_order(front: Front) -> None:
+    labelled = config({"x": "FP32"}, {"y": "FP32"}, y={"label_filename": "labels.txt"})
+    front.a.script = model(scores, known=labelled)
+    pairs = [["a:cat", 0.25], ["dog", 0.75]]
+    for _ in range(2):
+        answer = await front.post("/v1/models/m:classify", EXAMPLES)
+        assert answer == (200, {"results": [pairs, pairs]})
+    assert len(front.a.requests) == 4  # the configuration, the labels, and two calls
+    front.a.script = answering(reply(b'{"error":"x"}', status=400))
+    await front.post("/v1/models/m:classify", EXAMPLES)
+    front.a.script = model(scores)
+    answer = await front.post("/v1/models/m:classify", {"examples": [{"x": [1, 2]}]})
+    assert answer == (200, {"results": [[["", 0.25], ["", 0.75]]]})
+
+
+@in_front()
+async def test_a_classifier_may_have_an_output_of_labels(front: Front) -> None:
+    def both(asked: Inference) -> dict[str, Tensor]:
+        names = Tensor("BYTES", (1, 2), pack([b"cat", b"dog"], "BYTES"))
+        return {"scores": scores(asked)["y"], "classes": names}
+
+    front.a.script = model(
+        lambda asked: both(Inference({}, asked.inputs)),
+        known=config({"x": "FP32"}, {"classes": "STRING", "scores": "FP32"}),
+    )
+    answer = await front.post("/v1/models/m:classify", {"examples": [{"x": [1, 2]}]})
+    assert answer == (200, {"results": [[["cat", 0.25], ["dog", 0.75]]]})
+
+
+@in_front()
+async def test_a_regression_gives_a_number_for_each_example(front: Front) -> None:
+    def half_plus_two(asked: Inference) -> dict[str, Tensor]:
+        values = [value / 2 + 2 for value in unpack(asked.inputs["x"])]
+        return {"y": Tensor("FP32", (len(values), 1), pack(values, "FP32"))}
+
+    front.a.script = model(
+        half_plus_two, known=config({"x": "FP32"}, {"y": "FP32"}, x={"dims": [1]})
+    )
+    asked = {"signature_name": "tensorflow/serving/regress", "examples": [{"x": 80}, {"x": [1.0]}]}
+    assert await front.post("/v1/models/m:regress", asked) == (200, {"results": [42.0, 2.5]})
+
+
+@in_front()
+async def test_a_model_that_is_no_classifier_or_regression_says_why(front: Front) -> None:
+    front.a.script = model(gives_its_input)
+    one = {"examples": [{"x": [1, 2]}]}
+    for verb, asked, sentence in (
+        ("regress", one, "Expected output Tensor shape to be either [batch_size] or"),
+        ("classify", {}, "key 'examples' is expected and was not found"),
+        ("classify", {"examples": 5}, "Expecting 'examples' value to be an list/array"),
+        ("classify", {"examples": []}, "'examples' value is an empty array"),
+        ("classify", {"examples": [5]}, "Example must be JSON object but got JSON Number"),
+        ("classify", {"examples": [{}]}, "Feature: x (data type: float) is required but could not"),
+        ("classify", {"examples": [{"x": [[1]]}]}, "unexpected JSON type: Array"),
+        ("classify", {"examples": [{"x": [1]}]}, "values size: 1 but output shape: [2]"),
+        ("classify", {"context": {"x": 1}, **one}, "must not appear in 'examples': x"),
+    ):
+        status, said = await front.post(f"/v1/models/m:{verb}", asked)
+        assert status == 400 and sentence in said["error"], said
+    front.a.script = answering(reply(b"{}", status=400))
+    await front.post(PREDICT, ROWS)
+    front.a.script = model(gives_its_input, known=config({"x": "FP32"}, {"y": "FP32", "z": "FP32"}))
+    for verb in ("classify", "regress"):
+        status, said = await front.post(f"/v1/models/m:{verb}", one)
+        assert status == 400 and "Try: :predict" in said["error"]
+
+
+@in_front()
+async def test_an_answer_of_triton_that_cannot_be_read_is_an_error_of_the_server(
+    front: Front,
+) -> None:
+    broken = outputs_reply({"y": Tensor("FP32", (1, 2), b"1234")})
+    serving = model(gives_its_input)
+
+    async def cutting(call: Received) -> None:
+        await (serving if call.line.startswith("GET") else answering(broken))(call)
+
+    front.a.script = cutting
+    status, said = await front.post(PREDICT, ROWS)
+    assert status == 500 and "Triton's answer cannot be read" in said["error"]

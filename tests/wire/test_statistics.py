@@ -1,0 +1,212 @@
+"""Merging statistics and index: sums, states, names, and counters that only rise."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from builders import snapshot, target, view
+
+from serve.wire.statistics import Entry, Names, Tally, add, has_fallen, index
+
+NAMES = Names(snapshot(view(target(1, "a", "b"), target(2, "a"))))
+RENAMED = Names(
+    snapshot(view(target(1, "a", physical="m--0a1b2c3d"), target(2, "b", physical="m--99999999")))
+)
+TRITONS = (
+    b'[{"name":"m","version":"1","state":"READY"},'
+    b'{"name":"m","version":"2","state":"UNAVAILABLE","reason":"unloaded"},{"name":"n"}]'
+)
+
+
+def anything(_: str) -> bool:
+    return True
+
+
+def entry(count: int, *, name: str = "m", version: str = "1", **more: Any) -> Entry:
+    """As Triton writes it, in its order."""
+    return {
+        "name": name,
+        "version": version,
+        "last_inference": count,
+        "inference_count": count,
+        "execution_count": count,
+        "inference_stats": {"success": {"count": count, "ns": 10 * count}},
+        "response_stats": {},
+        "batch_stats": [],
+        "memory_usage": [],
+        **more,
+    }
+
+
+def batch(size: int, count: int) -> Entry:
+    return {"batch_size": size, "compute_infer": {"count": count, "ns": count}}
+
+
+def memory(place: str, number: int, size: int) -> Entry:
+    return {"type": place, "id": number, "byte_size": size}
+
+
+# --- the index ------------------------------------------------------------------------------------
+
+
+def test_the_index_of_one_replica_is_what_it_said() -> None:
+    told = index([json.loads(TRITONS)], NAMES, anything)
+    assert json.dumps(told, separators=(",", ":")).encode() == TRITONS
+
+
+def test_a_version_is_ready_when_it_is_ready_anywhere() -> None:
+    loading = {"name": "m", "version": "1", "state": "LOADING"}
+    ready = {"name": "m", "version": "1", "state": "READY"}
+    for answers in ([[loading], [ready]], [[ready], [loading]]):
+        assert index(answers, NAMES, anything) == [ready]
+
+
+def test_a_model_that_was_never_loaded_is_told_only_where_nobody_has_loaded_it() -> None:
+    ready = {"name": "m", "version": "1", "state": "READY"}
+    told = index([[{"name": "m"}, {"name": "n"}], [ready, {"name": "n"}]], NAMES, anything)
+    assert told == [ready, {"name": "n"}]
+
+
+def test_versions_come_in_the_order_of_their_numbers() -> None:
+    versions = [{"name": "m", "version": str(number), "state": "READY"} for number in (10, 9, 1)]
+    told = index([versions[:1], versions[1:]], NAMES, anything)
+    assert [one["version"] for one in told] == ["1", "9", "10"]
+
+
+def test_what_triton_knows_by_other_names_is_told_by_its_own() -> None:
+    told = index(
+        [
+            [{"name": "m--0a1b2c3d", "version": "1", "state": "READY"}],
+            [{"name": "m--99999999", "version": "2", "state": "READY"}],
+            [{"name": "m--ffffffff", "version": "3", "state": "LOADING"}],
+            [{"name": "n--ffffffff", "version": "1", "state": "READY"}],
+        ],
+        RENAMED,
+        anything,
+    )
+    assert [(one["name"], one["version"]) for one in told] == [
+        ("m", "1"),
+        ("m", "2"),
+        ("m", "3"),  # a version that has not been routed to yet
+        ("n--ffffffff", "1"),  # there is no model n
+    ]
+
+
+def test_what_the_caller_may_not_see_is_left_out_by_the_models_own_name() -> None:
+    entries = [{"name": "m--0a1b2c3d", "version": "1", "state": "READY"}, {"name": "other"}]
+    assert index([entries], RENAMED, lambda name: name == "other") == [{"name": "other"}]
+    tally = Tally()
+    assert tally.merged({"a": [entry(3)]}, NAMES, lambda name: name == "other") == []
+
+
+# --- sums -----------------------------------------------------------------------------------------
+
+
+def test_counters_are_summed_and_the_latest_time_counts() -> None:
+    both = add(entry(3, last_inference=70), entry(4, last_inference=50))
+    assert both == entry(7, last_inference=70)
+    assert list(both) == list(entry(0))
+
+
+def test_batches_are_summed_by_their_size_and_memory_by_its_place() -> None:
+    left = entry(0, batch_stats=[batch(1, 5), batch(8, 1)], memory_usage=[memory("GPU", 0, 9)])
+    right = entry(0, batch_stats=[batch(4, 2), batch(8, 3)], memory_usage=[memory("GPU", 1, 5)])
+    both = add(left, right)
+    assert both["batch_stats"] == [batch(1, 5), batch(4, 2), batch(8, 4)]
+    assert both["memory_usage"] == [memory("GPU", 0, 9), memory("GPU", 1, 5)]
+    assert add(left, left)["memory_usage"] == [memory("GPU", 0, 18)]
+
+
+def test_responses_are_summed_by_their_number() -> None:
+    def answered(**counts: int) -> Entry:
+        stats = {number: {"success": {"count": n, "ns": n}} for number, n in counts.items()}
+        return entry(0, response_stats={key[1:]: value for key, value in stats.items()})
+
+    assert add(answered(r0=1, r1=2), answered(r1=3, r2=4)) == answered(r0=1, r1=5, r2=4)
+
+
+def test_what_only_one_knows_is_kept() -> None:
+    assert add({"name": "m", "old": 1}, {"name": "m", "new": 2}) == {
+        "name": "m",
+        "old": 1,
+        "new": 2,
+    }
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "fallen"),
+    [
+        (entry(3), entry(3), False),
+        (entry(3), entry(4), False),
+        (entry(3), entry(2), True),
+        (entry(3, last_inference=9), entry(3, last_inference=1), False),
+        (entry(3, memory_usage=[memory("GPU", 0, 9)]), entry(3), False),
+        (entry(3, batch_stats=[batch(8, 1)]), entry(3, batch_stats=[batch(8, 2)]), False),
+        (entry(3, batch_stats=[batch(8, 2)]), entry(3, batch_stats=[batch(8, 1)]), True),
+        (entry(3, batch_stats=[batch(8, 2)]), entry(3), True),
+        (entry(3), entry(3, batch_stats=[batch(8, 2)]), False),
+    ],
+)
+def test_counters_have_fallen_when_any_of_them_has(before: Entry, now: Entry, fallen: bool) -> None:
+    assert has_fallen(before, now) is fallen
+
+
+# --- counters that only rise ----------------------------------------------------------------------
+
+
+def count(told: list[Entry]) -> int:
+    [one] = told
+    return int(one["inference_count"])
+
+
+def test_one_replica_is_told_as_it_tells() -> None:
+    given = entry(3, batch_stats=[batch(1, 3)], memory_usage=[memory("CPU", 0, 7)])
+    tally = Tally()
+    for _ in range(3):
+        assert tally.merged({"a": [given]}, NAMES, anything) == [given]
+
+
+def test_the_replicas_of_a_version_are_one() -> None:
+    told = Tally().merged(
+        {"a": [entry(3), entry(5, version="2")], "b": [entry(4)]}, NAMES, anything
+    )
+    assert [(one["version"], one["inference_count"]) for one in told] == [("1", 7), ("2", 5)]
+
+
+def test_what_a_replica_had_counted_before_it_was_loaded_anew_stays() -> None:
+    tally = Tally()
+    told = [count(tally.merged({"a": [entry(n)]}, NAMES, anything)) for n in (3, 5, 0, 2, 1, 6)]
+    assert told == [3, 5, 5, 7, 8, 13]
+
+
+def test_what_a_replica_that_left_had_counted_stays_without_its_memory() -> None:
+    tally = Tally()
+    a, b = entry(3), entry(4, memory_usage=[memory("GPU", 0, 9)])
+    tally.merged({"a": [a], "b": [b]}, NAMES, anything)
+    [left] = tally.merged({"a": [a]}, NAMES, anything)
+    assert (left["inference_count"], left["memory_usage"]) == (7, [])
+    assert count(tally.merged({"a": [a], "b": [entry(5)]}, NAMES, anything)) == 8
+
+
+def test_a_version_that_nobody_tells_of_is_not_told_and_forgotten_when_all_were_asked() -> None:
+    tally = Tally()
+    tally.merged({"a": [entry(3)]}, NAMES, anything)
+    assert tally.merged({"a": []}, NAMES, anything) == []
+    assert count(tally.merged({"a": [entry(1)]}, NAMES, anything)) == 4
+    tally.merged({"a": []}, NAMES, anything, is_complete=True)
+    assert count(tally.merged({"a": [entry(2)]}, NAMES, anything)) == 2
+
+
+def test_what_one_caller_may_not_see_is_remembered_for_another() -> None:
+    tally = Tally()
+    tally.merged({"a": [entry(3)]}, NAMES, lambda _: False, is_complete=True)
+    assert count(tally.merged({"a": [entry(1)]}, NAMES, anything)) == 4
+
+
+def test_a_version_under_two_names_in_triton_is_one_with_the_models_own() -> None:
+    names = Names(snapshot(view(target(1, "a", physical="m--0a1b2c3d"))))
+    given = {"a": [entry(3, name="m"), entry(4, name="m--0a1b2c3d")]}
+    [told] = Tally().merged(given, names, anything)
+    assert (told["name"], told["version"], told["inference_count"]) == ("m", "1", 7)
