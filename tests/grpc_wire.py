@@ -7,6 +7,7 @@ blocks with the `hpack` library. All that a scene consists of runs on one loop, 
 from __future__ import annotations
 
 import asyncio
+import ssl
 import struct
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -22,7 +23,9 @@ from tritonclient.grpc import service_pb2
 from serve.core.limits import Limits
 from serve.core.replicas import Replica
 from serve.core.snapshot import Snapshot
+from serve.listeners.grpc_services import Service
 from serve.listeners.kserve_grpc import KServeGrpc
+from serve.proxy.journal import Journal
 from serve.triton.grpc_pool import GrpcPool
 
 T = TypeVar("T")
@@ -148,8 +151,14 @@ class Received:
 
     @property
     def trailers(self) -> dict[str, str]:
-        """The last head."""
-        return self.heads[-1] if self.heads else {}
+        """The last head, but for the name of the call, which is another each time."""
+        last = self.heads[-1] if self.heads else {}
+        return {name: value for name, value in last.items() if name != "servegate-request-id"}
+
+    @property
+    def request_id(self) -> str:
+        """The name of the call."""
+        return self.heads[-1]["servegate-request-id"]
 
     @property
     def status(self) -> int:
@@ -399,13 +408,20 @@ class Scene:
         return triton
 
     async def client(
-        self, greeting: bytes | None = None, *, answers_settings: bool = True
+        self,
+        greeting: bytes | None = None,
+        *,
+        answers_settings: bool = True,
+        secure: ssl.SSLContext | None = None,
     ) -> Client:
         """A new client; without a greeting of its own it greets as clients do."""
         loop = asyncio.get_running_loop()
         hello = PREFACE + settings() if greeting is None else greeting
         client = Client(hello, answers_settings=answers_settings)
-        await loop.create_connection(lambda: client, "127.0.0.1", self.port)
+        name = "localhost" if secure else None
+        await loop.create_connection(
+            lambda: client, "127.0.0.1", self.port, ssl=secure, server_hostname=name
+        )
         self.clients.append(client)
         return client
 
@@ -444,15 +460,18 @@ def play(
     limits: Limits = LIMITS,
     cancel: str = "absorb",
     is_quiet: bool = True,
+    services: Mapping[str, Service] = MappingProxyType({}),
+    journal: Journal | None = None,
+    secure: ssl.SSLContext | None = None,
     **changes: int | float,
 ) -> T:
     """Act a scenario out, then see that nothing is left of it."""
     limits = replace(limits, **changes)  # type: ignore[arg-type]
 
     async def act() -> T:
-        scene = await _build(now, limits, cancel)
+        scene = await _build(now, limits, cancel, services, journal)
         server = await asyncio.get_running_loop().create_server(
-            scene.listener.connection, "127.0.0.1", scene.port
+            scene.listener.connection, "127.0.0.1", scene.port, ssl=secure
         )
         scene.port = server.sockets[0].getsockname()[1]
         try:
@@ -476,13 +495,19 @@ def play(
         return runner.run(act())
 
 
-async def _build(now: Snapshot, limits: Limits, cancel: str) -> Scene:
+async def _build(
+    now: Snapshot,
+    limits: Limits,
+    cancel: str,
+    services: Mapping[str, Service],
+    journal: Journal | None,
+) -> Scene:
     tritons = {name: Triton(name) for name in now.replicas}
     replicas = {}
     for name, triton in tritons.items():
         await triton.start()
         replicas[name] = Replica(name, "127.0.0.1", 1, triton.port, 1)
-    plane = DataPlane(replace(now, replicas=MappingProxyType(replicas)))
+    plane = DataPlane(replace(now, replicas=MappingProxyType(replicas)), journal=journal)
     pool = GrpcPool(limits=limits, connect_timeout=5.0, clock=plane.clock)
     listener = KServeGrpc(
         plane.gateway,
@@ -491,5 +516,6 @@ async def _build(now: Snapshot, limits: Limits, cancel: str) -> Scene:
         cancel=cancel,
         clock=plane.clock,
         is_draining=lambda: False,
+        services=services,
     )
     return Scene(plane, pool, listener, tritons, 0)

@@ -6,14 +6,18 @@ others, so every model has a stream of its own, whatever its configuration says.
 The first message to a replica opens the branch; the attempt that chose it stays open as long as the
 branch does. That message is kept until there is an answer or another message: a replica that cannot
 be reached, or refuses the stream, is replaced by another one.
+
+For the access log a branch is one call, from its first message to its end; messages that are
+refused are calls of their own.
 """
 
 from collections import deque
 from typing import Protocol
 
+from serve.core.calls import Account
 from serve.core.errors import NotSent, OutcomeUnknown
 from serve.listeners.grpc_restoring import StreamRestoring
-from serve.proxy.gateway import Attempt
+from serve.proxy.attempts import Attempt
 from serve.triton.grpc_upstream import Leg, Upstream
 from serve.wire.grpc_heads import AnswerHead
 from serve.wire.grpc_messages import Messages
@@ -41,6 +45,12 @@ class Trunk(Protocol):
     def hold(self, count: int) -> None:
         """So many more bytes are held."""
 
+    def account_of(self, received: int, answered: int, upstream: float) -> Account:
+        """What the access log says of a part of the stream."""
+
+    def now(self) -> float:
+        """Seconds, by the gateway's clock."""
+
 
 def branch_key(attempt: Attempt) -> tuple[str, str]:
     """Which branch a message belongs to: the replica, and the model as Triton knows it."""
@@ -48,11 +58,32 @@ def branch_key(attempt: Attempt) -> tuple[str, str]:
     return attempt.replica.name, "" if choice is None else choice.target.physical_name
 
 
+class Share:
+    """What the access log says of one branch, or of a message that was refused. See `Origin`."""
+
+    __slots__ = ("answered", "answered_at", "received", "sent_at", "trunk")
+
+    def __init__(self, trunk: Trunk, received: int) -> None:
+        self.trunk = trunk
+        self.received = received  # bytes of messages
+        self.answered = 0
+        self.sent_at = 0.0  # when the first message had gone
+        self.answered_at = 0.0  # when the first byte came back
+
+    def account(self) -> Account:
+        """What is known at this moment."""
+        upstream = max(0.0, self.answered_at - self.sent_at) if self.answered_at else 0.0
+        return self.trunk.account_of(self.received, self.answered, upstream)
+
+
 class Branch:
     """One upstream stream. `said` are pieces of answers, and whether a message ends there."""
 
-    def __init__(self, trunk: Trunk, attempt: Attempt, restoring: StreamRestoring) -> None:
+    def __init__(
+        self, trunk: Trunk, attempt: Attempt, restoring: StreamRestoring, share: Share
+    ) -> None:
         self.attempt = attempt
+        self.share = share
         self.leg: Leg | None = None
         self.said: deque[tuple[Piece, bool]] = deque()
         self.trailers: AnswerHead | None = None
@@ -89,6 +120,11 @@ class Branch:
                 self.release()
         if self.leg is not None:
             self.leg.link.send_data(self.leg, piece)
+            self._note_sent()
+
+    def _note_sent(self) -> None:
+        if self.is_whole and not self.share.sent_at:
+            self.share.sent_at = self._trunk.now()
 
     def half_close(self) -> None:
         """There will be no more messages."""
@@ -116,6 +152,7 @@ class Branch:
         self.leg = self._trunk.open_leg(self, upstream, first)
         for piece in others:
             upstream.send_data(self.leg, piece)
+        self._note_sent()
         if self._kept_size > KEPT:
             self.release()
         self._trunk.on_branch_connected(self)
@@ -130,6 +167,9 @@ class Branch:
     def on_answer(self, leg: Leg, piece: Piece) -> None:
         """A piece of the answers."""
         self.release()
+        share = self.share
+        share.answered_at = share.answered_at or self._trunk.now()
+        share.answered += len(piece)
         head, leg.head = leg.head, None
         for prefix, part, is_last in self._messages.cut(piece):
             for out, ends in self._restoring.pass_on(prefix, part, is_last):

@@ -4,103 +4,19 @@ A call is the client's stream. It is ended exactly once: by an answer, by an err
 the client that goes away. Nothing here waits: `sweep` is how time passes.
 """
 
-from collections.abc import Callable
-from typing import TypeVar
-
-from serve.core.calls import Choice, Reply
+from serve.core.calls import Account, Reply
 from serve.core.errors import DeadlineExceeded, NoRoom, ServegateError, TooSlow
-from serve.core.limits import Limits
-from serve.core.replicas import Replica
-from serve.proxy.gateway import Gateway
-from serve.triton.grpc_pool import GrpcPool
+from serve.listeners.grpc_desk import ClientLink, Desk
 from serve.triton.grpc_upstream import Leg
-from serve.wire import protobuf
-from serve.wire.grpc_heads import (
-    OK_HEAD,
-    OK_TRAILERS,
-    RequestHead,
-    error_block,
-    request_memo,
-    timeout_field,
-)
+from serve.wire.grpc_heads import OK_HEAD, OK_TRAILERS, error_block
 from serve.wire.grpc_messages import message
+from serve.wire.grpc_requests import RequestHead, readable, told_id
 from serve.wire.hpack_blocks import literal
 from serve.wire.http2 import CANCEL, END_STREAM, NO_ERROR
-from serve.wire.http2_flow import Outflow
 from serve.wire.http2_stream import Piece, Stream
 from serve.wire.status import grpc_error
 
-_REMEMBERED = 1024  # entries of a memo; a full one is emptied
-
 _ENDED = -2  # what a sweep has seen of a call that has ended, less what waits to be taken
-
-Key = TypeVar("Key")
-Value = TypeVar("Value")
-
-
-class Desk:
-    """What every call of the listener needs: the gateway, the connections, the limits, the time."""
-
-    def __init__(
-        self,
-        gateway: Gateway,
-        pool: GrpcPool,
-        *,
-        limits: Limits,
-        cancel: str,
-        clock: Callable[[], float],
-        is_draining: Callable[[], bool],
-    ) -> None:
-        self.gateway = gateway
-        self.pool = pool
-        self.board = pool.board
-        self.limits = limits
-        self.clock = clock
-        self.is_draining = is_draining
-        self.heads = request_memo(limits.head)
-        self.longest = limits.call
-        self.may_forward = cancel != "absorb"
-        self.serves_sequences = gateway.serves_sequences
-        self._cancel = cancel
-        self._names: dict[int, tuple[Choice, bytes]] = {}
-        self._decisions: dict[str, bytes] = {}
-
-    def forwards_cancels(self, replica: Replica) -> bool:
-        """Whether this replica is told that a client has gone or a deadline is near."""
-        if self._cancel == "auto":
-            return self.pool.survives_cancelling(replica)
-        return self._cancel == "forward"
-
-    def timeout(self, replica: Replica, deadline: float) -> bytes:
-        """What is left of the deadline, for a replica that may be told."""
-        if deadline == float("inf") or not self.forwards_cancels(replica):
-            return b""
-        return timeout_field(deadline - self.clock())
-
-    def names(self, choice: Choice) -> bytes:
-        """What is appended to a request, so that it names what Triton calls the version.
-
-        For a version that is named always: a message could carry other names further behind.
-        """
-        known = self._names.get(id(choice))
-        if known is not None and known[0] is choice:
-            return known[1]
-        target = choice.target
-        name = protobuf.field(1, target.physical_name.encode())
-        if choice.pinned:
-            name += protobuf.field(2, str(target.physical_version).encode())
-        elif target.physical_name == target.model:
-            name = b""
-        _remember(self._names, id(choice), (choice, name))
-        return name
-
-    def decision(self, text: str) -> bytes:
-        """The trailer that says which version answered and why."""
-        known = self._decisions.get(text)
-        if known is None:
-            known = literal(b"servegate-version", text.encode()) if text else b""
-            _remember(self._decisions, text, known)
-        return known
 
 
 class ClientCall(Stream):
@@ -110,6 +26,7 @@ class ClientCall(Stream):
         "_active_at",
         "_begun_at",
         "_seen",
+        "answered",
         "deadline",
         "desk",
         "head",
@@ -118,18 +35,43 @@ class ClientCall(Stream):
         "received",
     )
 
-    link: Outflow
+    link: ClientLink
 
-    def __init__(self, link: Outflow, number: int, desk: Desk, head: RequestHead) -> None:
+    def __init__(self, link: ClientLink, number: int, desk: Desk, head: RequestHead) -> None:
         Stream.__init__(self, link, number)
         self.desk = desk
         self.head = head
         self.is_ended = False
         self.is_head_sent = False
-        self.received = 0  # bytes of DATA
+        self.received = self.answered = 0  # bytes of DATA
         longest = desk.longest
         self.deadline = desk.clock() + (head.timeout if head.timeout < longest else longest)
         self._seen = -1  # bytes that the last sweep knew; the first one sets the times
+
+    @property
+    def name(self) -> bytes:
+        """The trailer that names the call, as the client did or as it was made up."""
+        return self.head.told_id or self.link.names % self.id
+
+    @property
+    def request_id(self) -> str:
+        """The name as people read it."""
+        return told_id(self.name)
+
+    def account(self) -> Account:
+        """See `Origin`."""
+        return self.account_of(self.received, self.answered, 0.0)
+
+    def account_of(self, received: int, answered: int, upstream: float) -> Account:
+        """The account of this call, or of a part of it."""
+        return Account(
+            request_id=self.request_id,
+            traceparent=readable(self.head.traceparent),
+            peer=self.link.peer,
+            received=received,
+            answered=answered,
+            upstream=upstream,
+        )
 
     # --- what a kind of call overrides ------------------------------------------------------------
 
@@ -166,6 +108,7 @@ class ClientCall(Stream):
         self.link.drop_queue(self)
         if reply.status == 0:
             self.link.send_head(self, OK_HEAD)
+            self.answered = len(reply.body)
             self.link.send_data(self, message(reply.body))
             more = [literal(name, value) for name, value in reply.headers]
             self.end_with(b"".join((OK_TRAILERS, *more)))
@@ -176,7 +119,7 @@ class ClientCall(Stream):
         """The last header block; a client that is still sending is told to stop."""
         self.is_ended = True
         link = self.link
-        link.send_head(self, trailers, end=END_STREAM)
+        link.send_head(self, trailers + self.name, end=END_STREAM)
         if not self.is_remote_closed and not self.queue:
             link.reset(self, NO_ERROR)
 
@@ -239,7 +182,7 @@ class OwnCall(ClientCall):
     __slots__ = ("_answer",)
 
     def __init__(
-        self, link: Outflow, number: int, desk: Desk, head: RequestHead, answer: Reply
+        self, link: ClientLink, number: int, desk: Desk, head: RequestHead, answer: Reply
     ) -> None:
         super().__init__(link, number, desk, head)
         self._answer = answer
@@ -250,9 +193,3 @@ class OwnCall(ClientCall):
         if end:
             self.is_ended = True
             self.answer_reply(self._answer)
-
-
-def _remember(memo: dict[Key, Value], key: Key, value: Value) -> None:
-    if len(memo) >= _REMEMBERED:
-        memo.clear()
-    memo[key] = value

@@ -5,16 +5,18 @@ and the limits that keep one client from costing the others: see `core.limits`.
 """
 
 import asyncio
-from collections.abc import Callable
+from typing import Any
 
 from serve.core.calls import Reply, Verb
 from serve.core.errors import NoRoom
-from serve.listeners.grpc_call import ClientCall, Desk, OwnCall
+from serve.listeners.grpc_call import ClientCall, OwnCall
+from serve.listeners.grpc_desk import ClientLink, Desk
+from serve.listeners.grpc_service_call import serve
 from serve.listeners.grpc_stream import StreamCall
 from serve.listeners.grpc_unary import UnaryCall
-from serve.triton.grpc_connection import Connection
 from serve.wire import http2, kserve_grpc, protobuf
-from serve.wire.grpc_heads import RequestHead, status_block
+from serve.wire.grpc_heads import status_block
+from serve.wire.grpc_requests import RequestHead
 from serve.wire.hpack_blocks import Blocks
 from serve.wire.http2 import END_STREAM, ENHANCE_YOUR_CALM, PROTOCOL_ERROR, Fault, Malformed
 from serve.wire.status import OK
@@ -26,34 +28,33 @@ _SMALL = 1 << 12  # bytes
 _MOST_UPDATES = 1 << 12  # that may be due from one period to the next
 
 
-class GrpcClient(Connection):
-    """One client. `on_gone` is called when the connection is closed."""
+class GrpcClient(ClientLink):
+    """One client. It is one of `clients`, all that are connected, until its connection is closed.
+
+    (Not before there is one: a TLS handshake that fails tells nobody.)
+    """
 
     __slots__ = (
         "_blocks",
+        "_clients",
         "_closed_at",
         "_consumed",
         "_desk",
         "_faults",
         "_idle_since",
         "_is_going",
-        "_is_welcome",
         "_last_word",
         "_limits",
-        "_on_gone",
         "_period",
         "_talk",
         "_whole_at",
     )
 
-    def __init__(
-        self, desk: Desk, *, is_welcome: bool, on_gone: Callable[["GrpcClient"], None]
-    ) -> None:
-        super().__init__(desk.board, desk.limits)
+    def __init__(self, desk: Desk, clients: set["GrpcClient"]) -> None:
+        super().__init__(desk)
         self._desk = desk
         self._limits = desk.limits
-        self._is_welcome = is_welcome
-        self._on_gone = on_gone
+        self._clients = clients
         self.preface = http2.PREFACE
         self._blocks = Blocks(desk.heads, desk.limits.head)
         self._last_word: float | None = None  # when the second GOAWAY is due
@@ -128,6 +129,9 @@ class GrpcClient(Connection):
             return StreamCall(self, number, desk, head)
         if head.verb is not None:
             return UnaryCall(self, number, desk, head)
+        service = desk.services.get(head.method)
+        if service is not None:
+            return serve(self, number, desk, head, service)
         is_true = True
         if head.method == kserve_grpc.SERVER_READY:
             is_true = desk.gateway.is_ready() and not desk.is_draining()
@@ -209,10 +213,19 @@ class GrpcClient(Connection):
         A GOAWAY would be kinder, but says that calls were not processed: grpcio 1.85 then repeats
         them at once and for ever, without another connection, until its memory is full. One that
         ends before SETTINGS has failed, and clients wait longer and longer before the next.
+        Over TLS a client that did not agree to HTTP/2 (RFC 9113 3.3) gets nothing to read either.
         """
         super().connection_made(transport)
-        if not self._is_welcome:
+        self.peer = _address(transport.get_extra_info("peername"))
+        secure = transport.get_extra_info("ssl_object")
+        is_welcome = len(self._clients) < self._limits.connections
+        self._clients.add(self)
+        if not is_welcome:
             self.abort("too many connections")
+            return
+        if secure is not None and secure.selected_alpn_protocol() != "h2":
+            self._end("TLS without ALPN h2")
+            transport.close()
             return
         self.send(self.opening({http2.MAX_CONCURRENT_STREAMS: self._limits.streams}))
         self.flush()
@@ -220,7 +233,7 @@ class GrpcClient(Connection):
     def connection_lost(self, error: Exception | None) -> None:
         """See `Connection`."""
         super().connection_lost(error)
-        self._on_gone(self)
+        self._clients.discard(self)
 
     def pause_writing(self) -> None:
         """A client that reads nothing gets no more to read, and is not read itself."""
@@ -247,3 +260,8 @@ class GrpcClient(Connection):
         for call in tuple(self.streams.values()):
             self.forget(call)
             call.on_reset(http2.CANCEL)
+
+
+def _address(peer: Any) -> str:
+    """What a socket says of its other end, as people write it; empty for what has no address."""
+    return f"{peer[0]}:{peer[1]}" if isinstance(peer, tuple) else ""

@@ -10,9 +10,14 @@ from collections import deque
 from serve.core.calls import Reply
 from serve.core.errors import OutcomeUnknown, ServegateError
 from serve.listeners.grpc_branch import Branch
-from serve.listeners.grpc_call import ClientCall, Desk
-from serve.wire.grpc_heads import OK_HEAD, OK_TRAILERS, AnswerHead, RequestHead, error_block
-from serve.wire.http2_flow import Outflow
+from serve.listeners.grpc_call import ClientCall
+from serve.listeners.grpc_desk import ClientLink, Desk
+from serve.triton.grpc_upstream import Leg, Upstream
+from serve.wire import kserve_grpc
+from serve.wire.grpc_heads import OK_HEAD, OK_TRAILERS, AnswerHead, error_block
+from serve.wire.grpc_messages import message
+from serve.wire.grpc_requests import RequestHead
+from serve.wire.http2_stream import Piece
 
 
 class MergedCall(ClientCall):
@@ -23,7 +28,7 @@ class MergedCall(ClientCall):
 
     __slots__ = ("_floor", "_held", "_own", "branches", "decision", "is_asked")
 
-    def __init__(self, link: Outflow, number: int, desk: Desk, head: RequestHead) -> None:
+    def __init__(self, link: ClientLink, number: int, desk: Desk, head: RequestHead) -> None:
         super().__init__(link, number, desk, head)
         self.branches: dict[tuple[str, str], Branch] = {}  # by replica and model
         self.decision = ""
@@ -37,10 +42,23 @@ class MergedCall(ClientCall):
         self.hold(len(whole))
         self._own.append(whole)
 
+    def say_error(self, error: ServegateError, request_id: bytes) -> None:
+        """One request has failed, and the stream goes on."""
+        self.say(message(kserve_grpc.stream_error(str(error), request_id)))
+
+    def now(self) -> float:
+        """See `Trunk`."""
+        return self.desk.clock()
+
     def hold(self, count: int) -> None:
         """So many more bytes are held for this call."""
         self._held += count
         self.desk.board.held += count
+
+    def open_leg(self, branch: Branch, upstream: Upstream, piece: Piece) -> Leg:
+        """See `Trunk`. Answers are read here, so they must not come compressed."""
+        block = self.head.plain + self.desk.timeout(upstream.replica, self.deadline)
+        return upstream.open(branch, block, piece, 0, self)
 
     def on_branch_answer(self, branch: Branch, head: AnswerHead | None) -> None:
         """See `Trunk`. The first head of a branch is that of the whole answer."""
@@ -115,13 +133,13 @@ class MergedCall(ClientCall):
         block = trailers.block
         if trailers.http >= 0 and self.is_head_sent:  # a head of its own came with them
             block = error_block(Reply(status, b"", (), trailers.message), with_head=False)
+        for other in self.branches.values():
+            other.attempt.answered(status, good=False)  # it is the answer to them all
         self._finish(block)
 
     def _finish(self, trailers: bytes) -> None:
         """The end of the answers; branches that still run have lost their client."""
         self.is_ended = True
-        for branch in self.branches.values():
-            branch.attempt.passed_on()
         self._drop_branches()
         self.end_with(trailers + self.desk.decision(self.decision))
 

@@ -17,21 +17,22 @@ from serve.core.errors import (
     BadRequest,
     BodyTooLarge,
     NotSent,
-    NotServed,
     OutcomeUnknown,
     ServegateError,
     Unavailable,
 )
-from serve.listeners.grpc_call import ClientCall, Desk
+from serve.listeners.grpc_call import ClientCall
+from serve.listeners.grpc_desk import ClientLink, Desk
 from serve.listeners.grpc_restoring import Restoring
-from serve.proxy.gateway import Attempt
+from serve.proxy.attempts import Attempt
 from serve.triton.grpc_upstream import Leg, Upstream
 from serve.wire import protobuf
-from serve.wire.grpc_heads import AnswerHead, RequestHead
-from serve.wire.grpc_messages import PREFIX, PREFIX_SIZE, inflate, read_prefix
+from serve.wire.grpc_heads import AnswerHead
+from serve.wire.grpc_messages import PREFIX, PREFIX_SIZE, cut_off, inflate, read_prefix, second
+from serve.wire.grpc_requests import RequestHead
 from serve.wire.http2 import END_STREAM
-from serve.wire.http2_flow import Outflow
 from serve.wire.http2_stream import Piece
+from serve.wire.kserve_grpc import selector_of
 
 KEPT = 1 << 18  # bytes of a request that are kept for a repeat
 _FRONT = 1 << 12  # bytes in which the names are looked for while the message comes
@@ -42,6 +43,7 @@ class UnaryRequest(ClientCall):
     """The way there; `UnaryCall` is the way back."""
 
     __slots__ = (
+        "_answered_at",
         "_attempt",
         "_front",
         "_held",
@@ -49,12 +51,13 @@ class UnaryRequest(ClientCall):
         "_leg",
         "_pieces",
         "_restoring",
+        "_sent_at",
         "_suffix",
         "_walk",
         "_whole",
     )
 
-    def __init__(self, link: Outflow, number: int, desk: Desk, head: RequestHead) -> None:
+    def __init__(self, link: ClientLink, number: int, desk: Desk, head: RequestHead) -> None:
         ClientCall.__init__(self, link, number, desk, head)
         self._attempt: Attempt | None = None
         self._leg: Leg | None = None
@@ -66,6 +69,7 @@ class UnaryRequest(ClientCall):
         self._pieces: list[Piece] | None = None  # what was sent, as long as it may be repeated
         self._held = 0  # bytes that the board counts for this call
         self._restoring: Restoring | None = None
+        self._sent_at = self._answered_at = 0.0  # when a slow request ended, an answer began
 
     # --- what comes back, see `UnaryCall` ---------------------------------------------------------
 
@@ -108,7 +112,7 @@ class UnaryRequest(ClientCall):
         size = len(piece)
         if size < PREFIX_SIZE:
             if end:
-                raise _cut_off(size)
+                raise cut_off(size)
             self._front = bytes(piece)
             return
         desk = self.desk
@@ -118,10 +122,10 @@ class UnaryRequest(ClientCall):
         stop = PREFIX_SIZE + length
         self._left = left = stop - size
         if left and (end or left < 0):
-            raise _cut_off(size) if left > 0 else _second()
+            raise cut_off(size) if left > 0 else second()
         if not flag and self.head.verb is Verb.INFER:
             found = self._names(piece, stop)
-            if found is not None and not desk.serves_sequences(found[0]):
+            if found is not None and not desk.serves_sequences(found[0], self.head.authorization):
                 self._route(found[0], found[1], "")
                 self._send_first(piece, length)
                 return
@@ -148,9 +152,9 @@ class UnaryRequest(ClientCall):
         assert self._whole is not None
         self._left -= size
         if self._left < 0:
-            raise _second()
+            raise second()
         if end and self._left:
-            raise _cut_off(self.received)
+            raise cut_off(self.received)
         self._count(size)
         self._whole.append(piece)
         self.consume(size)
@@ -166,14 +170,16 @@ class UnaryRequest(ClientCall):
             self._route("", "", "")
         else:
             seen = protobuf.peek(body, infer=self.head.verb is Verb.INFER)
-            stateful = bool(seen.sequence) and self.desk.gateway.serves_sequences(seen.model)
+            key = self.head.authorization
+            stateful = bool(seen.sequence) and self.desk.serves_sequences(seen.model, key)
             self._route(seen.model, seen.version, seen.sequence if stateful else "")
         self._send_first(b"\0\0\0\0\0" + body, len(body))
 
     def _route(self, model: str, version: str, sequence: str) -> None:
-        verb = self.head.verb
+        version = selector_of(version) if version else ""
+        verb, key = self.head.verb, self.head.authorization
         assert verb is not None
-        call = Call("grpc", verb, model, version, self.deadline, sequence)
+        call = Call("grpc", verb, model, version, self.deadline, sequence, "", key, self)
         self._attempt = attempt = self.desk.gateway.begin(call)
         choice = attempt.choice
         if choice is not None:
@@ -198,9 +204,9 @@ class UnaryRequest(ClientCall):
     def _go_on(self, piece: Piece, size: int, end: int) -> None:
         """More of a message that has been routed."""
         if size > self._left:
-            raise _second()
+            raise second()
         if end and size < self._left:
-            raise _cut_off(self.received)
+            raise cut_off(self.received)
         self._left -= size
         if size and self._walk is not None:
             self._walk.follow(piece)
@@ -221,15 +227,20 @@ class UnaryRequest(ClientCall):
                 self._release()
         if leg is not None:
             leg.link.send_data(leg, piece, end)
+            if end:
+                self._sent_at = self.desk.clock()
 
     # --- the way there ----------------------------------------------------------------------------
 
     def on_connected(self, upstream: Upstream) -> None:
-        """There is a connection: send what has come so far."""
-        if self.is_ended:
-            return
-        head = self.head
-        block = head.plain if self._restoring is not None else head.block
+        """There is a connection after a while."""
+        if not self.is_ended:
+            self._sent_at = self.desk.clock()
+            self._send_on(upstream)
+
+    def _send_on(self, upstream: Upstream) -> None:
+        """Send what has come so far on this connection."""
+        block = self.head.plain if self._restoring is not None else self.head.block
         if self.desk.may_forward:
             block += self.desk.timeout(upstream.replica, self.deadline)
         pieces = self._pieces
@@ -252,7 +263,7 @@ class UnaryRequest(ClientCall):
         if upstream is None:
             self.desk.pool.wait(self._attempt.replica, self)
         else:
-            self.on_connected(upstream)
+            self._send_on(upstream)
 
     def on_not_connected(self, error: NotSent) -> None:
         """There will be no connection."""
@@ -273,6 +284,7 @@ class UnaryRequest(ClientCall):
         assert self._attempt is not None
         try:
             self._attempt.not_sent(error)
+            self._sent_at = self.desk.clock()
             self._send_all()
         except ServegateError as final:
             self.fail(final)
@@ -286,13 +298,3 @@ class UnaryRequest(ClientCall):
     def _count(self, size: int) -> None:
         self._held += size
         self.desk.board.held += size
-
-
-def _second() -> ServegateError:
-    return NotServed("a unary call has exactly one message", why="a second one came")
-
-
-def _cut_off(size: int) -> ServegateError:
-    if not size:
-        return NotServed("a unary call has exactly one message", why="none came")
-    return BadRequest(f"the stream ended inside a message, after {size} bytes")

@@ -20,16 +20,14 @@ from collections import deque
 from serve.core.calls import Call, Verb
 from serve.core.errors import BadRequest, BodyTooLarge, NotSent, OutcomeUnknown, ServegateError
 from serve.core.snapshot import Target
-from serve.listeners.grpc_branch import Branch, branch_key
-from serve.listeners.grpc_call import Desk
+from serve.listeners.grpc_branch import Branch, Share, branch_key
+from serve.listeners.grpc_desk import ClientLink, Desk
 from serve.listeners.grpc_merging import MergedCall
 from serve.listeners.grpc_restoring import StreamRestoring
-from serve.proxy.gateway import Attempt
-from serve.triton.grpc_upstream import Leg, Upstream
+from serve.proxy.attempts import Attempt
 from serve.wire import kserve_grpc, protobuf
-from serve.wire.grpc_heads import RequestHead
-from serve.wire.grpc_messages import PREFIX, PREFIX_SIZE, Messages, inflate, message, read_prefix
-from serve.wire.http2_flow import Outflow
+from serve.wire.grpc_messages import PREFIX, PREFIX_SIZE, Messages, inflate, read_prefix
+from serve.wire.grpc_requests import RequestHead
 from serve.wire.http2_stream import Piece
 
 _FRONT = 1 << 12  # bytes of a message in which the names are looked for while it comes
@@ -55,7 +53,7 @@ class StreamCall(MergedCall):
         "_walk",
     )
 
-    def __init__(self, link: Outflow, number: int, desk: Desk, head: RequestHead) -> None:
+    def __init__(self, link: ClientLink, number: int, desk: Desk, head: RequestHead) -> None:
         super().__init__(link, number, desk, head)
         self.deadline = desk.clock() + head.timeout  # streams may live long
         self._messages = Messages()
@@ -64,9 +62,8 @@ class StreamCall(MergedCall):
         self._prefix = b""  # of the message that is not routed yet
         self._front: list[Piece] = []  # what has come of it
         self._front_held = 0  # bytes of it that the board counts
-        self._is_holding = False  # it has to be read as a whole
         self._error: ServegateError | None = None  # it was refused, and its id is not known yet
-        self._is_skipping = False  # the rest of it goes nowhere
+        self._is_holding = self._is_skipping = False  # it is read as a whole; the rest is dropped
         self._into: Branch | None = None  # where it goes
         self._suffix = b""  # what is appended to it
         self._walk = protobuf.Walk()  # over it
@@ -145,10 +142,11 @@ class StreamCall(MergedCall):
             body = inflate(body, self.head.encoding, min(limits.inflated, limits.body))
             length = len(body)
         found = protobuf.whole_names(body, 0) if is_last else protobuf.names(body, 0, length)
-        stateful = found is not None and self.desk.serves_sequences(found[0])
+        key = self.head.authorization
+        stateful = found is not None and self.desk.serves_sequences(found[0], key)
         if is_last and stateful:
             seen = protobuf.peek(body, infer=True)
-            stateful = bool(seen.sequence) and self.desk.gateway.serves_sequences(seen.model)
+            stateful = bool(seen.sequence) and self.desk.serves_sequences(seen.model, key)
             self._route(seen.model, seen.version, seen.sequence if stateful else "", body, True)
         elif found is not None and not stateful:
             self._route(found[0], found[1], "", body, is_last)
@@ -165,12 +163,11 @@ class StreamCall(MergedCall):
 
     def _route(self, model: str, version: str, sequence: str, body: bytes, is_last: bool) -> None:
         """Send the message to the replica that the gateway chooses, or refuse it."""
-        prefer = self._last_replica
-        call = Call("grpc", Verb.STREAM, model, version, self.deadline, sequence, prefer)
         length = len(body) if is_last else read_prefix(self._prefix)[1]
+        share = Share(self, length)
         try:
             self.check_room()
-            attempt = self.desk.gateway.begin(call)
+            attempt = self.desk.gateway.begin(self._call(model, version, sequence, share))
         except ServegateError as error:
             if self.head.ends_on_error:
                 raise
@@ -183,7 +180,7 @@ class StreamCall(MergedCall):
             self._suffix = self.desk.names(choice)
             if choice.is_renamed:
                 self._renamed[choice.target.physical_name] = choice.target
-        branch = self._branch(attempt)
+        branch = self._branch(attempt, share)
         start = PREFIX.pack(0, length + len(self._suffix)) + body
         if is_last:
             branch.send(start + self._suffix, is_last=True)
@@ -193,6 +190,13 @@ class StreamCall(MergedCall):
             self._walk.follow(body)
         if branch.leg is None:
             self._connect(branch)
+
+    def _call(self, model: str, version: str, sequence: str, share: Share) -> Call:
+        version = kserve_grpc.selector_of(version) if version else ""
+        prefer, key = self._last_replica, self.head.authorization
+        return Call(
+            "grpc", Verb.STREAM, model, version, self.deadline, sequence, prefer, key, share
+        )
 
     def _refuse(self, error: ServegateError, body: bytes, is_last: bool) -> None:
         """Answer one message with an error, as soon as its id is known; the stream goes on."""
@@ -205,7 +209,7 @@ class StreamCall(MergedCall):
         if not self._front_held:
             self.consume(len(body))
         self._let_go_of_front()
-        self.say(message(kserve_grpc.stream_error(str(error), request_id)))
+        self.say_error(error, request_id)
 
     def _let_go_of_front(self) -> None:
         self.hold(-self._front_held)
@@ -213,7 +217,7 @@ class StreamCall(MergedCall):
 
     # --- branches ---------------------------------------------------------------------------------
 
-    def _branch(self, attempt: Attempt) -> Branch:
+    def _branch(self, attempt: Attempt, share: Share) -> Branch:
         """The branch for the model of this attempt; a new one keeps the attempt open."""
         self._last_replica = attempt.replica.name
         key = branch_key(attempt)
@@ -224,10 +228,11 @@ class StreamCall(MergedCall):
             raise error
         if branch is not None:
             branch.release()  # only one message can be repeated
+            branch.share.received += share.received
             attempt.passed_on()
             return branch
         self.decision = self.decision or attempt.decision
-        branch = self.branches[key] = Branch(self, attempt, StreamRestoring(self._renamed))
+        branch = self.branches[key] = Branch(self, attempt, StreamRestoring(self._renamed), share)
         return branch
 
     def _connect(self, branch: Branch) -> None:
@@ -238,11 +243,6 @@ class StreamCall(MergedCall):
             self.desk.pool.wait(replica, branch)
         else:
             branch.on_connected(upstream)
-
-    def open_leg(self, branch: Branch, upstream: Upstream, piece: Piece) -> Leg:
-        """See `Trunk`. Answers are read here, so they must not come compressed."""
-        block = self.head.plain + self.desk.timeout(upstream.replica, self.deadline)
-        return upstream.open(branch, block, piece, 0, self)
 
     def on_branch_connected(self, branch: Branch) -> None:
         """See `Trunk`."""
@@ -267,7 +267,6 @@ class StreamCall(MergedCall):
 
     def _go_elsewhere(self, branch: Branch, kept: list[Piece], error: NotSent) -> None:
         attempt = branch.attempt
-        start = b"".join(kept[:2])
         try:
             attempt.not_sent(error)
         except ServegateError as final:
@@ -277,8 +276,8 @@ class StreamCall(MergedCall):
             if self.head.ends_on_error:
                 self.fail(final)
             else:
-                request_id = protobuf.request_id(start[PREFIX_SIZE:], is_whole=True)
-                self.say(message(kserve_grpc.stream_error(str(final), request_id or b"")))
+                request_id = protobuf.request_id(b"".join(kept[:2])[PREFIX_SIZE:], is_whole=True)
+                self.say_error(final, request_id or b"")
             return
         other = self.branches.get(branch.key)
         if other is None:

@@ -5,10 +5,10 @@ make good. From the first byte of an answer on the call has been executed, and t
 it is: fields in their order, bytes as they come. Only the decision is added to its trailers.
 """
 
-from serve.core.calls import Reply, Verb
+from serve.core.calls import Account, Reply, Verb
 from serve.core.errors import ServegateError
 from serve.listeners.grpc_request import UnaryRequest
-from serve.proxy.gateway import Attempt
+from serve.proxy.attempts import Attempt
 from serve.triton.grpc_upstream import Leg
 from serve.wire.grpc_heads import AnswerHead
 from serve.wire.http2_stream import Piece
@@ -25,6 +25,9 @@ class UnaryCall(UnaryRequest):
     def on_answer(self, leg: Leg, piece: Piece) -> None:
         """A piece of the answer."""
         head, restoring = leg.head, self._restoring
+        if head is not None:
+            self._answered_at = self.desk.clock()
+        self.answered += len(piece)
         if restoring is None and head is not None:
             self._executed(leg)
             self.link.send_both(self, head.block, piece)
@@ -43,6 +46,8 @@ class UnaryCall(UnaryRequest):
         assert attempt is not None
         self._leg = self.source = None
         status = trailers.status
+        if not self.answered:
+            self._answered_at = self.desk.clock()
         if status and not self.is_head_sent and self._is_refused(attempt, status, trailers.message):
             return
         head = leg.head
@@ -62,9 +67,10 @@ class UnaryCall(UnaryRequest):
         attempt, head = self._attempt, leg.head
         assert attempt is not None and head is not None
         if not trailers.status and self._restoring is None and self.is_remote_closed:
-            block = trailers.block + self.desk.decision(attempt.decision)
+            block = trailers.block + self.desk.decision(attempt.decision) + self.name
             if self.link.send_all(self, head.block, piece, block):
                 self.is_ended = True
+                self.answered = len(piece)
                 self._leg = self.source = self._pieces = None
                 self.desk.board.held -= self._held
                 self._held = 0
@@ -85,10 +91,19 @@ class UnaryCall(UnaryRequest):
         try:
             if not attempt.refused(Reply(status, b"", (), message), can_repeat=can_repeat):
                 return False
+            self._sent_at, self._answered_at = self.desk.clock(), 0.0
             self._send_all()
         except ServegateError as error:
             self.fail(error)
         return True
+
+    def account(self) -> Account:
+        """See `Origin`. An answer that came as a whole has come just now."""
+        attempt, upstream = self._attempt, 0.0
+        if attempt is not None and (self.answered or self._answered_at):
+            came = self._answered_at or self.desk.clock()
+            upstream = came - (self._sent_at or attempt.begun)
+        return self.account_of(self.received, self.answered, max(0.0, upstream))
 
     # --- ends -------------------------------------------------------------------------------------
 

@@ -4,17 +4,24 @@
 clock that calls and connections have; `drain` asks the clients to go, and `close` leaves them.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 
 from serve.core.limits import Limits
-from serve.listeners.grpc_call import Desk
 from serve.listeners.grpc_client import GrpcClient
+from serve.listeners.grpc_desk import Desk
+from serve.listeners.grpc_services import Service
 from serve.proxy.gateway import Gateway
 from serve.triton.grpc_pool import GrpcPool
 
+_NONE: Mapping[str, Service] = MappingProxyType({})
+
 
 class KServeGrpc:
-    """The listener. `cancel`: whether Triton hears of cancelled calls; auto, forward or absorb."""
+    """The listener. `cancel`: whether Triton hears of cancelled calls; auto, forward or absorb.
+
+    `services` are what else is answered on its port, by method paths: see `grpc_services`.
+    """
 
     def __init__(
         self,
@@ -25,9 +32,16 @@ class KServeGrpc:
         cancel: str,
         clock: Callable[[], float],
         is_draining: Callable[[], bool],
+        services: Mapping[str, Service] = _NONE,
     ) -> None:
         self._desk = Desk(
-            gateway, pool, limits=limits, cancel=cancel, clock=clock, is_draining=is_draining
+            gateway,
+            pool,
+            limits=limits,
+            cancel=cancel,
+            clock=clock,
+            is_draining=is_draining,
+            services=services,
         )
         self._clients: set[GrpcClient] = set()
 
@@ -50,16 +64,18 @@ class KServeGrpc:
         return self._desk.board.held
 
     @property
+    def known_heads(self) -> int:
+        """Header blocks that are remembered."""
+        return len(self._desk.heads.known)
+
+    @property
     def is_idle(self) -> bool:
         """Whether no call is left."""
         return not any(client.streams for client in self._clients)
 
     def connection(self) -> GrpcClient:
         """The protocol of a new connection."""
-        is_welcome = len(self._clients) < self._desk.limits.connections
-        client = GrpcClient(self._desk, is_welcome=is_welcome, on_gone=self._clients.discard)
-        self._clients.add(client)
-        return client
+        return GrpcClient(self._desk, self._clients)
 
     def sweep(self) -> None:
         """Look at the clock, for all connections together."""

@@ -10,6 +10,8 @@ this is values. Fields that nobody reads go on as they were encoded.
 | grpc-timeout grpc-encoding             | read, written again        | goes on             |
 | content-length                         | read, stays behind         | goes on             |
 | grpc-accept-encoding                   | goes on, where it may      | goes on             |
+| authorization                          | read, goes on if not ours  | goes on             |
+| x-request-id traceparent               | kept, go on                | go on               |
 | user-agent host, other grpc-*          | stay behind                | go on               |
 | :status grpc-status grpc-message       |                            | read, go on         |
 | connection and its kind, capitals      | malformed                  | stay behind         |
@@ -17,31 +19,18 @@ this is values. Fields that nobody reads go on as they were encoded.
 """
 
 import re
-from dataclasses import dataclass, field
-from math import inf
+from dataclasses import dataclass
 from urllib.parse import quote_from_bytes, unquote_to_bytes
 
-from serve.core.calls import Reply, Verb
-from serve.core.errors import BadRequest, HeadTooLarge, NotServed, ServegateError
-from serve.wire import kserve_grpc
-from serve.wire.hpack_blocks import Field, Fields, Memo, literal, size_of
-from serve.wire.http2 import Malformed
+from serve.core.calls import Reply
+from serve.wire.hpack_blocks import Field, Fields, Memo, literal
 
-PASS, READ, PSEUDO, DROP, BAD = range(5)
-_PSEUDO = frozenset({b":method", b":scheme", b":path", b":authority"})
-_CONNECTION = frozenset(
+PASS, READ, PSEUDO, DROP, BAD, KEPT = range(6)
+CONNECTION = frozenset(
     {b"connection", b"keep-alive", b"proxy-connection", b"transfer-encoding", b"upgrade"}
 )
-_READ_AND_PASSED = frozenset({b"content-type", b"triton_grpc_error"})
-_READ = _READ_AND_PASSED | {
-    b"te", b"content-length", b"grpc-timeout", b"grpc-encoding", b"grpc-accept-encoding"
-}  # fmt: skip
 _READ_OF_ANSWER = frozenset({b":status", b"grpc-status", b"grpc-message"})
-_NAME = re.compile(rb"[!#$%&'*+\-.^_`|~0-9a-z]+")
-_MEDIA = re.compile(rb"application/grpc([+;].*)?", re.DOTALL)
-_TIMEOUT = re.compile(rb"([0-9]{1,8})([HMSmun])")
-_UNITS = {b"H": 3600.0, b"M": 60.0, b"S": 1.0, b"m": 1e-3, b"u": 1e-6, b"n": 1e-9}
-_ENCODINGS = frozenset({b"", b"identity", b"gzip", b"deflate"})
+NAME = re.compile(rb"[!#$%&'*+\-.^_`|~0-9a-z]+")
 _PRINTABLE = "".join(map(chr, range(0x20, 0x7F))).replace("%", "")
 
 POST_OVER_HTTP = b"\x83\x86"  # the constants `:method: POST` and `:scheme: http`
@@ -49,34 +38,6 @@ TE = literal(b"te", b"trailers")
 CONTENT_TYPE = literal(b"content-type", b"application/grpc")
 OK_HEAD = b"\x88" + CONTENT_TYPE
 OK_TRAILERS = literal(b"grpc-status", b"0")
-
-
-@dataclass(frozen=True, slots=True)
-class RequestHead:
-    """What a request's head says. `block` are the fields for the next hop, from `:path` on.
-
-    `plain` is the block without `grpc-accept-encoding`, for answers that have to be read.
-    `status` is the HTTP status to refuse it with, or 0; `error` is the gRPC way to refuse it.
-    `timeout` is in seconds; `length` is the Content-Length, -1 without one.
-    """
-
-    method: str
-    verb: Verb | None
-    block: bytes
-    plain: bytes
-    timeout: float
-    encoding: bytes
-    length: int
-    ends_on_error: bool
-    status: int
-    error: ServegateError | None
-    is_unary: bool = field(init=False)
-    """Whether it opens a unary call to be passed on; nothing is wrong with it then."""
-
-    def __post_init__(self) -> None:
-        """Written down once, because every call asks for it."""
-        fine = not self.status and self.error is None and self.verb is not None
-        object.__setattr__(self, "is_unary", fine and self.verb is not Verb.STREAM)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,16 +57,6 @@ class AnswerHead:
     def with_message(self, message: str) -> bytes:
         """The block with another message in the place of its own."""
         return self.block.replace(self.said, message_field(message), 1)
-
-
-def request_memo(limit: int) -> Memo[RequestHead]:
-    """Reads requests; a header list beyond `limit` bytes is refused."""
-    fields = Fields(_kind_in_request)
-
-    def make(read: list[Field]) -> RequestHead:
-        return _request(fields, read, limit)
-
-    return Memo(fields, make)
 
 
 def answer_memo() -> Memo[AnswerHead]:
@@ -152,118 +103,13 @@ def percent_decoded(message: bytes) -> str:
     return unquote_to_bytes(message).decode("utf-8", "replace")
 
 
-# --- requests ------------------------------------------------------------------------------------
-
-
-def _kind_in_request(name: bytes) -> int:
-    if name in _PSEUDO:
-        return PSEUDO
-    if name in _READ:
-        return READ
-    if name in _CONNECTION or not _NAME.fullmatch(name):
-        return BAD
-    if name in (b"user-agent", b"host") or name.startswith(b"grpc-"):
-        return DROP
-    return PASS
-
-
-def _request(fields: Fields, read: list[Field], limit: int) -> RequestHead:
-    known: dict[bytes, bytes] = {}
-    rest, path, accepts = [TE], b"", b""
-    is_regular = False
-    for one in read:
-        name, value = one
-        kind = name.kind
-        if kind == PASS:
-            is_regular = True
-            rest += (name.literal, value)
-        elif kind == PSEUDO:
-            if is_regular or name.name in known:
-                raise Malformed("a pseudo-header behind others, or twice")
-            known[name.name] = fields.value(one)
-            if name.name == b":path":
-                path = name.literal + value
-        elif kind == READ:
-            is_regular = True
-            known[name.name] = fields.value(one)
-            if name.name in _READ_AND_PASSED:
-                rest += (name.literal, value)
-            elif name.name == b"grpc-accept-encoding":
-                accepts += name.literal + value
-        elif kind == BAD:
-            raise Malformed(f"the field {name.name!r}")
-        else:
-            is_regular = True
-    error = _check(known)
-    if size_of(read) > limit:
-        error = HeadTooLarge(limit)
-    return _request_head(known, path + b"".join(rest), accepts, error)
-
-
-def _request_head(
-    known: dict[bytes, bytes], block: bytes, accepts: bytes, error: ServegateError | None
-) -> RequestHead:
-    method = known[b":path"].decode("latin-1")
-    verb = None
-    if method not in (kserve_grpc.SERVER_LIVE, kserve_grpc.SERVER_READY):
-        try:
-            verb = kserve_grpc.parse(method)
-        except ServegateError as unknown:
-            error = error or unknown
-    length = known.get(b"content-length", b"")
-    return RequestHead(
-        method=method,
-        verb=verb,
-        block=block + accepts,
-        plain=block,
-        timeout=_seconds(known.get(b"grpc-timeout", b"")),
-        encoding=known.get(b"grpc-encoding", b""),
-        length=int(length) if length else -1,
-        ends_on_error=known.get(b"triton_grpc_error", b"").lower() == b"true",
-        status=_http_status(known),
-        error=error,
-    )
-
-
-def _check(known: dict[bytes, bytes]) -> ServegateError | None:
-    """`Malformed` for what HTTP/2 forbids, an error for what gRPC does."""
-    if not {b":method", b":scheme", b":path"} <= known.keys() or not known[b":path"]:
-        raise Malformed("a pseudo-header is missing")
-    if known.get(b"te", b"trailers") != b"trailers":
-        raise Malformed("te that is not trailers")
-    length = known.get(b"content-length", b"0")
-    if not length.isdigit() or len(length) > 18:
-        raise Malformed("content-length that is no number")
-    timeout = known.get(b"grpc-timeout")
-    if timeout is not None and not _TIMEOUT.fullmatch(timeout):
-        return BadRequest(f"grpc-timeout '{timeout.decode('latin-1')}' is no time")
-    encoding = known.get(b"grpc-encoding", b"")
-    if encoding not in _ENCODINGS:
-        return NotServed(
-            f"messages in the encoding '{encoding.decode('latin-1')}' are not read",
-            try_this="gzip, deflate or identity",
-        )
-    return None
-
-
-def _http_status(known: dict[bytes, bytes]) -> int:
-    if known[b":method"] != b"POST":
-        return 405
-    return 0 if _MEDIA.fullmatch(known.get(b"content-type", b"")) else 415
-
-
-def _seconds(timeout: bytes) -> float:
-    match = _TIMEOUT.fullmatch(timeout)
-    return int(match[1]) * _UNITS[match[2]] if match else inf
-
-
 # --- answers -------------------------------------------------------------------------------------
 
 
 def _kind_in_answer(name: bytes) -> int:
     if name in _READ_OF_ANSWER:
         return READ
-    return DROP if name in _CONNECTION or not _NAME.fullmatch(name) else PASS
+    return DROP if name in CONNECTION or not NAME.fullmatch(name) else PASS
 
 
 def _answer(fields: Fields, read: list[Field]) -> AnswerHead:

@@ -9,7 +9,7 @@ import zlib
 from collections.abc import Iterator
 from struct import Struct
 
-from serve.core.errors import BadRequest, InflatedTooLarge
+from serve.core.errors import BadRequest, InflatedTooLarge, NotServed, ServegateError
 
 PREFIX = Struct(">BI")
 PREFIX_SIZE = 5
@@ -45,6 +45,18 @@ def inflate(body: bytes, encoding: bytes, limit: int) -> bytes:
     if not inflater.eof or inflater.unused_data:
         raise BadRequest(f"a message that is no whole {encoding.decode()}")
     return inflated
+
+
+def second() -> ServegateError:
+    """A unary call has more than one message."""
+    return NotServed("a unary call has exactly one message", why="a second one came")
+
+
+def cut_off(size: int) -> ServegateError:
+    """A unary call ends before its message does, after so many bytes."""
+    if not size:
+        return NotServed("a unary call has exactly one message", why="none came")
+    return BadRequest(f"the stream ended inside a message, after {size} bytes")
 
 
 class Messages:

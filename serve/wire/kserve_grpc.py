@@ -1,12 +1,16 @@
 """KServe v2 over gRPC: the service's method paths, and which of them the gateway serves."""
 
+import re
+
 from serve.core.calls import Verb
-from serve.core.errors import NotHere, NotServed
+from serve.core.errors import BadVersion, NotHere, NotServed
 from serve.wire import protobuf
 
 SERVICE = "/inference.GRPCInferenceService/"
 SERVER_LIVE = SERVICE + "ServerLive"
 SERVER_READY = SERVICE + "ServerReady"
+OWN = frozenset({SERVER_LIVE, SERVER_READY})
+"""Methods that the gateway always answers itself."""
 
 _METHODS: dict[Verb, str] = {
     Verb.SERVER_METADATA: SERVICE + "ServerMetadata",
@@ -14,10 +18,23 @@ _METHODS: dict[Verb, str] = {
     Verb.METADATA: SERVICE + "ModelMetadata",
     Verb.CONFIG: SERVICE + "ModelConfig",
     Verb.STATS: SERVICE + "ModelStatistics",
+    Verb.INDEX: SERVICE + "RepositoryIndex",
     Verb.INFER: SERVICE + "ModelInfer",
     Verb.STREAM: SERVICE + "ModelStreamInfer",
 }
+_STARTS_NUMBER = frozenset("0123456789+- \t\n\v\f\r")
+_NUMBER = re.compile(r"[ \t\n\v\f\r]*([+-]?)([0-9]+)")
+_LARGEST_NUMBER = 1 << 63  # below 0, that Triton can read
+_LONGEST_NUMBER = 1000  # digits that are looked at
 _VERBS = {path: verb for verb, path in _METHODS.items()}
+_OPENED = "or open Triton's management with --allow-management"
+_INSTEAD = {
+    "RepositoryModelLoad": "put the model into the model repository, and see servegate model ls",
+    "RepositoryModelUnload": "servegate route set MODEL VERSION=100 to send a version no calls",
+    "TraceSetting": "servegate up --triton-arg=--trace-config=…",
+    "LogSettings": "servegate up --triton-arg=--log-verbose=1",
+}
+_MEMORY = "tensors in raw_input_contents"
 
 
 def parse(method: str) -> Verb:
@@ -25,9 +42,34 @@ def parse(method: str) -> Verb:
     verb = _VERBS.get(method)
     if verb is not None:
         return verb
-    if method.startswith(SERVICE):
-        raise NotServed(f"{method.removeprefix(SERVICE)} is not served by the gateway")
+    name = method.removeprefix(SERVICE)
+    instead = _MEMORY if "SharedMemory" in name else _INSTEAD.get(name)
+    if name != method and instead is not None:
+        raise NotServed(
+            f"{name} is not served by the gateway",
+            why="it would change or show one replica out of many",
+            try_this=f"{instead}, {_OPENED}",
+        )
     raise NotHere(f"unknown method {method}")
+
+
+def selector_of(version: str) -> str:
+    """What a message's version, which is no plain number, selects: a label, or a number's digits.
+
+    Read as Triton reads it (`stol`): spaces, a sign, and as many digits as follow, so that ` 01`
+    and `1.5` are 1. What starts so is never a label. `BadVersion`, in Triton's words, where no
+    digits follow, and for less than 0.
+    """
+    if version[:1] not in _STARTS_NUMBER:
+        return version
+    match = _NUMBER.match(version)
+    if match is None:
+        raise BadVersion(version)
+    sign, digits = match.groups()
+    if sign == "-" and digits.strip("0"):
+        is_read = len(digits) <= _LONGEST_NUMBER and int(digits) <= _LARGEST_NUMBER
+        raise BadVersion(version, is_read=is_read)
+    return digits
 
 
 def stream_error(sentence: str, request_id: bytes) -> bytes:

@@ -11,8 +11,8 @@ given last, so a version is set by appending field 2: the tensors are neither re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from serve.core.errors import BadRequest
-from serve.wire.kserve_http import sequence_key
+from serve.core.errors import BadRequest, Unparsable
+from serve.wire.sequences import sequence_key
 
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 _LONGEST_VARINT = 10  # bytes
@@ -29,7 +29,7 @@ class Peek:
 
 
 def peek(message: bytes, *, infer: bool) -> Peek:
-    """Read name and version, and for an infer request its sequence id; `BadRequest` on nonsense.
+    """Read name and version, and for an infer request its sequence id; `Unparsable` on nonsense.
 
     Source: `grpc_service.proto` of Triton, package `inference`; parameters are field 4 of
     `ModelInferRequest`, a map whose entries have the key in field 1 and the value in field 2.
@@ -53,7 +53,7 @@ def peek(message: bytes, *, infer: bool) -> Peek:
 
 
 def whole_names(message: bytes | memoryview, position: int) -> tuple[str, str]:
-    """Model name and version of a whole message from `position` on; `BadRequest` on nonsense.
+    """Model name and version of a whole message from `position` on; `Unparsable` on nonsense.
 
     Every top-level field is stepped over, so that what is appended will be read as fields: a last
     field that is longer than the message would swallow it.
@@ -79,7 +79,7 @@ def whole_names(message: bytes | memoryview, position: int) -> tuple[str, str]:
     except IndexError:
         position = size + 1
     if position > size:
-        raise BadRequest("the message is not a valid protobuf: it ends inside a field")
+        raise Unparsable("it ends inside a field")
     return _utf8(bytes(model)), _utf8(bytes(version))
 
 
@@ -88,7 +88,7 @@ def names(start: bytes | memoryview, position: int, end: int) -> tuple[str, str]
 
     The message lies from `position` to `end`, which may be beyond what has come. Serializers write
     fields in ascending order: a field above 2 behind the name says that the version, when it has
-    not been seen, is not there. `BadRequest` on nonsense.
+    not been seen, is not there. `Unparsable` on nonsense.
     """
     size = min(end, len(start))
     model = version = b""
@@ -105,7 +105,7 @@ def names(start: bytes | memoryview, position: int, end: int) -> tuple[str, str]
             position = value + length
             if position > size:
                 if position > end:
-                    raise BadRequest("the message is not a valid protobuf: it ends inside a field")
+                    raise Unparsable("it ends inside a field")
                 return None
             if key == 0x0A:
                 model, is_named = bytes(start[value:position]), True
@@ -131,7 +131,7 @@ class Walk:
         self._rest = b""  # a field whose key and length are not whole
 
     def follow(self, piece: bytes | memoryview, position: int = 0) -> None:
-        """The next piece, which counts from `position` on; `BadRequest` on nonsense."""
+        """The next piece, which counts from `position` on; `Unparsable` on nonsense."""
         if self._rest:
             piece, position = self._rest + bytes(piece[position:]), 0
             self._rest = b""
@@ -151,7 +151,7 @@ class Walk:
     def finish(self) -> None:
         """The message is over; `BadRequest` when that is inside a field."""
         if self._left or self._rest:
-            raise BadRequest("the message is not a valid protobuf: it ends inside a field")
+            raise Unparsable("it ends inside a field")
 
 
 def request_id(start: bytes, *, is_whole: bool) -> bytes | None:
@@ -189,7 +189,7 @@ def _utf8(value: bytes) -> str:
     try:
         return value.decode()
     except UnicodeDecodeError as error:
-        raise BadRequest("model name and version must be UTF-8") from error
+        raise Unparsable("model name and version must be UTF-8") from error
 
 
 def field(number: int, value: bytes) -> bytes:
@@ -200,6 +200,11 @@ def field(number: int, value: bytes) -> bytes:
 def boolean(number: int, value: bool) -> bytes:
     """A whole message with one boolean field; false is the default, which is not written."""
     return _varint(number << 3 | _VARINT) + b"\x01" if value else b""
+
+
+def number(field_number: int, value: int) -> bytes:
+    """A field of an unsigned integer, with its key."""
+    return _varint(field_number << 3) + _varint(value)
 
 
 def fields(message: bytes) -> Iterator[tuple[int, int | bytes]]:
@@ -241,7 +246,7 @@ def _parameter(value: bytes) -> str:
 def _key(message: bytes | memoryview, position: int) -> tuple[int, int, int]:
     key, position = _read_varint(message, position)
     if key >> 3 == 0:
-        raise BadRequest("the message is not a valid protobuf: field number 0")
+        raise Unparsable("field number 0")
     return key >> 3, key & 7, position
 
 
@@ -249,7 +254,7 @@ def _skip(message: bytes | memoryview, position: int, kind: int) -> tuple[int, i
     """Where the value starts and where the next field does."""
     end = _end_of_value(message, position, kind)
     if end > len(message):
-        raise BadRequest("the message is not a valid protobuf: it ends inside a field")
+        raise Unparsable("it ends inside a field")
     if kind == _BYTES:
         _, position = _read_varint(message, position)
     return position, end
@@ -266,14 +271,14 @@ def _end_of_value(message: bytes | memoryview, position: int, kind: int) -> int:
         return position + 8
     if kind == _FIXED32:
         return position + 4
-    raise BadRequest(f"the message is not a valid protobuf: wire type {kind}")
+    raise Unparsable(f"wire type {kind}")
 
 
 def _read_varint(message: bytes | memoryview, position: int) -> tuple[int, int]:
     result = shift = 0
     while True:
         if position >= len(message) or shift > 63:
-            raise BadRequest("the message is not a valid protobuf: broken number")
+            raise Unparsable("broken number")
         byte = message[position]
         position += 1
         result |= (byte & 0x7F) << shift

@@ -7,7 +7,9 @@ acknowledgement of our table size instead.
 import hpack
 
 from serve.core.errors import ServegateError
-from serve.wire.grpc_heads import answer_memo, request_memo
+from serve.wire.grpc_heads import answer_memo
+from serve.wire.grpc_requests import Requests
+from serve.wire.grpc_varying import RequestMemo
 from serve.wire.hpack_blocks import Blocks, Field, Fields, Memo
 from serve.wire.http2 import Fault, Malformed
 
@@ -27,7 +29,7 @@ def play(data: bytes) -> None:
 
     blocks = Blocks(Memo(fields, make), LIMIT)
     judge = hpack.Decoder(max_header_list_size=1 << 20)
-    answers, requests = answer_memo(), request_memo(LIMIT)
+    answers, requests = answer_memo(), RequestMemo(Requests(LIMIT))
     for block in _blocks(data):
         if block is None:
             blocks.acknowledged()

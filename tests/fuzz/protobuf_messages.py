@@ -11,7 +11,7 @@ from tritonclient.grpc import service_pb2
 
 from serve.core.errors import BadRequest
 from serve.wire import protobuf
-from serve.wire.kserve_http import sequence_key
+from serve.wire.sequences import sequence_key
 
 
 def play(data: bytes) -> None:

@@ -125,6 +125,7 @@ def test_fields_that_nobody_reads_pass_both_ways_in_their_order(loop: str) -> No
         (b"x-trailer", b"1"),
         (b"x-trailer", b"2"),
         (b"servegate-version", DECISION.encode()),
+        (b"servegate-request-id", received.request_id.encode()),
     ]
 
 
@@ -145,6 +146,7 @@ def test_a_status_of_triton_passes_with_its_message(loop: str) -> None:
             "grpc-status": "3",
             "grpc-message": "gr%C3%B6%C3%9Fe",
             "servegate-version": DECISION,
+            "servegate-request-id": received.request_id,
         }
     ]
 
@@ -161,7 +163,7 @@ def test_a_status_of_triton_passes_with_its_message(loop: str) -> None:
         ),
         (infer("m", "9"), 5, "unknown_version", "Request for unknown model: 'm' version 9"),
         (infer("m", "x"), 5, "unknown_label", "Request for unknown model: 'm' label 'x'"),
-        (b"\xff\xff\xff", 3, "bad_request", "the message is not a valid protobuf"),
+        (b"\xff\xff\xff", 13, "unparsable", "Unable to parse request"),
         (b"", 5, "unknown_model", "Request for unknown model: '' is not found"),
         (infer(size=5000), 8, "body_too_large", "the request body exceeds 4000 bytes"),
     ],
@@ -306,7 +308,8 @@ def test_what_is_no_grpc_gets_an_answer_of_http(
         [received] = await scene.over(client, 1)
         return received
 
-    assert play(scenario, loop, ONE).heads == [{":status": status}]
+    received = play(scenario, loop, ONE)
+    assert received.heads == [{":status": status, "servegate-request-id": received.request_id}]
 
 
 # --- other questions -----------------------------------------------------------------------------
@@ -360,7 +363,7 @@ def test_a_model_that_nobody_knows_is_not_ready_which_is_no_error(loop: str) -> 
 
 
 @pytest.mark.parametrize(
-    ("name", "error"), [("RepositoryIndex", "not_served"), ("Nothing", "not_served")]
+    ("name", "error"), [("RepositoryModelLoad", "not_served"), ("Nothing", "not_here")]
 )
 def test_the_rest_of_tritons_service_is_not_served(loop: str, name: str, error: str) -> None:
     received = question(name, service_pb2.RepositoryIndexRequest(), loop)
@@ -453,4 +456,4 @@ def test_a_message_cannot_swallow_the_names_that_are_appended(
         return received
 
     received = play(scenario, loop, ONE)
-    assert (received.status, received.trailers["servegate-error"]) == (3, "bad_request")
+    assert (received.status, received.trailers["servegate-error"]) == (13, "unparsable")

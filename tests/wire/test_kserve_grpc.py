@@ -4,29 +4,39 @@ import pytest
 from tritonclient.grpc import service_pb2
 
 from serve.core.calls import Verb
-from serve.core.errors import NotHere, NotServed
-from serve.wire.kserve_grpc import SERVER_LIVE, SERVER_READY, method_of, parse, stream_error
+from serve.core.errors import BadVersion, NotHere, NotServed
+from serve.wire.kserve_grpc import (
+    SERVER_LIVE,
+    SERVER_READY,
+    method_of,
+    parse,
+    selector_of,
+    stream_error,
+)
 
 SERVICE = service_pb2.DESCRIPTOR.services_by_name["GRPCInferenceService"]
 METHODS = {f"/{SERVICE.full_name}/{method.name}" for method in SERVICE.methods}
+VERBS = [verb for verb in Verb if not verb.startswith(("generate", "management"))]
 
 
-@pytest.mark.parametrize("verb", Verb)
+@pytest.mark.parametrize("verb", VERBS)
 def test_the_method_of_a_verb_is_one_of_tritons_and_leads_back_to_it(verb: Verb) -> None:
     assert method_of(verb) in METHODS
     assert parse(method_of(verb)) is verb
 
 
 def test_what_is_not_served_is_said_to_be_so_for_the_rest_of_tritons_service() -> None:
-    served = {method_of(verb) for verb in Verb} | {SERVER_LIVE, SERVER_READY}
+    served = {method_of(verb) for verb in VERBS} | {SERVER_LIVE, SERVER_READY}
     assert served < METHODS
     for method in METHODS - served:
-        with pytest.raises(NotServed, match=method.rpartition("/")[2]):
+        with pytest.raises(NotServed, match=method.rpartition("/")[2]) as caught:
             parse(method)
+        assert "--allow-management" in caught.value.try_this
 
 
 @pytest.mark.parametrize(
-    "method", ["", "/", "ModelInfer", "/grpc.health.v1.Health/Check", "/inference.Other/ModelInfer"]
+    "method",
+    ["", "/", "ModelInfer", "/x.Y/Z", "/inference.Other/ModelInfer", f"/{SERVICE.full_name}/X"],
 )
 def test_methods_of_other_services_are_not_here(method: str) -> None:
     with pytest.raises(NotHere):
@@ -38,3 +48,50 @@ def test_the_error_of_one_request_is_what_triton_writes(request_id: bytes) -> No
     said = service_pb2.ModelStreamInferResponse.FromString(stream_error("größe", request_id))
     assert said.error_message == "größe"
     assert said.infer_response == service_pb2.ModelInferResponse(id=request_id.decode())
+
+
+@pytest.mark.parametrize(
+    ("version", "selected"),
+    [
+        ("", ""),
+        ("2", "2"),
+        ("02", "02"),
+        (" 2", "2"),
+        ("\t\n\v\f\r +2", "2"),
+        ("2abc", "2"),
+        ("2.9", "2"),
+        ("2 3", "2"),
+        ("2\0", "2"),
+        ("-0", "0"),
+        ("stable", "stable"),
+        ("_2", "_2"),
+        ("٣", "٣"),
+    ],
+)
+def test_a_version_is_read_as_triton_reads_it_or_is_a_label(version: str, selected: str) -> None:
+    assert selector_of(version) == selected
+
+
+UNREAD = "failed to get model version from specified version string '{}' (details: stol), "
+BELOW = "invalid model version specified '{}' , "
+
+
+@pytest.mark.parametrize(
+    ("version", "said"),
+    [
+        ("-1", BELOW),
+        ("-9223372036854775808", BELOW),
+        ("-9223372036854775809", UNREAD),
+        ("-" + "9" * 5000, UNREAD),
+        ("-", UNREAD),
+        (" ", UNREAD),
+        (" abc", UNREAD),
+        ("+-1", UNREAD),
+    ],
+)
+def test_what_starts_like_a_number_and_is_none_is_refused_in_tritons_words(
+    version: str, said: str
+) -> None:
+    with pytest.raises(BadVersion) as refused:
+        selector_of(version)
+    assert str(refused.value) == said.format(version) + "version should be an integral value > 0"

@@ -1,0 +1,153 @@
+"""gRPC server reflection: which services there are, and the descriptors of their messages.
+
+Triton has none; this is the gateway's own, so that `grpcurl` and its kind can be used. The two
+versions of the protocol, `v1` and `v1alpha`, have the same messages. Descriptors are handed out as
+they were given: of each file only its names are read.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from serve.wire.messages import Field, Kind, Table, read, write
+from serve.wire.status import INVALID_ARGUMENT, NOT_FOUND
+
+METHODS = tuple(
+    f"/grpc.reflection.{version}.ServerReflection/ServerReflectionInfo"
+    for version in ("v1", "v1alpha")
+)
+_REQUEST: Table = {
+    1: Field("host", Kind.TEXT),
+    3: Field("file_by_filename", Kind.TEXT),
+    4: Field("file_containing_symbol", Kind.TEXT),
+    5: Field("file_containing_extension", {1: Field("containing_type", Kind.TEXT)}),
+    6: Field("all_extension_numbers_of_type", Kind.TEXT),
+    7: Field("list_services", Kind.TEXT),
+}
+_ANSWER: Table = {
+    1: Field("valid_host", Kind.TEXT),
+    2: Field("original_request", Kind.BYTES),
+    4: Field("file_descriptor_response", {1: Field("files", Kind.BYTES, many=True)}),
+    5: Field("all_extension_numbers_response", {1: Field("base_type_name", Kind.TEXT)}),
+    6: Field(
+        "list_services_response", {1: Field("service", {1: Field("name", Kind.TEXT)}, many=True)}
+    ),
+    7: Field(
+        "error_response",
+        {1: Field("error_code", Kind.NUMBER), 2: Field("error_message", Kind.TEXT)},
+    ),
+}
+# Names only, of google/protobuf/descriptor.proto.
+_NAMED: Table = {1: Field("name", Kind.TEXT)}
+_NAMED_2: Table = {1: Field("name", Kind.TEXT), 2: Field("parts", _NAMED, many=True)}
+_MESSAGE: dict[int, Field] = {
+    1: Field("name", Kind.TEXT),
+    2: Field("parts", _NAMED, many=True),
+    4: Field("enums", _NAMED_2, many=True),
+}
+_MESSAGE[3] = Field("messages", _MESSAGE, many=True)
+_FILE: Table = {
+    1: Field("name", Kind.TEXT),
+    2: Field("package", Kind.TEXT),
+    3: Field("dependencies", Kind.TEXT, many=True),
+    4: Field("messages", _MESSAGE, many=True),
+    5: Field("enums", _NAMED_2, many=True),
+    6: Field("services", _NAMED_2, many=True),
+}
+_SET: Table = {1: Field("files", Kind.BYTES, many=True)}
+
+
+@dataclass(frozen=True, slots=True)
+class File:
+    """One `FileDescriptorProto`."""
+
+    descriptor: bytes
+    dependencies: tuple[str, ...]
+
+
+class Reflection:
+    """What can be asked about the files of one or several serialised `FileDescriptorSet`s."""
+
+    def __init__(self, *sets: bytes) -> None:
+        self.services: list[str] = []
+        self._files: dict[str, File] = {}
+        self._symbols: dict[str, str] = {}  # full names, and the files that they are in
+        self._messages: set[str] = set()
+        for one in sets:
+            for descriptor in read(_SET, one).get("files", ()):
+                self._add(descriptor)
+
+    def __repr__(self) -> str:
+        return f"<Reflection {' '.join(self._files)}>"
+
+    def answer(self, message: bytes) -> bytes:
+        """`ServerReflectionResponse` to a `ServerReflectionRequest`; `Unparsable` on nonsense."""
+        asked = read(_REQUEST, message)
+        answer = {"valid_host": asked.get("host", ""), "original_request": message}
+        return write(_ANSWER, answer | self._found(asked))
+
+    def _found(self, asked: dict[str, Any]) -> dict[str, Any]:
+        if "list_services" in asked:
+            services = [{"name": name} for name in sorted(self.services)]
+            return {"list_services_response": {"service": services}}
+        if "file_by_filename" in asked:
+            return self._file(asked["file_by_filename"], asked["file_by_filename"])
+        if "file_containing_symbol" in asked:
+            symbol = asked["file_containing_symbol"]
+            return self._file(self._symbols.get(symbol, ""), symbol)
+        if "file_containing_extension" in asked:
+            return _error(NOT_FOUND, "there are no extensions")
+        if "all_extension_numbers_of_type" in asked:
+            name = asked["all_extension_numbers_of_type"]
+            if name not in self._messages:
+                return _error(NOT_FOUND, f"'{name}' is not known")
+            return {"all_extension_numbers_response": {"base_type_name": name}}
+        return _error(INVALID_ARGUMENT, "nothing that is known here is asked")
+
+    def _file(self, name: str, asked: str) -> dict[str, Any]:
+        """The file and all that it needs, itself first."""
+        if name not in self._files:
+            return _error(NOT_FOUND, f"'{asked}' is not known")
+        names, waiting = [name], list(self._files[name].dependencies)
+        while waiting:
+            needed = waiting.pop(0)
+            if needed in self._files and needed not in names:
+                names.append(needed)
+                waiting += self._files[needed].dependencies
+        files = [self._files[one].descriptor for one in names]
+        return {"file_descriptor_response": {"files": files}}
+
+    def _add(self, descriptor: bytes) -> None:
+        known = read(_FILE, descriptor)
+        name, package = known["name"], known.get("package", "")
+        self._files[name] = File(descriptor, tuple(known.get("dependencies", ())))
+        self.services += [_full(package, one["name"]) for one in known.get("services", ())]
+        self._messages |= set(_messages(package, known.get("messages", ())))
+        self._symbols |= dict.fromkeys(_symbols(package, known), name)
+
+
+def _full(scope: str, name: str) -> str:
+    return f"{scope}.{name}" if scope else name
+
+
+def _symbols(scope: str, known: dict[str, Any]) -> Iterator[str]:
+    """The full names of all that a file or a message declares; an enum's values lie beside it."""
+    for kind in ("messages", "enums", "services"):
+        for one in known.get(kind, ()):
+            full = _full(scope, one["name"])
+            yield full
+            inner = scope if kind == "enums" else full
+            yield from (_full(inner, part["name"]) for part in one.get("parts", ()))
+            if kind == "messages":
+                yield from _symbols(full, one)
+
+
+def _messages(scope: str, messages: Iterable[dict[str, Any]]) -> Iterator[str]:
+    for one in messages:
+        full = _full(scope, one["name"])
+        yield full
+        yield from _messages(full, one.get("messages", ()))
+
+
+def _error(code: int, words: str) -> dict[str, Any]:
+    return {"error_response": {"error_code": code, "error_message": words}}

@@ -1,0 +1,298 @@
+"""The raw gRPC calls that the differential suite makes, by what they are about."""
+
+import struct
+from typing import Any
+
+import numpy as np
+from tritonclient.grpc import service_pb2 as pb
+
+from .grpc_models import DATATYPES
+from .grpc_requests import as_bytes, infer, stream, unary
+from .raw_grpc import RawCall
+
+NAMES = {  # what Triton does with these, and with none
+    "model": ("nothing", ""),
+    "no model": ("", ""),
+    "version 9": ("types", "9"),
+    "version 1": ("types", "1"),
+    "no version": ("types", ""),
+    "version ' 1'": ("types", " 1"),
+    "version 01": ("types", "01"),
+    "version 1abc": ("types", "1abc"),
+    "version 1.5": ("types", "1.5"),
+    "version +2": ("types", "+2"),
+    "version abc": ("types", "abc"),
+    "version -1": ("types", "-1"),
+    "version 0": ("types", "0"),
+    "a version beyond int64": ("types", "9" * 25),
+    "a name with a slash": ("a/b", ""),
+    "a name with a percent sign": ("typ%65s", ""),
+    "a name that is not ASCII": ("mod\u00e8le", ""),
+}
+_QUESTIONS = {
+    "ModelReady": pb.ModelReadyRequest,
+    "ModelMetadata": pb.ModelMetadataRequest,
+    "ModelConfig": pb.ModelConfigRequest,
+    "ModelStatistics": pb.ModelStatisticsRequest,
+}
+_VALUES = {
+    "BOOL": np.array([True, False]),
+    "BYTES": b"".join(struct.pack("<I", len(word)) + word for word in (b"", b"\xff\x00\n")),
+    "BF16": b"\x80\x3f\x00\x40",
+    "FP16": np.array([1, np.nan], np.float16),
+    "FP32": np.array([np.inf, -0.0], np.float32),
+    "FP64": np.array([1e300, np.nan]),
+}
+
+
+def _questions() -> dict[str, RawCall]:
+    """Every question about a model, for every kind of name."""
+    made = {}
+    for method, kind in _QUESTIONS.items():
+        for words, (name, version) in NAMES.items():
+            made[f"{method}: {words}"] = unary(method, kind(name=name, version=version))
+    for words, (name, version) in NAMES.items():
+        request = infer(name, version=version, name="in_FP32")
+        made[f"ModelInfer: {words}"] = unary("ModelInfer", request)
+        made[f"ModelStreamInfer: {words}"] = stream(request)
+    return made
+
+
+def _server() -> dict[str, RawCall]:
+    methods = ("ServerLive", "ServerReady", "ServerMetadata")
+    made = {method: unary(method) for method in methods}
+    made |= {f"{method}: garbage": unary(method, b"\xff\xff") for method in methods}
+    made |= {
+        "the index": unary("RepositoryIndex"),
+        "the index of what is ready": unary(
+            "RepositoryIndex", pb.RepositoryIndexRequest(ready=True)
+        ),
+        "the index of another repository": unary(
+            "RepositoryIndex", pb.RepositoryIndexRequest(repository_name="nowhere")
+        ),
+        "health": unary("/grpc.health.v1.Health/Check"),
+        "health of an unknown service": unary("/grpc.health.v1.Health/Check", b"\x0a\x01x"),
+        "watching health": unary("/grpc.health.v1.Health/Watch"),
+        "an unknown method": unary("Nothing"),
+        "an unknown service": unary("/nothing.Nothing/Nothing"),
+        "a path without a service": unary("/Nothing"),
+    }
+    return made
+
+
+def _datatypes() -> dict[str, RawCall]:
+    made = {}
+    for datatype in DATATYPES:
+        values = _VALUES.get(datatype)
+        if values is None:
+            values = np.array([1, 2], datatype.lower())
+        made[f"datatype {datatype}"] = unary("ModelInfer", infer(values=values, datatype=datatype))
+        made[f"datatype {datatype}, streamed"] = stream(infer(values=values, datatype=datatype))
+    return made
+
+
+def _inputs() -> dict[str, RawCall]:
+    typed = infer()
+    del typed.raw_input_contents[:]
+    typed.inputs[0].contents.fp32_contents.extend([1.5, 2.5])
+    mixed = infer()
+    mixed.inputs[0].contents.fp32_contents.extend([1.5, 2.5])
+    words = infer(datatype="BYTES")
+    del words.raw_input_contents[:]
+    words.inputs[0].contents.bytes_contents.extend([b"a", b""])
+    several = infer()
+    several.MergeFrom(infer(datatype="INT32", values=np.array([5, 6], np.int32)))
+    chosen = infer()
+    chosen.outputs.add(name="out_FP32")
+    unknown = infer()
+    unknown.outputs.add(name="out_nothing")
+    best = infer()
+    best.outputs.add(name="out_FP32").parameters["classification"].int64_param = 2
+    nothing = pb.ModelInferRequest(model_name="types", model_version="1")
+    requests = {
+        "typed contents": typed,
+        "raw and typed contents": mixed,
+        "typed words": words,
+        "several inputs": several,
+        "a chosen output": chosen,
+        "an unknown output": unknown,
+        "classification": best,
+        "no input": nothing,
+        "an unknown input": infer(name="in_nothing"),
+        "too few bytes": infer(values=b"\0" * 4),
+        "too many bytes": infer(values=b"\0" * 12),
+        "a negative dimension": infer(shape=(-2,)),
+        "a shape of another rank": infer(shape=(1, 2)),
+        "a shape without elements": infer(values=b"", shape=(0,)),
+        "another datatype than the model's": infer(name="in_INT32"),
+        "a datatype that does not exist": infer(name="in_FP32", datatype="FP33"),
+        "a request id": infer(request_id="the 7th"),
+        "a request id in an error": infer(request_id="the 7th", shape=(1, 2)),
+        "a request id that is not ASCII": infer(request_id="d\u00e9j\u00e0"),
+        "a large tensor": infer(values=np.zeros(300_000, np.float32)),
+    }
+    return {name: unary("ModelInfer", request) for name, request in requests.items()} | {
+        f"{name}, streamed": stream(request) for name, request in requests.items()
+    }
+
+
+def _parameters() -> dict[str, RawCall]:
+    told: dict[str, dict[str, Any]] = {
+        "priority": {"priority": 1},
+        "priority as a word": {"priority": "high"},
+        "timeout": {"timeout": 10_000_000},
+        "parameters of one's own": {"a": 1, "b": "two", "c": True, "d": 0.5},
+        "a reserved parameter": {"triton_mine": 1},
+        "an error of the model": {"failure": "it was told to 'fail' \u2013 100 %"},
+        "a sequence to a model without sequences": {"sequence_id": 5, "sequence_start": True},
+        "an empty final response asked of a unary call": {
+            "triton_enable_empty_final_response": True
+        },
+    }
+    return {name: unary("ModelInfer", infer(parameters=each)) for name, each in told.items()} | {
+        f"{name}, streamed": stream(infer(parameters=each, request_id="5"))
+        for name, each in told.items()
+    }
+
+
+def _bytes_and_heads() -> dict[str, RawCall]:
+    whole = as_bytes(infer())
+    late = whole[len(b"\x0a\x05types\x12\x011") :] + b"\x0a\x05types\x12\x011"
+    metadata = (("x-anything", "goes"), ("traceparent", f"00-{'1' * 32}-{'2' * 16}-01"))
+    made = {
+        "garbage": unary("ModelInfer", b"\xff\xff\xff"),
+        "a message that is cut off": unary("ModelInfer", whole[:-3]),
+        "a field number of zero": unary("ModelInfer", b"\x02\x00"),
+        "an empty message": unary("ModelInfer"),
+        "a name that is not UTF-8": unary("ModelInfer", b"\x0a\x01\xff" + whole),
+        "names behind the tensors": unary("ModelInfer", late),
+        "unknown fields": unary("ModelInfer", whole + b"\xfa\x7f\x03abc"),
+        "metadata": unary("ModelInfer", whole, metadata=metadata),
+        "binary metadata": unary("ModelInfer", whole, metadata=(("x-bin", b"\xff\x00"),)),
+        "no message": RawCall("ModelInfer", ()),
+        "garbage in a question": unary("ModelMetadata", b"\xff\xff\xff"),
+        "a deadline that does not pass": unary(
+            "ModelInfer", infer(parameters={"seconds": 0.1}), timeout=20.0
+        ),
+        "a decoupled model by a unary call": unary("ModelInfer", infer("repeat")),
+    }
+    for compression in ("gzip", "deflate"):
+        made[f"{compression}"] = unary("ModelInfer", infer(), compression=compression)
+        made[f"{compression}, a question"] = unary(
+            "ModelConfig", pb.ModelConfigRequest(name="types"), compression=compression
+        )
+        made[f"{compression}, streamed"] = stream(infer(), compression=compression)
+    return made
+
+
+def _streams() -> dict[str, RawCall]:
+    """Not here, as Triton 2.51 dies of it: a decoupled model's error with `triton_grpc_error`."""
+    final = {"triton_enable_empty_final_response": True}
+    ends = (("triton_grpc_error", "true"),)
+    wrong, unknown = infer(shape=(1, 2), request_id="w"), infer("nothing", name="x")
+    fails = infer(parameters={"failure": "told"}, request_id="f")
+
+    def times(number: float, **more: Any) -> pb.ModelInferRequest:
+        return infer("repeat", values=np.array([number, 5], np.float32), request_id="r", **more)
+
+    return {
+        "a stream without a message": RawCall("ModelStreamInfer", ()),
+        "several requests of one stream": stream(*[infer(request_id=str(n)) for n in range(5)]),
+        "several versions on one stream": stream(
+            infer(request_id="a"), infer(version="2", request_id="b"), answers=(1, 1)
+        ),
+        "several models on one stream": stream(
+            infer(request_id="a"), _step(1, "start"), answers=(1, 1)
+        ),
+        "an error between answers": stream(infer(), wrong, infer(), answers=(1, 1, 1)),
+        "an unknown model between answers": stream(infer(), unknown, infer(), answers=(1, 1, 1)),
+        "an error of a model between answers": stream(infer(), fails, infer(), answers=(1, 1, 1)),
+        "an error of a version that the caller did not name": stream(
+            infer(version="", parameters={"failure": "told"})
+        ),
+        "an error that ends the stream": stream(fails, metadata=ends),
+        "an error behind an answer that ends the stream": stream(
+            infer(), fails, answers=(1, 0), metadata=ends
+        ),
+        "a wrong shape with triton_grpc_error": stream(wrong, metadata=ends),
+        "an unknown model with triton_grpc_error": stream(unknown, metadata=ends),
+        "garbage on a stream": stream(b"\xff\xff\xff"),
+        "garbage behind an answer": stream(infer(), b"\xff\xff\xff", answers=(1, 0)),
+        "decoupled: three answers": stream(times(3)),
+        "decoupled: answers that end with an empty one": stream(times(2, parameters=final)),
+        "decoupled: two requests": stream(times(2), times(3), answers=(2, 3)),
+        "decoupled: half-closed with answers owed": stream(times(50)),
+        "decoupled: an error behind answers": stream(times(-2)),
+        "an empty final response of a model that answers once": stream(infer(parameters=final)),
+    }
+
+
+def _step(sequence: Any, *flags: str, version: str = "1") -> pb.ModelInferRequest:
+    parameters = {"sequence_id": sequence, **{f"sequence_{flag}": True for flag in flags}}
+    values = np.array([sequence if isinstance(sequence, int) else 1], np.float32)
+    return infer("count", version=version, values=values, shape=(1, 1), parameters=parameters)
+
+
+def _sequences() -> dict[str, RawCall]:
+    return {
+        "a sequence": stream(_step(7, "start"), _step(7), _step(7, "end"), answers=(1, 1, 1)),
+        "a sequence without a version": stream(
+            _step(8, "start", version=""), _step(8, "end", version=""), answers=(1, 1)
+        ),
+        "a sequence named by a word": stream(
+            _step("word", "start"), _step("word", "end"), answers=(1, 1)
+        ),
+        "a sequence that has not begun": unary("ModelInfer", _step(9)),
+        "a sequence without an id": unary(
+            "ModelInfer", infer("count", values=np.array([1], np.float32), shape=(1, 1))
+        ),
+        "a sequence in one call": unary("ModelInfer", _step(10, "start", "end")),
+    }
+
+
+def _management() -> dict[str, RawCall]:
+    names = (
+        "RepositoryModelLoad RepositoryModelUnload SystemSharedMemoryStatus"
+        " SystemSharedMemoryRegister SystemSharedMemoryUnregister CudaSharedMemoryStatus"
+        " CudaSharedMemoryRegister CudaSharedMemoryUnregister TraceSetting LogSettings"
+    )
+    return {f"management: {name}": unary(name) for name in names.split()}
+
+
+def _gone() -> dict[str, RawCall]:
+    """A model that was loaded once, before the gateway has heard that it no longer is."""
+    made = {}
+    for version in ("", "1"):
+        words = f"version {version}" if version else "no version"
+        request = infer("gone", version=version, name="x")
+        made[f"unloaded, {words}: ModelInfer"] = unary("ModelInfer", request)
+        made[f"unloaded, {words}: ModelStreamInfer"] = stream(request)
+        for method, kind in _QUESTIONS.items():
+            made[f"unloaded, {words}: {method}"] = unary(method, kind(name="gone", version=version))
+    return made
+
+
+def _afterwards() -> dict[str, RawCall]:
+    """What Triton has counted in the meantime."""
+    names = ("", "types", "repeat", "count")
+    return {
+        f"statistics of {name or 'all'}, afterwards": unary(
+            "ModelStatistics", pb.ModelStatisticsRequest(name=name)
+        )
+        for name in names
+    }
+
+
+CALLS = (
+    _server()
+    | _questions()
+    | _datatypes()
+    | _inputs()
+    | _parameters()
+    | _bytes_and_heads()
+    | _streams()
+    | _sequences()
+    | _management()
+    | _gone()
+    | _afterwards()
+)

@@ -1,0 +1,139 @@
+"""Reflection: a client that knows nothing can build the messages of what is served."""
+
+import importlib.util
+from pathlib import Path
+from typing import Any
+
+import pytest
+from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+
+from serve.core.errors import Unparsable
+from serve.listeners.grpc_reflection import DESCRIPTORS
+from serve.wire.messages import Field, Kind, Table, read, write
+from serve.wire.reflection import Reflection
+
+ROOT = Path(__file__).resolve().parents[2]
+REQUEST: Table = {
+    1: Field("host", Kind.TEXT),
+    3: Field("file", Kind.TEXT),
+    4: Field("symbol", Kind.TEXT),
+    5: Field("extension", {1: Field("type", Kind.TEXT), 2: Field("number", Kind.NUMBER)}),
+    6: Field("extensions", Kind.TEXT),
+}
+SERVICES = b"\x3a\x00"
+ANSWER: Table = {
+    2: Field("asked", Kind.BYTES),
+    4: Field("files", {1: Field("file", Kind.BYTES, many=True)}),
+    5: Field("extensions", {1: Field("type", Kind.TEXT)}),
+    6: Field("services", {1: Field("service", {1: Field("name", Kind.TEXT)}, many=True)}),
+    7: Field("error", {1: Field("code", Kind.NUMBER), 2: Field("message", Kind.TEXT)}),
+}
+
+
+@pytest.fixture(scope="module")
+def reflection() -> Reflection:
+    return Reflection(DESCRIPTORS.read_bytes())
+
+
+def ask(reflection: Reflection, message: bytes = b"", **asked: Any) -> dict[str, Any]:
+    message = message or write(REQUEST, asked)
+    told = read(ANSWER, reflection.answer(message))
+    assert told.pop("asked", b"") == message
+    return told
+
+
+def files(told: dict[str, Any]) -> list[descriptor_pb2.FileDescriptorProto]:
+    found = told["files"]["file"]
+    return [descriptor_pb2.FileDescriptorProto.FromString(one) for one in found]
+
+
+def test_the_descriptors_are_what_the_installed_tritonclient_has() -> None:
+    spec = importlib.util.spec_from_file_location("descriptors", ROOT / "scripts/descriptors.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    assert DESCRIPTORS.read_bytes() == module.descriptors(), "out of date: run `make docs`"
+
+
+def test_services_are_listed(reflection: Reflection) -> None:
+    listed = ask(reflection, SERVICES)["services"]["service"]
+    assert [one["name"] for one in listed] == [
+        "grpc.health.v1.Health",
+        "inference.GRPCInferenceService",
+        "tensorflow.serving.ModelService",
+        "tensorflow.serving.PredictionService",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("symbol", "file"),
+    [
+        ("inference.GRPCInferenceService", "grpc_service.proto"),
+        ("inference.GRPCInferenceService.ModelInfer", "grpc_service.proto"),
+        ("inference.ModelInferRequest", "grpc_service.proto"),
+        ("inference.ModelInferRequest.InferInputTensor", "grpc_service.proto"),
+        ("inference.ModelInferRequest.InferInputTensor.datatype", "grpc_service.proto"),
+        ("inference.DataType", "model_config.proto"),
+        ("inference.TYPE_FP32", "model_config.proto"),
+        ("grpc.health.v1.HealthCheckResponse.ServingStatus", "grpc/health/v1/health.proto"),
+        ("grpc.health.v1.HealthCheckResponse.SERVING", "grpc/health/v1/health.proto"),
+    ],
+)
+def test_a_symbol_leads_to_its_file(reflection: Reflection, symbol: str, file: str) -> None:
+    assert files(ask(reflection, symbol=symbol))[0].name == file
+
+
+def test_a_file_comes_with_what_it_needs(reflection: Reflection) -> None:
+    names = [one.name for one in files(ask(reflection, file="grpc_service.proto"))]
+    assert names == ["grpc_service.proto", "model_config.proto"]
+
+
+@pytest.mark.parametrize(
+    ("service", "method", "fields", "message"),
+    [
+        ("inference.GRPCInferenceService", "ModelInfer", {"model_name": "m"}, b"\x0a\x01m"),
+        ("grpc.health.v1.Health", "Check", {"service": "m"}, b"\x0a\x01m"),
+        (
+            "tensorflow.serving.PredictionService",
+            "Predict",
+            {"model_spec": {"name": "m"}},
+            b"\x0a\x03\x0a\x01m",
+        ),
+    ],
+)
+def test_what_is_told_is_enough_to_build_a_request(
+    reflection: Reflection, service: str, method: str, fields: dict[str, Any], message: bytes
+) -> None:
+    pool = descriptor_pool.DescriptorPool()
+    for file in reversed(files(ask(reflection, symbol=service))):
+        pool.Add(file)
+    found = pool.FindServiceByName(service).FindMethodByName(method)
+    made = message_factory.GetMessageClass(found.input_type)(**fields)
+    assert made.SerializeToString() == message
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {"file": "nothing.proto"},
+        {"symbol": "inference.Nothing"},
+        {"extension": {"type": "inference.ModelInferRequest", "number": 5}},
+        {"extensions": "inference.Nothing"},
+    ],
+)
+def test_what_there_is_not_is_not_found(reflection: Reflection, asked: dict[str, Any]) -> None:
+    assert ask(reflection, **asked)["error"]["code"] == 5
+
+
+def test_a_message_has_no_extensions(reflection: Reflection) -> None:
+    name = "inference.ModelInferRequest"
+    assert ask(reflection, extensions=name) == {"extensions": {"type": name}}
+
+
+def test_a_question_that_asks_nothing_is_refused(reflection: Reflection) -> None:
+    assert ask(reflection, host="here")["error"]["code"] == 3
+
+
+def test_nonsense_is_refused(reflection: Reflection) -> None:
+    with pytest.raises(Unparsable):
+        reflection.answer(b"\xff\xff")
