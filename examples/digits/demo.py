@@ -20,6 +20,7 @@ ROOT = Path(__file__).resolve().parents[2]
 COMMANDS = (
     "{bin}/servegate infer digits --input x=@examples/digits/seven.png --top-k 3",
     "curl -s http://127.0.0.1:8000/v2/models/digits/infer -d @examples/digits/seven.json",
+    "curl -s http://127.0.0.1:8000/v1/models/digits:predict -d @examples/digits/seven.rows.json",
     "{bin}/python examples/digits/classify.py examples/digits/disagree.png",
 )
 SPLIT = ("route", "set", "digits", "1=90", "2=10", "--reason", "make demo")

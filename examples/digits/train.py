@@ -5,7 +5,7 @@ compare the ONNX graph with Keras on every held-out row. Only when both pass is 
 
     model_repo/digits/<version>/model.onnx     the two versions
     model_repo/digits/model_card.json          what was measured on these two files
-    examples/digits/*.png, seven.json          held-out rows to try
+    examples/digits/*.png, seven*.json         held-out rows to try
 
 The markdown table of results goes to stdout. Training is seeded and uses deterministic kernels, so
 a second run on the same machine, with the same library versions, writes the same bytes.
@@ -234,7 +234,9 @@ def write_examples(measured: tuple[Measured, ...], folder: Path) -> None:
         picture = pictures[np.flatnonzero(suitable)[0]]
         (folder / f"{name}.png").write_bytes(data.png(picture))
         if name == "seven":
-            (folder / "seven.json").write_text(request_body(data.tensors(picture[np.newaxis])))
+            x = data.tensors(picture[np.newaxis])
+            (folder / "seven.json").write_text(request_body(x))
+            (folder / "seven.rows.json").write_text(instances_body(x))
 
 
 def request_body(x: NDArray[np.float32]) -> str:
@@ -246,6 +248,15 @@ def request_body(x: NDArray[np.float32]) -> str:
     body = ",\n  ".join(lines)
     head = f'"name": "x", "shape": {list(x.shape)}, "datatype": "FP32"'
     return f'{{"inputs": [{{{head}, "data": [\n  {body}\n]}}]}}\n'
+
+
+def instances_body(x: NDArray[np.float32]) -> str:
+    """The same as a TensorFlow Serving predict request: a row per picture, nested as its shape."""
+    rows = (
+        ",\n  ".join("[" + ", ".join(f"[{value}]" for value in line) + "]" for line in picture)
+        for picture in x.reshape(x.shape[:3])
+    )
+    return '{"instances": [[\n  ' + "\n], [\n  ".join(rows) + "\n]]}\n"
 
 
 def table(measured: tuple[Measured, ...]) -> str:

@@ -1,0 +1,270 @@
+"""TensorFlow Serving's calls on their way to a replica: what REST and gRPC have in common.
+
+A call in TensorFlow Serving's words becomes one infer call in Triton's, over HTTP, with binary
+tensors. What the model takes is read from its configuration, once for each version and generation
+of the snapshot, and again after a call that Triton refused, for its model may have been changed.
+
+    begin ──▶ signature ──▶ the request's tensors ──▶ infer ──▶ the answer's tensors ──▶ answered
+
+Both steps that ask a replica go on to another one where the retry rule allows it.
+"""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeVar
+
+from serve.core.calls import Call, Headers, Reply, Verb
+from serve.core.errors import (
+    BadRequest,
+    BodyTooLarge,
+    NoRoom,
+    NotSent,
+    ServegateError,
+    UnknownModel,
+)
+from serve.core.limits import Limits
+from serve.core.snapshot import ModelView, Target
+from serve.proxy.attempts import NOWHERE, Attempt
+from serve.proxy.gateway import Gateway
+from serve.tensors.tfserving import LARGE, Signature, Tensor, signature_of
+from serve.tensors.tfserving_examples import label_table
+from serve.tensors.tfserving_infer import Body, infer_body, read_outputs
+from serve.triton.http_pool import Pool, header_lines, request_line
+from serve.wire import restoring
+from serve.wire.kserve_http import end_to_end, upstream_path
+from serve.wire.status import code_name
+from serve.wire.tfserving import Servable, TritonRefused, statuses, told
+
+WEIGHT = 8  # bytes of Python's objects for each byte of a request that is taken apart
+_HEAD_LENGTH = b"inference-header-content-length"
+_NOT_PASSED = frozenset(
+    {b"content-type", b"content-encoding", b"accept", b"accept-encoding", _HEAD_LENGTH}
+)
+_NONE: Headers = ()
+
+T = TypeVar("T")
+
+
+@dataclass(slots=True)
+class _Known:
+    """What is known of one version in Triton: its signature, and labels by output."""
+
+    signature: Signature
+    labels: dict[str, tuple[bytes, ...]] = field(default_factory=dict)
+
+
+class TfServing:
+    """The way of these calls. `clock` gives monotonic seconds."""
+
+    def __init__(
+        self, gateway: Gateway, pool: Pool, *, limits: Limits, clock: Callable[[], float]
+    ) -> None:
+        self.limits = limits
+        self.clock = clock
+        self.gateway = gateway
+        self._pool = pool
+        self._known: dict[tuple[str, int], _Known] = {}
+        self._generation = 0
+        self._held = 0
+
+    def __repr__(self) -> str:
+        return f"<TfServing signatures={len(self._known)} generation={self._generation}>"
+
+    @contextmanager
+    def holding(self, size: int) -> Iterator[None]:
+        """Count bytes that a call takes in memory; `BodyTooLarge` or `NoRoom` beyond the limit."""
+        limit = self.limits.in_flight
+        if size > limit:
+            error = BodyTooLarge(limit // WEIGHT)
+            error.try_this = "smaller batches, or raise --max-in-flight-bytes"
+            raise error
+        if self._held + size > limit:
+            raise NoRoom(limit)
+        self._held += size
+        try:
+            yield
+        finally:
+            self._held -= size
+
+    def view(self, call: Call) -> ModelView | None:
+        """The model as the caller may see it, if at all. `Unauthenticated` is counted."""
+        snapshot, sees = self.gateway.fleet(replace(call, model="", selector=""))
+        return snapshot.models.get(call.model) if sees(call.model) else None
+
+    def check(self, call: Call) -> None:
+        """Before a body is read: who calls is known, and so is the model."""
+        if self.view(call) is None:
+            error = UnknownModel(call.model)
+            self.failed(call, error)
+            raise error
+
+    def failed(self, call: Call, error: ServegateError) -> None:
+        """Count a call that failed before it was begun."""
+        self.gateway.ended(call, None, NOWHERE, error.code, self.clock(), error=error.code)
+
+    def statuses(self, call: Call, servable: Servable) -> list[dict[str, Any]]:
+        """The status of one version of a model, or of all; what is wrong with it is counted."""
+        view = self.view(call)
+        try:
+            return statuses(servable, view)
+        except ServegateError as error:
+            self.failed(call, error)
+            raise
+
+    def answered(self, call: Call) -> None:
+        """Count a call that needed no replica."""
+        code = code_name(call.protocol, 0 if call.protocol == "grpc" else 200)
+        self.gateway.ended(call, None, NOWHERE, code, self.clock(), good=True)
+
+    @asynccontextmanager
+    async def begin(self, call: Call, headers: Headers = _NONE) -> AsyncIterator["Calling"]:
+        """A call on its way; an error that ends it is counted. `headers` go on to Triton."""
+        attempt = self.gateway.begin(call)
+        try:
+            yield Calling(self, attempt, headers)
+        except ServegateError as error:
+            attempt.failed(error)
+            raise
+        finally:
+            attempt.left()
+
+    def known(self, attempt: Attempt) -> _Known | None:
+        """What is known of the version that the attempt goes to."""
+        choice = attempt.choice
+        assert choice is not None
+        if choice.generation != self._generation:
+            self._known.clear()
+            self._generation = choice.generation
+        return self._known.get(_key(choice.target))
+
+    def learn(self, attempt: Attempt, signature: Signature) -> _Known:
+        """Keep the signature of the version that the attempt goes to."""
+        assert attempt.choice is not None
+        known = self._known[_key(attempt.choice.target)] = _Known(signature)
+        return known
+
+    def forget(self, attempt: Attempt) -> None:
+        """Triton refused what was made from it: perhaps the model is another one now."""
+        assert attempt.choice is not None
+        self._known.pop(_key(attempt.choice.target), None)
+
+    async def fetch(self, attempt: Attempt, request: bytes) -> Reply:
+        """One request to the attempt's replica."""
+        return await self._pool.fetch(attempt.replica, request, attempt.call.deadline)
+
+
+class Calling:
+    """One call on its way. `seconds` is how long Triton took for its tensors."""
+
+    def __init__(self, facade: TfServing, attempt: Attempt, headers: Headers) -> None:
+        self.attempt = attempt
+        self.seconds = 0.0
+        self._facade = facade
+        passed = (pair for pair in end_to_end(headers) if pair[0] not in _NOT_PASSED)
+        self._lines = header_lines(tuple(passed))
+
+    def __repr__(self) -> str:
+        return f"<Calling {self.attempt!r}>"
+
+    @property
+    def version(self) -> int:
+        """The version that answers, as callers number it."""
+        return self._target.version
+
+    @property
+    def _target(self) -> Target:
+        choice = self.attempt.choice
+        assert choice is not None
+        return choice.target
+
+    async def signature(self) -> Signature:
+        """What the version takes and gives."""
+        known = self._facade.known(self.attempt)
+        if known is None:
+            reply = await self._ask("GET", Verb.CONFIG, self._lines + b"\r\n")
+            try:
+                signature = signature_of(json.loads(reply.body))
+            except (ValueError, KeyError, TypeError, AttributeError) as error:
+                raise ServegateError(
+                    "the configuration is not readable", why=repr(error)
+                ) from error
+            known = self._facade.learn(self.attempt, signature)
+        return known.signature
+
+    async def infer(
+        self, inputs: Mapping[str, Tensor], outputs: Sequence[str] = ()
+    ) -> dict[str, Tensor]:
+        """Execute the model; all outputs unless some are named."""
+        known = self._facade.known(self.attempt)
+        for name, tensor in inputs.items():  # Triton 2.51 never answers an empty batch
+            if known and known.signature.is_batched and tensor.shape[:1] == (0,):
+                raise BadRequest(f"input '{name}' is a batch of nothing")
+        return await self._infer(infer_body(inputs, outputs))
+
+    async def labels(
+        self, inputs: Mapping[str, Tensor], output: str, count: int
+    ) -> tuple[bytes, ...]:
+        """The labels of an output's classes, from one more execution when they are not known."""
+        known = self._facade.known(self.attempt)
+        labels = known.labels.get(output) if known else None
+        if labels is None:
+            found = await self._infer(infer_body(inputs, (output,), classes=count))
+            labels = label_table(found[output])
+            if known:
+                known.labels[output] = labels
+        return labels
+
+    def answered(self) -> None:
+        """The answer is made: the call has ended."""
+        self.attempt.answered(0 if self.attempt.call.protocol == "grpc" else 200, good=True)
+
+    async def _infer(self, body: Body) -> dict[str, Tensor]:
+        begun = self._facade.clock()
+        lines = (
+            b"%b: %d\r\nContent-Type: application/octet-stream\r\nContent-Length: %d\r\n\r\n"
+            % (
+                _HEAD_LENGTH,
+                body.head,
+                len(body.data),
+            )
+        )
+        reply = await self._ask("POST", Verb.INFER, b"".join((self._lines, lines, body.data)))
+        self.seconds = self._facade.clock() - begun
+        length = next((int(value) for name, value in reply.headers if name == _HEAD_LENGTH), None)
+        return read_outputs(reply.body, length)
+
+    async def _ask(self, method: str, verb: Verb, rest: bytes) -> Reply:
+        """Ask one replica after the other, as long as the rule allows; `TritonRefused`."""
+        attempt, facade = self.attempt, self._facade
+        while True:
+            target = self._target
+            path = upstream_path(verb, target.physical_name, target.physical_version)
+            start = request_line(method, attempt.replica, path)
+            try:
+                reply = await facade.fetch(attempt, start + rest)
+            except NotSent as error:
+                attempt.not_sent(error)
+                continue
+            if 200 <= reply.status < 300:
+                return reply
+            seen = reply
+            if attempt.call.protocol == "grpc":
+                said = told(TritonRefused(reply), None)
+                seen = Reply(said.grpc, b"", (), said.message)
+            if not attempt.refused(seen):
+                facade.forget(attempt)
+                attempt.answered(seen.status, good=False)
+                body = restoring.in_error(reply.body, target)
+                raise TritonRefused(Reply(reply.status, body))
+
+
+async def away(size: int, work: Callable[[], T]) -> T:
+    """Do it in a thread when it is about so many bytes that others would wait for it."""
+    return work() if size <= LARGE else await asyncio.to_thread(work)
+
+
+def _key(target: Target) -> tuple[str, int]:
+    return target.physical_name, target.physical_version

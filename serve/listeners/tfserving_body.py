@@ -1,0 +1,115 @@
+"""The body of a request to the REST façade: read whole, within all limits, and inflated.
+
+The connection's own limits (its head, its chunks) are kept before; what a body may weigh, how long
+it may take, and what all bodies of this worker may weigh together is kept here.
+"""
+
+import asyncio
+import zlib
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from functools import partial
+
+from fastapi import Request
+
+from serve.core.errors import (
+    BadRequest,
+    BodyTooLarge,
+    InflatedTooLarge,
+    NoRoom,
+    ServegateError,
+    TooSlow,
+)
+from serve.listeners.http_asking import Asking
+from serve.listeners.http_desk import Desk
+from serve.listeners.tfserving import away
+from serve.wire.inflating import FREE, RATIO
+
+_DROPPED = 16 << 20  # bytes of a refused body that are read, so that its sender hears why
+_DROPPING = 2.0  # seconds
+
+
+@asynccontextmanager
+async def body_of(request: Request, desk: Desk, asking: Asking) -> AsyncIterator[bytes]:
+    """The whole body, inflated; it is counted as held until the block ends."""
+    pieces: list[bytes] = []
+    try:
+        try:
+            _check_length(asking, desk.limits.body)
+            async for piece in _pieces(request, desk, asking):
+                desk.held += len(piece)
+                pieces.append(piece)
+                if asking.received > desk.limits.body:
+                    raise BodyTooLarge(desk.limits.body)
+                if desk.held > desk.limits.in_flight:
+                    raise NoRoom(desk.limits.in_flight)
+        except ServegateError as error:
+            if not isinstance(error, TooSlow) and not asking.header(b"expect"):
+                await _drop(request)
+            raise
+        yield await _inflated(b"".join(pieces), asking, desk.limits.inflated)
+    finally:
+        desk.held -= sum(map(len, pieces))
+
+
+async def _drop(request: Request) -> None:
+    """Read over the rest of a body: an answer to a client that is still sending may get lost."""
+    size = 0
+    try:
+        async with asyncio.timeout(_DROPPING):
+            async for piece in request.stream():
+                size += len(piece)
+                if size > _DROPPED:
+                    return
+    except (TimeoutError, RuntimeError):  # Starlette's word for a stream that has been read
+        return
+
+
+async def _pieces(request: Request, desk: Desk, asking: Asking) -> AsyncIterator[bytes]:
+    limits, begun = desk.limits, desk.clock()
+    stream = request.stream()
+    while True:
+        try:
+            async with asyncio.timeout(limits.body_idle):
+                piece = await anext(stream, None)
+        except TimeoutError as error:
+            raise TooSlow("no byte of its body came", limits.body_idle) from error
+        if piece is None:
+            return
+        asking.received += len(piece)
+        taken = desk.clock() - begun
+        if taken > limits.body_idle and asking.received < limits.body_rate * taken:
+            raise TooSlow(f"less than {limits.body_rate:g} bytes per second came", taken)
+        yield piece
+
+
+def _check_length(asking: Asking, limit: int) -> None:
+    length = asking.header(b"content-length")
+    if length.isdigit() and int(length) > limit:
+        raise BodyTooLarge(limit)
+
+
+async def _inflated(body: bytes, asking: Asking, limit: int) -> bytes:
+    """The body as its JSON; TensorFlow Serving takes gzip, too."""
+    coding = asking.header(b"content-encoding").strip().lower()
+    if coding in (b"", b"identity"):
+        return body
+    if coding not in (b"gzip", b"deflate"):
+        raise BadRequest(
+            f"the Content-Encoding {coding.decode('latin-1')} is not served", try_this="gzip"
+        )
+    limit = min(limit, max(FREE, len(body) * RATIO))
+    return await away(len(body) * RATIO, partial(_inflate, body, coding, limit))
+
+
+def _inflate(body: bytes, coding: bytes, limit: int) -> bytes:
+    inflater = zlib.decompressobj(wbits=31 if coding == b"gzip" else 15)
+    try:
+        inflated = inflater.decompress(body, limit + 1)
+    except zlib.error as error:
+        raise BadRequest(f"the body is no {coding.decode()}: {error}") from error
+    if len(inflated) > limit:
+        raise InflatedTooLarge(limit)
+    if not inflater.eof:
+        raise BadRequest(f"the body is no whole {coding.decode()}")
+    return inflated
