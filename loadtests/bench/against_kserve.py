@@ -1,7 +1,7 @@
 """A KServe transformer beside the gateway and nginx, in front of the same upstream.
 
 A transformer is how KServe puts Python between a client and a model server; this one passes
-everything on. It has an environment of its own (`scripts/bench-deps.sh kserve`), because KServe
+everything on. It has an environment of its own (`scripts/kserve-deps.sh`), because KServe
 pins other versions of packages that we use, too.
 """
 

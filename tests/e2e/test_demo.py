@@ -41,7 +41,7 @@ def test_each_printed_command_works_as_printed(demo):
     module = harness.load_example("examples/digits/demo.py")
     printed = [line.strip() for line in said if line.startswith("  ") and "digits" in line]
     assert [line for line in printed if line in module.commands()] == list(module.commands())
-    infer, curl, classify = (
+    infer, curl, rows, classify = (
         subprocess.run(
             command, shell=True, cwd=harness.ROOT, capture_output=True, text=True, timeout=60
         )
@@ -50,6 +50,7 @@ def test_each_printed_command_works_as_printed(demo):
     assert infer.returncode == 0, infer.stderr
     assert "7" in infer.stdout
     assert curl.returncode == 0 and '"model_name":"digits"' in curl.stdout
+    assert rows.returncode == 0 and '"predictions": [[' in rows.stdout
     assert classify.returncode == 0 and "from version" in classify.stdout
 
 

@@ -19,6 +19,9 @@ from pathlib import Path
 
 import pytest
 
+from .client_models import MODELS
+from .fronting import Front, front
+
 BACKENDS = Path(__file__).parents[2] / "serve" / "triton" / "backends"
 START_SECONDS = 60.0
 STOP_SECONDS = 20.0
@@ -55,6 +58,47 @@ def bare_triton_factory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ba
     yield start
     for server in started:
         stop(server)
+
+
+@dataclass(frozen=True, slots=True)
+class Beside:
+    """A Triton that holds `client_models.MODELS`, and a gateway in front of it."""
+
+    triton: BareTriton
+    front: Front
+
+    @property
+    def http(self) -> tuple[str, str]:
+        """Where HTTP clients ask: Triton itself, then the gateway."""
+        return self.triton.http, self.front.http
+
+    @property
+    def grpc(self) -> tuple[str, str]:
+        """The same for gRPC."""
+        return self.triton.grpc, self.front.grpc
+
+
+@pytest.fixture(scope="session")
+def beside(
+    bare_triton_factory: BareTritonFactory, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Beside]:
+    """One for all tests of clients."""
+    triton = bare_triton_factory()
+    for model in MODELS:
+        model.write(triton.repository)
+        load(triton, model.name)
+    with front(tmp_path_factory.mktemp("front"), [triton], MODELS) as running:
+        yield Beside(triton, running)
+
+
+def load(server: BareTriton, model: str) -> None:
+    """Load a model that lies in the repository."""
+    address = f"http://{server.http}/v2/repository/models/{model}/load"
+    asked = urllib.request.Request(address, b"{}", method="POST")
+    try:
+        urllib.request.urlopen(asked, timeout=START_SECONDS).close()
+    except urllib.error.HTTPError as error:
+        raise RuntimeError(f"{model} cannot be loaded: {error.read().decode()}") from error
 
 
 def launch(home: Path, flags: tuple[str, ...]) -> BareTriton:

@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from serve.core.errors import BadRequest
+from serve.core.access import Access
+from serve.core.errors import BadRequest, Unauthenticated
 from serve.wire.kserve_http import InferHead, end_to_end, infer_head
 
 LENGTH = b"inference-header-content-length"
@@ -93,8 +94,12 @@ def test_connection_cannot_take_away_what_says_how_the_body_is_made(
 NAMES = [
     *(b"x-a", b"x-b", b"te", b"host", b"accept", b"traceparent", b"connection", b"keep-alive"),
     *(b"content-type", b"content-encoding", b"accept-encoding", b"expect"),
+    *(b"authorization", b"x-request-id"),
 ]
-VALUES = [b"x-a", b"close", b"x-b, close", b"gzip", b"te", b"a/b", b"", b"accept"]
+VALUES = [
+    *(b"x-a", b"close", b"x-b, close", b"gzip", b"te", b"a/b", b"", b"accept"),
+    *(b"authorization", b"x-request-id", b"Bearer sg_aaaa_secret", b"bearer  sg_", b"Bearer other"),
+]
 
 
 @given(st.lists(st.tuples(st.sampled_from(NAMES), st.sampled_from(VALUES)), max_size=8))
@@ -201,3 +206,68 @@ def test_in_a_compressed_body_the_length_of_the_json_counts_what_is_inside() -> 
 def test_in_chunks_the_length_of_the_json_is_compared_when_the_body_is_complete() -> None:
     head = infer_head([(LENGTH, b"500"), (b"transfer-encoding", b"chunked")])
     assert (head.length, head.json_length) == (None, 500)
+
+
+KEY = b"Bearer sg_aaaa_0123456789abcdef"
+
+
+@pytest.mark.parametrize("key", [KEY, b"bearer " + KEY[7:], b"BEARER   " + KEY[7:], KEY + b" "])
+def test_a_key_of_ours_is_kept_apart_and_never_passed_on(key: bytes) -> None:
+    head = infer_head([(b"x-b", b"1"), (b"authorization", key)])
+    assert (head.lines, head.credential) == (b"x-b: 1\r\n", key)
+
+
+@pytest.mark.parametrize("other", [b"Basic eDp5", b"Bearer eyJhbGciOi", b"Digest x", b""])
+def test_a_credential_for_somebody_else_is_passed_on(other: bytes) -> None:
+    head = infer_head([(b"authorization", other)])
+    assert (head.lines, head.credential) == (b"authorization: %b\r\n" % other, other)
+
+
+def test_several_credentials_are_no_key_together_and_ours_still_stays_here() -> None:
+    for order in ([b"Basic x", KEY], [KEY, b"Basic x"], [KEY, KEY]):
+        head = infer_head([(b"authorization", one) for one in order])
+        assert b"sg_" not in head.lines
+        assert head.credential == b", ".join(order)
+        access = Access({}, is_required=True, wall=lambda: 0.0)
+        with pytest.raises(Unauthenticated):
+            access.who(head.credential)
+
+
+def test_connection_cannot_take_away_the_credential() -> None:
+    headers = [(b"authorization", KEY), (b"connection", b"authorization, x-a")]
+    assert infer_head(headers).credential == KEY
+
+
+@pytest.mark.parametrize(
+    ("value", "identity"),
+    [
+        (b"r-1", b"r-1"),
+        (b"two words", b"two words"),
+        (b" padded\t", b"padded"),
+        (b"x" * 128, b"x" * 128),
+        (b"x" * 129, b""),
+        (b"", b""),
+        (b"  ", b""),
+        (b"\xc3\xa9", b""),
+        (b"a\tb", b""),
+    ],
+)
+def test_a_request_id_is_kept_when_it_is_printable_and_short_and_passed_on_in_any_case(
+    value: bytes, identity: bytes
+) -> None:
+    head = infer_head([(b"x-request-id", value)])
+    assert (head.request_id, head.lines) == (identity, b"x-request-id: %b\r\n" % value)
+
+
+def test_of_two_request_ids_the_first_usable_one_counts() -> None:
+    given = [(b"x-request-id", one) for one in (b"", b"r-1", b"r-2")]
+    assert infer_head(given).request_id == b"r-1"
+
+
+@pytest.mark.parametrize("text", [b"5", b"x", b"-1"])
+def test_of_a_flat_request_no_part_is_binary_and_nothing_is_inflated(text: bytes) -> None:
+    """Triton's generate reads neither header, and refuses what is compressed."""
+    headers = [(LENGTH, text), (LENGTH, text), (b"content-encoding", b"gzip")]
+    head = infer_head([*headers, (b"content-length", b"4")], is_flat=True)
+    assert (head.json_length, head.inflates) == (None, False)
+    assert head.lines.count(b"\r\n") == 4

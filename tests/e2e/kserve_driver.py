@@ -1,0 +1,154 @@
+"""What the clients of the `kserve` package say: run by `test_kserve_client.py` in `.venv-kserve`.
+
+Usage: kserve_driver.py HTTP GRPC (each host:port). A JSON object of all answers goes to stdout.
+"""
+
+import asyncio
+import json
+import logging
+import sys
+from collections.abc import Awaitable
+from typing import Any
+
+import grpc
+import httpx
+import numpy as np
+from kserve import (
+    InferenceGRPCClient,
+    InferenceRESTClient,
+    InferInput,
+    InferRequest,
+    InferResponse,
+    RESTConfig,
+)
+from kserve.protocol.grpc import grpc_predict_v2_pb2 as messages
+from kserve.protocol.grpc.grpc_predict_v2_pb2_grpc import GRPCInferenceServiceStub
+from kserve.protocol.infer_type import RequestedOutput
+
+LISTS: dict[str, list[Any]] = {
+    "FP32": [0.5, -1.5],
+    "INT64": [-(2**63), 2**63 - 1],
+    "BYTES": ["", "naïve \U0001f40d"],
+}
+ARRAYS: dict[str, np.ndarray[Any, Any]] = {
+    "FP32": np.array([0.5, -1.5], np.float32),
+    "FP16": np.array([0.5, -65504], np.float16),
+    "INT64": np.array([-(2**63), 2**63 - 1], np.int64),
+    "BYTES": np.array([b"", "naïve \U0001f40d".encode()], np.object_),
+}
+OF_UNKNOWN = [("unknown model", {"model": "nothing"}), ("unknown version", {"version": "9"})]
+PATIENCE = 30.0  # seconds; a bound
+
+
+def listed(values: dict[str, list[Any]]) -> list[InferInput]:
+    """Inputs whose values are Python lists."""
+    return [InferInput(kind, [len(held)], kind, list(held)) for kind, held in values.items()]
+
+
+def binary() -> list[InferInput]:
+    """Inputs whose values are raw bytes, with FP16, which JSON cannot say."""
+    made = []
+    for kind, values in ARRAYS.items():
+        one = InferInput(kind, list(values.shape), kind)
+        one.set_data_from_numpy(values, binary_data=True)
+        made.append(one)
+    return made
+
+
+def request(
+    inputs: list[InferInput], *, model: str = "mirror", version: str = "", **more: Any
+) -> InferRequest:
+    return InferRequest(model, inputs, request_id="my-id", model_version=version or None, **more)
+
+
+def told(answer: InferResponse) -> dict[str, Any]:
+    """An answer, in plain values."""
+    outputs = {}
+    for output in answer.outputs:
+        values = [
+            one.decode() if isinstance(one, bytes) else one for one in output.as_numpy().tolist()
+        ]
+        outputs[output.name] = [output.datatype, list(output.shape), values]
+    return {"id": answer.id, "model": answer.model_name, "outputs": outputs}
+
+
+async def failed(asked: Awaitable[object]) -> list[Any]:
+    """The status, and the client's own words."""
+    try:
+        return ["no error", str(await asked)]
+    except httpx.HTTPStatusError as error:
+        return [error.response.status_code, str(error)]
+    except grpc.aio.AioRpcError as error:
+        return [error.code().name, error.details()]
+
+
+async def over_rest(base: str) -> dict[str, Any]:
+    """Everything that `InferenceRESTClient` can ask over v2."""
+    async with InferenceRESTClient(RESTConfig(protocol="v2", timeout=PATIENCE)) as client:
+
+        async def infer(asked: InferRequest, version: str = "") -> InferResponse:
+            path = asked.model_name + (f"/versions/{version}" if version else "")
+            return await client.infer(base, asked, model_name=path)
+
+        everything = request(
+            binary(),
+            request_outputs=[
+                RequestedOutput(f"out_{kind}", {"binary_data": True}) for kind in ARRAYS
+            ],
+        )
+        other = InferInput("other", [1], "FP32", [1.0])
+        return {
+            "live": await client.is_server_live(base),
+            "ready": await client.is_server_ready(base),
+            "model ready": await client.is_model_ready(base, "mirror"),
+            "version ready": await client.is_model_ready(base, "mirror/versions/1"),
+            "unknown ready": await client.is_model_ready(base, "nothing"),
+            "lists": told(await infer(request(listed(LISTS)))),
+            "arrays": told(await infer(everything)),
+            "version 1": told(await infer(request(listed(LISTS)), "1")),
+            "unknown model": await failed(infer(request(listed(LISTS), model="nothing"))),
+            "unknown version": await failed(infer(request(listed(LISTS)), "9")),
+            "unknown input": await failed(infer(request([other]))),
+        }
+
+
+async def over_grpc(address: str) -> dict[str, Any]:
+    """Everything that `InferenceGRPCClient` can ask, and metadata by KServe's own messages."""
+    async with InferenceGRPCClient(address, timeout=PATIENCE) as client:
+        other = InferInput("other", [1], "FP32", [1.0])
+        said = {
+            "live": await client.is_server_live(),
+            "ready": await client.is_server_ready(),
+            "model ready": await client.is_model_ready("mirror"),
+            "unknown ready": await client.is_model_ready("nothing"),
+            "lists": told(await client.infer(request(listed(LISTS)))),
+            "arrays": told(await client.infer(request(binary()))),
+            "version 1": told(await client.infer(request(listed(LISTS), version="1"))),
+            "unknown input": await failed(client.infer(request([other]))),
+        }
+        for name, asked in OF_UNKNOWN:
+            said[name] = await failed(client.infer(request(listed(LISTS), **asked)))
+    async with grpc.aio.insecure_channel(address) as channel:
+        stub = GRPCInferenceServiceStub(channel)
+        server = await stub.ServerMetadata(messages.ServerMetadataRequest(), timeout=PATIENCE)
+        model = await stub.ModelMetadata(
+            messages.ModelMetadataRequest(name="mirror"), timeout=PATIENCE
+        )
+        said["metadata"] = {
+            "server": server.name,
+            "model": model.name,
+            "versions": sorted(model.versions),
+            "inputs": {one.name: [one.datatype, list(one.shape)] for one in model.inputs},
+        }
+    return said
+
+
+async def main() -> None:
+    """Ask both, and write it down."""
+    http, rpc = sys.argv[1:]
+    said = {"rest": await over_rest(f"http://{http}"), "grpc": await over_grpc(rpc)}
+    print(json.dumps(said))
+
+
+logging.disable()  # the package logs every error with its traceback
+asyncio.run(main())

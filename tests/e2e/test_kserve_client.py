@@ -1,0 +1,118 @@
+"""The clients of the `kserve` package, in an environment of their own, against `servegate up`.
+
+They know the Open Inference Protocol from their own definitions, not from Triton's.
+"""
+
+import json
+import subprocess
+from typing import Any
+
+import harness
+import pytest
+
+pytestmark = pytest.mark.triton
+
+PYTHON = harness.ROOT / ".venv-kserve" / "bin" / "python"
+DRIVER = harness.ROOT / "tests" / "e2e" / "kserve_driver.py"
+PATIENCE = 120.0  # seconds; a bound
+KINDS = {"FP32": "FP32", "FP16": "FP16", "INT64": "INT64", "BYTES": "STRING"}
+VALUES: dict[str, list[Any]] = {
+    "FP32": [0.5, -1.5],
+    "FP16": [0.5, -65504.0],
+    "INT64": [-(2**63), 2**63 - 1],
+    "BYTES": ["", "naïve \U0001f40d"],
+}
+MIRROR = """
+import triton_python_backend_utils as pb
+
+class TritonPythonModel:
+    def execute(self, requests):
+        return [
+            pb.InferenceResponse([pb.Tensor("out_" + x.name(), x.as_numpy()) for x in r.inputs()])
+            for r in requests
+        ]
+"""
+
+
+def config() -> str:
+    """Every input may be left out, and has an output."""
+    lines = ['backend: "python"', "version_policy { all { } }"]
+    lines.append("instance_group [ { kind: KIND_CPU count: 1 } ]")
+    for name, kind in KINDS.items():
+        lines.append(
+            f'input [ {{ name: "{name}" data_type: TYPE_{kind} dims: [ -1 ] optional: true }} ]'
+        )
+        lines.append(f'output [ {{ name: "out_{name}" data_type: TYPE_{kind} dims: [ -1 ] }} ]')
+    return "\n".join(lines)
+
+
+@pytest.fixture(scope="module")
+def said(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
+    """What the clients were told, over `rest` and over `grpc`."""
+    if not (PYTHON.parents[1] / ".packages").exists():
+        pytest.fail("there is no .venv-kserve: make deps-kserve")
+    folder = tmp_path_factory.mktemp("kserve")
+    for version in ("1", "2"):
+        (folder / "models" / "mirror" / version).mkdir(parents=True)
+        (folder / "models" / "mirror" / version / "model.py").write_text(MIRROR)
+    (folder / "models" / "mirror" / "config.pbtxt").write_text(config())
+    flags = ("--model-repo", str(folder / "models"), "--replicas", "1", "--workers", "1")
+    with harness.up(folder / "state", *flags) as up:
+        done = subprocess.run(
+            [str(PYTHON), "-P", str(DRIVER), up.http, up.grpc],
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE,
+        )
+    assert done.returncode == 0, done.stderr
+    told: dict[str, dict[str, Any]] = json.loads(done.stdout)
+    return told
+
+
+def answer(*kinds: str) -> dict[str, Any]:
+    """What the mirror answers to these."""
+    outputs = {f"out_{kind}": [kind, [2], VALUES[kind]] for kind in kinds}
+    return {"id": "my-id", "model": "mirror", "outputs": outputs}
+
+
+BOTH = pytest.mark.parametrize("protocol", ["rest", "grpc"])
+
+
+@BOTH
+def test_server_and_model_are_live_and_ready(said: dict[str, Any], protocol: str) -> None:
+    told = said[protocol]
+    assert [told[name] for name in ("live", "ready", "model ready")] == [True, True, True]
+    assert told["unknown ready"] is False
+
+
+@BOTH
+def test_values_come_back_as_they_were_sent(said: dict[str, Any], protocol: str) -> None:
+    assert said[protocol]["lists"] == answer("FP32", "INT64", "BYTES")
+    assert said[protocol]["arrays"] == answer("FP32", "FP16", "INT64", "BYTES")
+
+
+@BOTH
+def test_a_version_can_be_asked_for(said: dict[str, Any], protocol: str) -> None:
+    assert said[protocol]["version 1"] == answer("FP32", "INT64", "BYTES")
+
+
+@pytest.mark.parametrize(
+    ("name", "status", "code", "words"),
+    [
+        ("unknown model", 404, "NOT_FOUND", "Request for unknown model: 'nothing' is not found"),
+        ("unknown version", 404, "NOT_FOUND", "Request for unknown model: 'mirror' version 9"),
+        ("unknown input", 400, "INVALID_ARGUMENT", "unexpected inference input 'other'"),
+    ],
+)
+def test_errors_have_the_status_and_the_words_of_triton(
+    said: dict[str, Any], name: str, status: int, code: str, words: str
+) -> None:
+    assert said["rest"][name][0] == status
+    assert said["grpc"][name][0] == code
+    assert words in said["grpc"][name][1]
+
+
+def test_metadata_names_versions_and_inputs(said: dict[str, Any]) -> None:
+    told = said["grpc"]["metadata"]
+    assert (told["model"], told["versions"]) == ("mirror", ["1", "2"])
+    assert told["inputs"] == {kind: [kind, [-1]] for kind in KINDS}
