@@ -19,6 +19,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from loadtests.bench.generators import GRPC_INFER, Load, quantile
+from loadtests.bench.keys import CREDENTIAL
 from loadtests.bench.payloads import VALUE, grpc_message
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -80,6 +81,10 @@ def traceparent(draw: random.Random) -> str:
     return f"00-{draw.getrandbits(128):032x}-{draw.getrandbits(64):016x}-01"
 
 
+def _trace(draw: random.Random, trace: bool) -> tuple[tuple[str, str], ...]:
+    return (("traceparent", traceparent(draw)),) if trace else ()
+
+
 def http_call(url: str, size: int, trace: bool) -> Callable[[], None]:
     """A function that makes one call with tritonclient, and raises when it fails."""
     import numpy as np
@@ -92,7 +97,7 @@ def http_call(url: str, size: int, trace: bool) -> Callable[[], None]:
     draw = random.Random()
 
     def call() -> None:
-        headers = {"traceparent": traceparent(draw)} if trace else None
+        headers = dict((CREDENTIAL, *_trace(draw, trace)))
         client.infer("null", [tensor], headers=headers)
 
     return call
@@ -108,8 +113,7 @@ def grpc_call(url: str, size: int, trace: bool) -> Callable[[], None]:
     draw = random.Random()
 
     def call() -> None:
-        metadata = (("traceparent", traceparent(draw)),) if trace else None
-        method(message, metadata=metadata, timeout=60)
+        method(message, metadata=(CREDENTIAL, *_trace(draw, trace)), timeout=60)
 
     return call
 

@@ -16,6 +16,7 @@ from typing import Any
 
 from prometheus_client.parser import text_string_to_metric_families
 
+from loadtests.bench.keys import CREDENTIAL, write_keys
 from loadtests.bench.machine import Cores
 from loadtests.bench.start import BIN, free_ports
 from loadtests.bench.started import Programs
@@ -23,15 +24,17 @@ from loadtests.bench.targets import Target
 from loadtests.bench.upstreams import REPLICAS, VERSIONS, Upstreams
 
 SHARES = {1: 90, 2: 10}
+# Of the two planes of a benchmark, which listen on loopback only.
+SECRET = "shared-by-the-two-planes-of-a-benchmark"
 DUTIES = {
     "two replicas": True,
     "90/10 split over two versions": True,
     "concurrency limit": True,
     "metrics": True,
     "deadline": True,
-    "API keys": False,
-    "request id": False,
-    "access log": False,
+    "100 API keys, one presented by each call": True,
+    "request id": True,
+    "access log of 1 %": True,
 }
 
 
@@ -70,6 +73,7 @@ def start_gateway(
     state = folder / f"gateway-{workers}"
     ports = Ports(*free_ports(4))
     control, proxy = (f"{kind}-{workers}" for kind in ("control", "proxy"))
+    write_keys(state / "control")
     argv = (*cores.upstream, *_control(ports, state / "control", upstreams))
     process = programs.start(control, argv, environment())
     admin = f"http://127.0.0.1:{ports.admin}"
@@ -88,8 +92,7 @@ def start_gateway(
 def environment() -> dict[str, str]:
     """Nothing of the caller's own settings; the models are what the Tritons hold."""
     inherited = {k: v for k, v in os.environ.items() if not k.startswith("SERVEGATE_")}
-    secret = "shared by the two planes of a benchmark, which listen on loopback only"
-    return {**inherited, "SERVEGATE_MODEL_REPO": "", "SERVEGATE_SECRET": secret}
+    return {**inherited, "SERVEGATE_MODEL_REPO": "", "SERVEGATE_SECRET": SECRET}
 
 
 def _control(ports: Ports, state: Path, upstreams: Upstreams) -> tuple[str, ...]:
@@ -106,6 +109,7 @@ def _proxy(ports: Ports, state: Path, admin: str, workers: int) -> tuple[str, ..
         *("--control", admin, "--workers", str(workers), "--log-level", "warning"),
         *("--http-port", str(ports.http), "--grpc-port", str(ports.grpc)),
         *("--metrics-port", str(ports.metrics)),
+        *("--access-log", str(state / "access.log"), "--access-log-share", "0.01"),
     )
 
 
@@ -126,7 +130,7 @@ def _is_ready(http: str) -> bool:
 
 
 def _json(url: str, body: Any = None) -> Any:
-    fields = {"content-type": "application/json"}
+    fields = {"content-type": "application/json", "authorization": f"Bearer {SECRET}"}
     data = None if body is None else json.dumps(body).encode()
     asked = urllib.request.Request(url, data, fields, method="GET" if data is None else "PUT")
     with urllib.request.urlopen(asked, timeout=30) as answer:
@@ -134,5 +138,6 @@ def _json(url: str, body: Any = None) -> Any:
 
 
 def _text(url: str) -> str:
-    with urllib.request.urlopen(url, timeout=30) as answer:
+    asked = urllib.request.Request(url, headers=dict((CREDENTIAL,)))
+    with urllib.request.urlopen(asked, timeout=30) as answer:
         return str(answer.read().decode())

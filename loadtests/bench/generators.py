@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
+from loadtests.bench.keys import CREDENTIAL
 from loadtests.bench.payloads import Payload
 
 INFER = "/v2/models/null/infer"
@@ -110,7 +111,8 @@ class H2load:
             *(*self.pin, "h2load", "-t", "1", "-c", str(self.connections), "-n", str(count)),
             *("-m", str(self.concurrency // self.connections), "-w", "24", "-W", "27"),
             *("-d", str(body), "--log-file", str(log)),
-            *("-H", "content-type: application/grpc", "-H", "te: trailers", url + GRPC_INFER),
+            *("-H", "content-type: application/grpc", "-H", "te: trailers"),
+            *("-H", ": ".join(CREDENTIAL), url + GRPC_INFER),
         ]
         begun = time.monotonic()
         said = _run(argv, 600)

@@ -4,6 +4,8 @@ import json
 import struct
 from dataclasses import dataclass
 
+from loadtests.bench.keys import CREDENTIAL
+
 VALUE = 1.5  # of every element, so a JSON tensor's length depends on the size alone
 
 
@@ -18,7 +20,8 @@ class Payload:
 def json_tensor(size: int) -> Payload:
     """A tensor of `size` bytes written as JSON numbers."""
     tensor = {**_tensor(size), "data": [VALUE] * _elements(size)}
-    return Payload(_compact({"inputs": [tensor]}), (("Content-Type", "application/json"),))
+    fields = (("Content-Type", "application/json"), CREDENTIAL)
+    return Payload(_compact({"inputs": [tensor]}), fields)
 
 
 def binary_tensor(size: int) -> Payload:
@@ -34,6 +37,7 @@ def binary_request(raw: bytes) -> Payload:
     fields = (
         ("Content-Type", "application/octet-stream"),
         ("Inference-Header-Content-Length", str(len(head))),
+        CREDENTIAL,
     )
     return Payload(head + raw, fields)
 

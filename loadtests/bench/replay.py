@@ -23,6 +23,7 @@ from hpack import Decoder, Encoder
 
 from loadtests.bench.clients import traceparent
 from loadtests.bench.generators import GRPC_INFER, Load, quantile
+from loadtests.bench.keys import CREDENTIAL
 from loadtests.bench.payloads import grpc_message
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -111,7 +112,7 @@ class Connection:
         head = [
             (":method", "POST"), (":scheme", "http"), (":path", GRPC_INFER),
             (":authority", f"{host}:{port}"), ("content-type", "application/grpc"),
-            ("user-agent", "replay"), ("te", "trailers"),
+            ("user-agent", "replay"), ("te", "trailers"), CREDENTIAL,
         ]  # fmt: skip
         self._blocks = [
             encoder.encode([*head, ("traceparent", traceparent(draw))]) for _ in range(self._count)

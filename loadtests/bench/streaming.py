@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 
 from loadtests.bench import accounting
 from loadtests.bench.generators import INFER
+from loadtests.bench.keys import CREDENTIAL
 from loadtests.bench.targets import Target
 from loadtests.bench.verifying import Wrong
 
@@ -104,7 +105,7 @@ def _exchange(
     target: Target, fields: dict[str, str], body: Iterator[bytes]
 ) -> tuple[http.client.HTTPResponse, int]:
     connection = http.client.HTTPConnection(urlsplit(target.http).netloc, timeout=PATIENCE)
-    connection.request("POST", INFER, body, fields)
+    connection.request("POST", INFER, body, {**fields, **dict((CREDENTIAL,))})
     answer = connection.getresponse()
     came = 0
     room = bytearray(1 << 18)

@@ -16,6 +16,7 @@ import grpc
 from tritonclient.grpc import service_pb2
 
 from loadtests.bench.generators import GRPC_INFER
+from loadtests.bench.keys import CREDENTIAL
 from loadtests.bench.payloads import binary_request
 from loadtests.bench.targets import Target
 
@@ -70,7 +71,7 @@ def check_grpc(target: Target, raw: bytes, model: str) -> None:
             response_deserializer=service_pb2.ModelInferResponse.FromString,
         )
         try:
-            answer = method(message, timeout=PATIENCE)
+            answer = method(message, metadata=(CREDENTIAL,), timeout=PATIENCE)
         except grpc.RpcError as error:
             raise Wrong(f"{target.name}: {error.code()} {error.details()}") from error
     if model == "echo" and digest(answer.raw_output_contents[0]) != digest(raw):
