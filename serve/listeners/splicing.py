@@ -23,6 +23,8 @@ _READ, _WRITE = "read", "write"
 class Splice:
     """Moves `left` bytes from one descriptor to another; `done` is called once, at the end.
 
+    `moved` counts what has arrived.
+
     Its argument is empty when all went well, else which side failed: `source` or `sink`. The
     descriptors stay open and their owners'.
     """
@@ -37,6 +39,7 @@ class Splice:
         done: Callable[[str], None],
     ) -> None:
         self.left = left
+        self.moved = 0
         self._loop = loop
         self._done = done
         self._source = os.dup(source)
@@ -109,13 +112,15 @@ class Splice:
     def _drain(self) -> bool:
         flags = _FLAGS | (os.SPLICE_F_MORE if self.left else 0)
         try:
-            self._held -= os.splice(self._out, self._sink, self._held, flags=flags)
+            count = os.splice(self._out, self._sink, self._held, flags=flags)
         except BlockingIOError:
             self._wait(_WRITE)
             return False
         except OSError:
             self._finish("sink")
             return False
+        self._held -= count
+        self.moved += count
         return True
 
     def _finish(self, failed: str) -> None:
