@@ -69,8 +69,6 @@ def main() -> int:
     results = compare(plan, wanted, extras=not chosen.only and not chosen.no_extras)
     path = chosen.out or FOLDER / f"dataplane-{time.strftime('%Y%m%d-%H%M%S')}.json"
     results.save(path)
-    off = ", ".join(name for name, is_on in results.duties.items() if not is_on)
-    print(f"not on, because the product has them not yet: {off}")
     print(f"calls of the split by version: {dict(results.shares)}")
     print(f"results: {path}")
     return 1 if results.problems else 0

@@ -26,16 +26,16 @@ from loadtests.bench.upstreams import REPLICAS, VERSIONS, Upstreams
 SHARES = {1: 90, 2: 10}
 # Of the two planes of a benchmark, which listen on loopback only.
 SECRET = "shared-by-the-two-planes-of-a-benchmark"
-DUTIES = {
-    "two replicas": True,
-    "90/10 split over two versions": True,
-    "concurrency limit": True,
-    "metrics": True,
-    "deadline": True,
-    "100 API keys, one presented by each call": True,
-    "request id": True,
-    "access log of 1 %": True,
-}
+DUTIES = (
+    "two replicas",
+    "90/10 split over two versions",
+    "100 API keys, one shown by each call",
+    "concurrency limit",
+    "metrics",
+    "request id",
+    "deadline",
+    "access log of 1 %",
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -79,8 +79,6 @@ def _targets(results: Results) -> set[str]:
 def _about(results: Results) -> str:
     plan = results.plan
     calls = sum(results.shares.values())
-    on = ", ".join(name for name, is_on in results.duties.items() if is_on)
-    off = ", ".join(name for name, is_on in results.duties.items() if not is_on)
     split = ", ".join(
         f"version {version} got {count / calls:.2%} (asked: {SHARES[version]} %)"
         for version, count in results.shares.items()
@@ -93,8 +91,7 @@ def _about(results: Results) -> str:
     lines = [
         f"Measured on {results.date}: {results.machine}; {', '.join(results.software)}. "
         f"{plan.rounds} rounds of {plan.seconds:g} s each.{shared}",
-        f"Servegate's duties in all rows: {on}. Not on, because the product does not have them "
-        f"yet: {off}.",
+        f"Servegate's duties in all rows: {', '.join(results.duties)}.",
         f"Of the {calls:,} calls that the gateway routed in this run, {split}." if calls else "",
     ]
     return "\n".join(line for line in lines if line)

@@ -27,7 +27,7 @@ class Results:
     machine: str
     software: tuple[str, ...]
     plan: Plan
-    duties: Mapping[str, bool]
+    duties: tuple[str, ...]
     measured: tuple[Measured, ...]
     streamed: tuple[Streamed, ...]
     footprints: tuple[Footprint, ...]
@@ -50,6 +50,7 @@ class Results:
             **{
                 **page,
                 "software": tuple(page["software"]),
+                "duties": tuple(page["duties"]),
                 "plan": Plan(**page["plan"]),
                 "measured": tuple(_measured(one) for one in page["measured"]),
                 "streamed": tuple(Streamed(**one) for one in page["streamed"]),

@@ -52,10 +52,10 @@ def test_results_are_plain_json():
     assert json.loads(json.dumps(asdict(some_results())))["shares"] == {"1": 900, "2": 100}
 
 
-def test_the_page_says_when_where_and_what_was_not_on():
+def test_the_page_says_when_where_and_with_which_duties():
     page = report.page(some_results())
     assert "Measured on 2026-01-02: a machine; nginx 1.2.3." in page
-    assert "Not on, because the product does not have them yet: API keys" in page
+    assert "duties in all rows: two replicas, 90/10 split" in page
     assert "Strangers had 12% of the proxy's core." in page
     assert "version 2 got 10.00% (asked: 10 %)" in page
 

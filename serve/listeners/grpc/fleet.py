@@ -5,25 +5,20 @@ does not answer is left out where another one does: `servegate-partial` names it
 what one replica says, with the versions that are ready anywhere.
 """
 
-import asyncio
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 
 from serve.core.calls import Call, Headers, Reply, Verb
 from serve.core.errors import (
     BadRequest,
     NoReplica,
     NotSent,
-    OutcomeUnknown,
     ServegateError,
-    Unavailable,
     UnknownModel,
     UnknownVersion,
-    Unparsable,
 )
-from serve.core.replicas import Replica
 from serve.core.snapshot import Snapshot
+from serve.listeners.fleet import PATIENCE, Part, ask_all
 from serve.listeners.grpc_services import Asked, Service, Unary
 from serve.proxy.attempts import NOWHERE, Attempt
 from serve.proxy.gateway import Gateway
@@ -35,27 +30,8 @@ from serve.wire.statistics import Entry, Names, Tally
 from serve.wire.statistics_grpc import INDEX, METADATA, STATISTICS
 from serve.wire.status import GRPC_NAMES, OK
 
-PATIENCE = 5.0  # seconds for one replica to answer
 LARGEST = 1 << 26  # bytes of its answer
 Sees = Callable[[str], bool]
-
-
-@dataclass(frozen=True, slots=True)
-class Part:
-    """One question to one replica."""
-
-    replica: Replica
-    message: bytes
-
-
-@dataclass(frozen=True, slots=True)
-class Told:
-    """What one replica said: entries, or an answer that has none, or an error of ours."""
-
-    replica: str
-    entries: list[Entry] | None
-    reply: Reply | None
-    error: ServegateError | None = None
 
 
 class FleetGrpc:
@@ -168,37 +144,20 @@ class FleetGrpc:
             if not parts:
                 raise NoReplica(call.model, call.selector)
             seconds = min(PATIENCE, call.deadline - begun)
-            told = await asyncio.gather(*(self._one(part, method, seconds) for part in parts))
-            if all(one.entries is None for one in told):
-                return _nobody(told)
-        good: dict[str, list[Entry]] = {}
-        for one in told:
-            good.setdefault(one.replica, []).extend(one.entries or ())
-        missing = sorted({one.replica for one in told if one.entries is None})
-        for name in missing:
-            del good[name]
-        headers: Headers = ()
-        if missing:
-            headers = ((b"servegate-partial", ", ".join(missing).encode("latin-1", "replace")),)
-        return Reply(OK, statistics_grpc.answer(method, merge(good, not missing)), headers)
 
-    async def _one(self, part: Part, method: str, seconds: float) -> Told:
-        name = part.replica.name
-        try:
-            reply = await ask(
-                self._pool, part.replica, method, part.message, seconds=seconds, limit=LARGEST
-            )
-        except NotSent as error:
-            return Told(name, None, None, Unavailable(error.what, why=error.why))
-        except ServegateError as error:
-            return Told(name, None, None, error)
-        if reply.status:
-            return Told(name, None, reply)
-        try:
-            return Told(name, statistics_grpc.entries(method, reply.body), reply)
-        except Unparsable as error:
-            strange = OutcomeUnknown(f"replica {name} answers strangely", why=error.why)
-            return Told(name, None, None, strange)
+            async def one(part: Part) -> Reply:
+                return await ask(
+                    self._pool, part.replica, method, part.question, seconds=seconds, limit=LARGEST
+                )
+
+            def read(reply: Reply) -> list[Entry] | None:
+                return None if reply.status else statistics_grpc.entries(method, reply.body)
+
+            heard = await ask_all(parts, one, read)
+        if isinstance(heard, Reply):
+            return heard
+        merged = merge(heard.told, not heard.missing)
+        return Reply(OK, statistics_grpc.answer(method, merged), heard.headers)
 
     @contextmanager
     def _counting(self, call: Call, begun: float) -> Iterator[None]:
@@ -233,11 +192,3 @@ def _parts(call: Call, snapshot: Snapshot, sees: Sees) -> Collection[Part]:
         for name in target.replicas:
             parts[name, message] = Part(snapshot.replicas[name], message)
     return list(parts.values())
-
-
-def _nobody(told: Iterable[Told]) -> Reply:
-    """What is said when nobody has told anything: an answer of Triton's, or an error of ours."""
-    for one in told:
-        if one.reply is not None:
-            return one.reply
-    raise next(one.error for one in told if one.error is not None)

@@ -4,16 +4,14 @@ All are asked at the same time, and each has the same short time to answer. A re
 answer is left out where another one does: `servegate-partial` names it then.
 """
 
-import asyncio
 import json
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from serve.core.calls import Call, Headers, Reply, Verb
-from serve.core.errors import NoReplica, NotSent, OutcomeUnknown, ServegateError, Unavailable
-from serve.core.replicas import Replica
+from serve.core.errors import NoReplica, ServegateError
 from serve.core.snapshot import Snapshot
+from serve.listeners.fleet import PATIENCE, Heard, Part, ask_all
 from serve.listeners.http_asking import Asking
 from serve.proxy.attempts import NOWHERE
 from serve.proxy.gateway import Gateway
@@ -23,27 +21,8 @@ from serve.wire import statistics
 from serve.wire.kserve_http import end_to_end, upstream_path
 from serve.wire.statistics import Entry, Names, Tally
 
-PATIENCE = 5.0  # seconds for one replica to answer
 _CODINGS = (b"accept-encoding", b"content-encoding")  # what is merged has to be readable
 _JSON = (b"content-type", b"application/json")
-
-
-@dataclass(frozen=True, slots=True)
-class Part:
-    """One request to one replica."""
-
-    replica: Replica
-    line: bytes
-
-
-@dataclass(frozen=True, slots=True)
-class Told:
-    """What one replica said: entries, or an answer that has none, or an error of ours."""
-
-    replica: str
-    entries: list[Entry] | None
-    reply: Reply | None
-    error: ServegateError | None = None
 
 
 class FleetHttp:
@@ -88,33 +67,18 @@ class FleetHttp:
         if call.verb is Verb.INDEX:
             lines += b"Content-Length: %d\r\n" % len(body)
         rest, deadline = lines + b"\r\n" + body, min(self._clock() + PATIENCE, call.deadline)
-        told = await asyncio.gather(*(self._one(part, rest, deadline) for part in parts))
-        good: dict[str, list[Entry]] = {}
-        for one in told:
-            if one.entries is not None:
-                good.setdefault(one.replica, []).extend(one.entries)
-        if not good:
-            return _nobody(told)
-        missing = sorted({one.replica for one in told if one.entries is None})
+        heard = await ask_all(
+            parts,
+            lambda part: self._pool.fetch(part.replica, part.question + rest, deadline),
+            _entries,
+        )
+        if isinstance(heard, Reply):
+            return heard
         if call.verb is Verb.INDEX:
-            return _reply(statistics.index(good.values(), names, sees), missing)
-        is_complete = not call.model and not missing
-        merged = self._tally.merged(good, names, sees, is_complete=is_complete)
-        return _reply({"model_stats": merged}, missing)
-
-    async def _one(self, part: Part, rest: bytes, deadline: float) -> Told:
-        name = part.replica.name
-        try:
-            reply = await self._pool.fetch(part.replica, part.line + rest, deadline)
-        except NotSent as error:
-            return Told(name, None, None, Unavailable(error.what, why=error.why))
-        except ServegateError as error:
-            return Told(name, None, None, error)
-        try:
-            return Told(name, _entries(reply) if reply.status == 200 else None, reply)
-        except (ValueError, KeyError, TypeError, RecursionError) as error:
-            strange = OutcomeUnknown(f"replica {name} answers strangely", why=repr(error))
-            return Told(name, None, None, strange)
+            return _reply(statistics.index(heard.told.values(), names, sees), heard)
+        is_complete = not call.model and not heard.missing
+        merged = self._tally.merged(heard.told, names, sees, is_complete=is_complete)
+        return _reply({"model_stats": merged}, heard)
 
 
 def _parts(call: Call, snapshot: Snapshot, sees: Callable[[str], bool]) -> list[Part]:
@@ -135,24 +99,15 @@ def _parts(call: Call, snapshot: Snapshot, sees: Callable[[str], bool]) -> list[
     return list(parts.values())
 
 
-def _entries(reply: Reply) -> list[Entry]:
+def _entries(reply: Reply) -> list[Entry] | None:
     """What an answer holds; `ValueError` and its like when it is of another shape."""
+    if reply.status != 200:
+        return None
     told: Any = json.loads(reply.body)
     entries: Any = told["model_stats"] if isinstance(told, Mapping) else told
     return [{**entry, "name": str(entry["name"])} for entry in entries]
 
 
-def _nobody(told: Iterable[Told]) -> Reply:
-    """What is said when nobody has told anything: an answer of Triton's, or an error of ours."""
-    for one in told:
-        if one.reply is not None:
-            return one.reply
-    raise next(one.error for one in told if one.error is not None)
-
-
-def _reply(told: Any, missing: list[str]) -> Reply:
-    headers: Headers = (_JSON,)
-    if missing:
-        headers += ((b"servegate-partial", ", ".join(missing).encode("latin-1", "replace")),)
+def _reply(told: Any, heard: Heard) -> Reply:
     body = json.dumps(told, ensure_ascii=False, separators=(",", ":"))
-    return Reply(200, body.encode(), headers)
+    return Reply(200, body.encode(), (_JSON, *heard.headers))
