@@ -11,7 +11,7 @@ from google.protobuf.descriptor_pb2 import (
 from google.protobuf.descriptor_pb2 import FileDescriptorSet as Files
 from tritonclient.grpc import model_config_pb2, service_pb2
 
-from serve.listeners.grpc_reflection import DESCRIPTORS
+from serve.listeners.grpc.reflection import DESCRIPTORS
 from serve.wire import tfserving_messages
 
 _TFSERVING = (

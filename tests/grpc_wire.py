@@ -23,8 +23,8 @@ from tritonclient.grpc import service_pb2
 from serve.core.limits import Limits
 from serve.core.replicas import Replica
 from serve.core.snapshot import Snapshot
-from serve.listeners.grpc_services import Service
-from serve.listeners.kserve_grpc import KServeGrpc
+from serve.listeners.grpc.kserve import KServeGrpc
+from serve.listeners.grpc.services import Service
 from serve.proxy.journal import Journal
 from serve.triton.grpc_pool import GrpcPool
 

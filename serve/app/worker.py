@@ -22,17 +22,17 @@ from serve.app.ports import listener
 from serve.app.serving import Server
 from serve.app.tls import HTTP, HTTP2, Tls, client_context
 from serve.listeners.application import application
-from serve.listeners.grpc_fleet import FleetGrpc
-from serve.listeners.grpc_health import health
-from serve.listeners.grpc_reflection import ReflectionService
-from serve.listeners.grpc_services import Service
-from serve.listeners.http_client import HttpClient
-from serve.listeners.kserve_grpc import KServeGrpc
-from serve.listeners.kserve_http import KServeHttp
+from serve.listeners.grpc.fleet import FleetGrpc
+from serve.listeners.grpc.health import health
+from serve.listeners.grpc.kserve import KServeGrpc
+from serve.listeners.grpc.reflection import ReflectionService
+from serve.listeners.grpc.services import Service
+from serve.listeners.http.client import HttpClient
+from serve.listeners.http.kserve import KServeHttp
 from serve.listeners.management import Management
-from serve.listeners.tfserving import TfServing
-from serve.listeners.tfserving_grpc import TfServingGrpc
-from serve.listeners.tfserving_http import router
+from serve.listeners.tfserving.facade import TfServing
+from serve.listeners.tfserving.grpc import TfServingGrpc
+from serve.listeners.tfserving.http import router
 from serve.proxy.admission import Admission
 from serve.proxy.gateway import Gateway
 from serve.proxy.health import Health

@@ -15,7 +15,7 @@ from serve.core.calls import Call, Headers, Origin, Reply, Verb
 from serve.core.errors import NotServed, ServegateError
 from serve.core.replicas import Replica
 from serve.core.snapshot import Snapshot
-from serve.listeners.grpc_services import Asked, Service, Unary
+from serve.listeners.grpc.services import Asked, Service, Unary
 from serve.proxy.attempts import NOWHERE
 from serve.proxy.gateway import Gateway
 from serve.triton.http_pool import Pool, header_lines, request_line

@@ -12,7 +12,7 @@ from fuzz.http2_peers import PREFACE, Grants, Watch
 from fuzz.http_scene import LIMITS, fleet
 from fuzz.wires import Complaints, Loop, Wire
 
-from serve.listeners.kserve_grpc import KServeGrpc
+from serve.listeners.grpc.kserve import KServeGrpc
 from serve.triton.grpc_pool import GrpcPool
 
 _PORTS = (8001, 8101)

@@ -29,8 +29,8 @@ from serve.app.serving import Server
 from serve.core.limits import Limits
 from serve.core.snapshot import Snapshot
 from serve.listeners.application import application
-from serve.listeners.http_client import HttpClient
-from serve.listeners.kserve_http import KServeHttp
+from serve.listeners.http.client import HttpClient
+from serve.listeners.http.kserve import KServeHttp
 from serve.triton.http_pool import Pool
 
 LIMITS = Limits(

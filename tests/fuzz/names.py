@@ -13,7 +13,7 @@ from google.protobuf.message import DecodeError
 from tritonclient.grpc import service_pb2
 
 from serve.core.calls import Verb
-from serve.listeners.grpc_restoring import Restoring
+from serve.listeners.grpc.restoring import Restoring
 from serve.wire import restoring
 from serve.wire.grpc_messages import PREFIX
 

@@ -37,8 +37,8 @@ from serve.app.serving import Server
 from serve.core.calls import Account
 from serve.core.limits import Limits
 from serve.core.snapshot import Snapshot
-from serve.listeners.http_client import HttpClient
-from serve.listeners.kserve_http import KServeHttp
+from serve.listeners.http.client import HttpClient
+from serve.listeners.http.kserve import KServeHttp
 from serve.proxy.journal import Ended
 from serve.settings import Settings
 from serve.triton.http_connection import HttpConnection

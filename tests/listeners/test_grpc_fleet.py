@@ -13,8 +13,8 @@ from tritonclient.grpc import service_pb2 as pb
 from serve.core.access import Key, Role
 from serve.core.calls import Reply
 from serve.core.snapshot import Snapshot
-from serve.listeners.grpc_fleet import FleetGrpc
-from serve.listeners.grpc_services import Asked, Service, Unary
+from serve.listeners.grpc.fleet import FleetGrpc
+from serve.listeners.grpc.services import Asked, Service, Unary
 from serve.wire.statistics_grpc import INDEX, METADATA, STATISTICS
 
 T = TypeVar("T")

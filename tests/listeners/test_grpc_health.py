@@ -9,9 +9,9 @@ from grpc_wire import DATA, END_STREAM, LOOPS, Received, Scene, frame, message, 
 
 from serve.core.calls import Account, Reply
 from serve.core.snapshot import Snapshot
-from serve.listeners.grpc_health import CHECK, health
-from serve.listeners.grpc_reflection import ReflectionService
-from serve.listeners.grpc_services import Asked, Unary
+from serve.listeners.grpc.health import CHECK, health
+from serve.listeners.grpc.reflection import ReflectionService
+from serve.listeners.grpc.services import Asked, Unary
 from serve.wire.reflection import METHODS
 
 ONE = snapshot(view(target(1, "a")))

@@ -13,7 +13,7 @@ from listeners.http_messages import request
 from listeners.http_scene import Scene, in_scene
 
 from serve.app.serving import Server
-from serve.listeners.http_client import HttpClient
+from serve.listeners.http.client import HttpClient
 
 GET = partial(request, b"", method="GET")
 

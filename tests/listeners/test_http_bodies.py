@@ -8,8 +8,8 @@ from listeners.http_messages import GOOD, INFER, chunk, reply, request
 from listeners.http_replicas import Received, echoes
 from listeners.http_scene import Scene, in_scene
 
-from serve.listeners.http_upload import JOINED, KEPT
-from serve.listeners.splicing import WORTHWHILE
+from serve.listeners.http.splicing import WORTHWHILE
+from serve.listeners.http.upload import JOINED, KEPT
 
 MIB = 1 << 20
 RANDOM = random.Random(7).randbytes(4 * MIB)

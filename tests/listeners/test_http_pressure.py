@@ -13,7 +13,7 @@ from listeners.http_messages import GOOD, INFER, chunk, reply, request
 from listeners.http_replicas import Received, answering, echoes
 from listeners.http_scene import Scene, in_scene
 
-from serve.listeners.splicing import WORTHWHILE
+from serve.listeners.http.splicing import WORTHWHILE
 from serve.triton.http_connection import HIGH_WATER
 
 MIB = 1 << 20

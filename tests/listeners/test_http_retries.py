@@ -11,7 +11,7 @@ from listeners.http_replicas import Received, Replica, Script, answering, answer
 from listeners.http_scene import Scene, in_scene
 
 from serve.core.snapshot import Snapshot
-from serve.listeners.http_upload import KEPT
+from serve.listeners.http.upload import KEPT
 
 MIB = 1 << 20
 STOPPING = reply(b'{"error":"Server is stopping, not ready"}', status=503)

@@ -23,7 +23,7 @@ from grpc_wire import (
 
 from serve.core.calls import Reply, Verb
 from serve.core.errors import NotFound
-from serve.listeners.grpc_services import Asked, Service, Streaming, Unary
+from serve.listeners.grpc.services import Asked, Service, Streaming, Unary
 
 ONE = snapshot(view(target(1, "a")))
 UNARY, STREAM = "/test.Service/Unary", "/test.Service/Stream"

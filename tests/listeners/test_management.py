@@ -23,7 +23,7 @@ from serve.core.errors import (
 )
 from serve.core.replicas import Replica
 from serve.core.snapshot import Snapshot
-from serve.listeners.grpc_services import Asked, Unary
+from serve.listeners.grpc.services import Asked, Unary
 from serve.listeners.management import Management
 from serve.wire.kserve_grpc import SERVICE
 from serve.wire.management import Wish

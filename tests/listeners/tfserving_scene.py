@@ -22,12 +22,12 @@ from serve.app.serving import Server
 from serve.core.calls import Account, Call
 from serve.core.snapshot import Snapshot
 from serve.listeners.application import application
-from serve.listeners.http_client import HttpClient
-from serve.listeners.kserve_grpc import KServeGrpc
-from serve.listeners.kserve_http import KServeHttp
-from serve.listeners.tfserving import TfServing
-from serve.listeners.tfserving_grpc import TfServingGrpc
-from serve.listeners.tfserving_http import router
+from serve.listeners.grpc.kserve import KServeGrpc
+from serve.listeners.http.client import HttpClient
+from serve.listeners.http.kserve import KServeHttp
+from serve.listeners.tfserving.facade import TfServing
+from serve.listeners.tfserving.grpc import TfServingGrpc
+from serve.listeners.tfserving.http import router
 from serve.proxy.journal import Ended
 from serve.settings import Settings
 from serve.tensors.tfserving import Tensor

@@ -19,7 +19,7 @@ from tritonclient.utils import InferenceServerException
 
 from serve.core.replicas import Replica
 from serve.core.snapshot import Snapshot
-from serve.listeners.kserve_grpc import KServeGrpc
+from serve.listeners.grpc.kserve import KServeGrpc
 from serve.triton.grpc_pool import GrpcPool
 
 pytestmark = pytest.mark.triton

@@ -8,7 +8,7 @@ import pytest
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
 from serve.core.errors import Unparsable
-from serve.listeners.grpc_reflection import DESCRIPTORS
+from serve.listeners.grpc.reflection import DESCRIPTORS
 from serve.wire.messages import Field, Kind, Table, read, write
 from serve.wire.reflection import Reflection
 

@@ -6,7 +6,7 @@ the client that goes away. Nothing here waits: `sweep` is how time passes.
 
 from serve.core.calls import Account, Reply
 from serve.core.errors import DeadlineExceeded, NoRoom, ServegateError, TooSlow
-from serve.listeners.grpc_desk import ClientLink, Desk
+from serve.listeners.grpc.desk import ClientLink, Desk
 from serve.triton.grpc_upstream import Leg
 from serve.wire.grpc_heads import OK_HEAD, OK_TRAILERS, error_block
 from serve.wire.grpc_messages import message

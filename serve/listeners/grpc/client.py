@@ -9,11 +9,11 @@ from typing import Any
 
 from serve.core.calls import Reply, Verb
 from serve.core.errors import NoRoom
-from serve.listeners.grpc_call import ClientCall, OwnCall
-from serve.listeners.grpc_desk import ClientLink, Desk
-from serve.listeners.grpc_service_call import serve
-from serve.listeners.grpc_stream import StreamCall
-from serve.listeners.grpc_unary import UnaryCall
+from serve.listeners.grpc.call import ClientCall, OwnCall
+from serve.listeners.grpc.desk import ClientLink, Desk
+from serve.listeners.grpc.service_call import serve
+from serve.listeners.grpc.stream import StreamCall
+from serve.listeners.grpc.unary import UnaryCall
 from serve.wire import http2, kserve_grpc, protobuf
 from serve.wire.grpc_heads import status_block
 from serve.wire.grpc_requests import RequestHead

@@ -6,7 +6,7 @@ from typing import TypeVar
 from serve.core.calls import Choice
 from serve.core.limits import Limits
 from serve.core.replicas import Replica
-from serve.listeners.grpc_services import Service
+from serve.listeners.grpc.services import Service
 from serve.proxy.gateway import Gateway
 from serve.triton.grpc_connection import Connection
 from serve.triton.grpc_pool import GrpcPool

@@ -6,7 +6,7 @@ Triton answers for itself, whatever service is asked for, and has no Watch (seen
 from collections.abc import Callable
 
 from serve.core.calls import Reply
-from serve.listeners.grpc_services import Asked, Service, Unary
+from serve.listeners.grpc.services import Asked, Service, Unary
 from serve.proxy.gateway import Gateway
 from serve.wire import protobuf
 from serve.wire.status import OK

@@ -8,9 +8,9 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
 from serve.core.limits import Limits
-from serve.listeners.grpc_client import GrpcClient
-from serve.listeners.grpc_desk import Desk
-from serve.listeners.grpc_services import Service
+from serve.listeners.grpc.client import GrpcClient
+from serve.listeners.grpc.desk import Desk
+from serve.listeners.grpc.services import Service
 from serve.proxy.gateway import Gateway
 from serve.triton.grpc_pool import GrpcPool
 
@@ -20,7 +20,7 @@ _NONE: Mapping[str, Service] = MappingProxyType({})
 class KServeGrpc:
     """The listener. `cancel`: whether Triton hears of cancelled calls; auto, forward or absorb.
 
-    `services` are what else is answered on its port, by method paths: see `grpc_services`.
+    `services` are what else is answered on its port, by method paths: see `services`.
     """
 
     def __init__(

@@ -9,9 +9,9 @@ from collections import deque
 
 from serve.core.calls import Reply
 from serve.core.errors import OutcomeUnknown, ServegateError
-from serve.listeners.grpc_branch import Branch
-from serve.listeners.grpc_call import ClientCall
-from serve.listeners.grpc_desk import ClientLink, Desk
+from serve.listeners.grpc.branch import Branch
+from serve.listeners.grpc.call import ClientCall
+from serve.listeners.grpc.desk import ClientLink, Desk
 from serve.triton.grpc_upstream import Leg, Upstream
 from serve.wire import kserve_grpc
 from serve.wire.grpc_heads import OK_HEAD, OK_TRAILERS, AnswerHead, error_block

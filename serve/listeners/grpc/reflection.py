@@ -6,7 +6,7 @@ It tells what is public anyway, the protocol, so it needs no key.
 from collections.abc import AsyncGenerator, AsyncIterator
 from pathlib import Path
 
-from serve.listeners.grpc_services import Asked, Service, Streaming
+from serve.listeners.grpc.services import Asked, Service, Streaming
 from serve.wire.reflection import METHODS, Reflection
 
 DESCRIPTORS = Path(__file__).with_name("descriptors.binpb")

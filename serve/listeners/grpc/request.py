@@ -21,9 +21,9 @@ from serve.core.errors import (
     ServegateError,
     Unavailable,
 )
-from serve.listeners.grpc_call import ClientCall
-from serve.listeners.grpc_desk import ClientLink, Desk
-from serve.listeners.grpc_restoring import Restoring
+from serve.listeners.grpc.call import ClientCall
+from serve.listeners.grpc.desk import ClientLink, Desk
+from serve.listeners.grpc.restoring import Restoring
 from serve.proxy.attempts import Attempt
 from serve.triton.grpc_upstream import Leg, Upstream
 from serve.wire import protobuf

@@ -1,4 +1,4 @@
-"""Calls of further services: messages put together, and a task for each call (`grpc_services`)."""
+"""Calls of further services: messages put together, and a task for each call (`services`)."""
 
 import asyncio
 import contextlib
@@ -9,9 +9,9 @@ from functools import partial
 from typing import Any
 
 from serve.core.errors import BodyTooLarge, ServegateError
-from serve.listeners.grpc_call import ClientCall
-from serve.listeners.grpc_desk import ClientLink, Desk
-from serve.listeners.grpc_services import (
+from serve.listeners.grpc.call import ClientCall
+from serve.listeners.grpc.desk import ClientLink, Desk
+from serve.listeners.grpc.services import (
     LARGEST_IN_STREAM,
     Asked,
     Service,

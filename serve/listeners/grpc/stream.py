@@ -20,10 +20,10 @@ from collections import deque
 from serve.core.calls import Call, Verb
 from serve.core.errors import BadRequest, BodyTooLarge, NotSent, OutcomeUnknown, ServegateError
 from serve.core.snapshot import Target
-from serve.listeners.grpc_branch import Branch, Share, branch_key
-from serve.listeners.grpc_desk import ClientLink, Desk
-from serve.listeners.grpc_merging import MergedCall
-from serve.listeners.grpc_restoring import StreamRestoring
+from serve.listeners.grpc.branch import Branch, Share, branch_key
+from serve.listeners.grpc.desk import ClientLink, Desk
+from serve.listeners.grpc.merging import MergedCall
+from serve.listeners.grpc.restoring import StreamRestoring
 from serve.proxy.attempts import Attempt
 from serve.wire import kserve_grpc, protobuf
 from serve.wire.grpc_messages import PREFIX, PREFIX_SIZE, Messages, inflate, read_prefix

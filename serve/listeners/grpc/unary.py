@@ -7,7 +7,7 @@ it is: fields in their order, bytes as they come. Only the decision is added to 
 
 from serve.core.calls import Account, Reply, Verb
 from serve.core.errors import ServegateError
-from serve.listeners.grpc_request import UnaryRequest
+from serve.listeners.grpc.request import UnaryRequest
 from serve.proxy.attempts import Attempt
 from serve.triton.grpc_upstream import Leg
 from serve.wire.grpc_heads import AnswerHead

@@ -9,8 +9,8 @@ head ──┬──────────────────────
 from serve.core.calls import Reply
 from serve.core.errors import ServegateError
 from serve.core.snapshot import Target
-from serve.listeners.http_upload import JOINED, LAST_CHUNK, Upload
-from serve.listeners.splicing import WORTHWHILE, Splice
+from serve.listeners.http.splicing import WORTHWHILE, Splice
+from serve.listeners.http.upload import JOINED, LAST_CHUNK, Upload
 from serve.proxy.attempts import Attempt
 from serve.triton.http_pool import broken
 from serve.wire import restoring

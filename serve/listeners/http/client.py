@@ -10,7 +10,7 @@ parser of requests. What happens once a head is complete is decided here:
 | anything else                    | the ASGI application, as uvicorn would have it           |
 
 What a client may do wrong, and how long it may take, is bounded by `core.limits`. How the answers
-go out is told in `http_row`.
+go out is told in `row`.
 """
 
 import asyncio
@@ -24,11 +24,11 @@ from uvicorn.server import ServerState
 
 from serve.core.calls import Verb
 from serve.core.errors import BadRequest, BodyTooLarge, HeadTooLarge, ServegateError, TooSlow
-from serve.listeners.http_application import cycle_of
-from serve.listeners.http_desk import Desk
-from serve.listeners.http_exchange import Exchange
-from serve.listeners.http_refusal import Refused
-from serve.listeners.http_row import Row
+from serve.listeners.http.cycle import cycle_of
+from serve.listeners.http.desk import Desk
+from serve.listeners.http.exchange import Exchange
+from serve.listeners.http.refusal import Refused
+from serve.listeners.http.row import Row
 from serve.wire.known_heads import KnownHead, Pattern, pattern_of
 from serve.wire.kserve_http import check_coding, infer_head, without_upgrade
 

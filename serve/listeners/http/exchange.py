@@ -6,7 +6,7 @@
        └───────────────┴──── a fault: `give_up` ──────────────────────────┴─────▶ over
 
 Nothing here waits: the client's connection, the replica's connection and the sweeper call. What
-becomes of the request's body is told in `http_upload`, what becomes of the answer in `http_answer`:
+becomes of the request's body is told in `upload`, what becomes of the answer in `answer`:
 the other parts of the same object.
 """
 
@@ -14,7 +14,7 @@ import math
 
 from serve.core.calls import Account, Call
 from serve.core.errors import DeadlineExceeded, NoRoom, NotSent, ServegateError
-from serve.listeners.http_answer import Answer
+from serve.listeners.http.answer import Answer
 from serve.proxy.attempts import Attempt
 from serve.triton.http_connection import HttpConnection
 

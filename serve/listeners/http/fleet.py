@@ -12,7 +12,7 @@ from serve.core.calls import Call, Headers, Reply, Verb
 from serve.core.errors import NoReplica, ServegateError
 from serve.core.snapshot import Snapshot
 from serve.listeners.fleet import PATIENCE, Heard, Part, ask_all
-from serve.listeners.http_asking import Asking
+from serve.listeners.http.asking import Asking
 from serve.proxy.attempts import NOWHERE
 from serve.proxy.gateway import Gateway
 from serve.proxy.routing import targets_of

@@ -1,8 +1,8 @@
 """KServe v2 over HTTP: the listener, and the calls that are not fast.
 
-Predict calls go from connection to connection (`http_client`, `http_exchange`). Everything else is
+Predict calls go from connection to connection (`client`, `exchange`). Everything else is
 answered by the ASGI application in this file: health, readiness, metadata and configuration, which
-one replica knows; statistics and the index, which all know together (`fleet_http`); and refusals.
+one replica knows; statistics and the index, which all know together (`fleet`); and refusals.
 """
 
 import json
@@ -13,9 +13,9 @@ from typing import Any
 from serve.core.calls import Call, Reply, Verb
 from serve.core.errors import BodyTooLarge, MethodNotAllowed, NotSent, ServegateError, TooSlow
 from serve.core.limits import Limits
-from serve.listeners.fleet_http import FleetHttp
-from serve.listeners.http_asking import Asking, Receive, Scope
-from serve.listeners.http_desk import Desk
+from serve.listeners.http.asking import Asking, Receive, Scope
+from serve.listeners.http.desk import Desk
+from serve.listeners.http.fleet import FleetHttp
 from serve.listeners.management import Management
 from serve.proxy.attempts import Attempt
 from serve.proxy.gateway import Gateway

@@ -19,10 +19,10 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResp
 from uvicorn.server import ServerState
 
 from serve.core.errors import ServegateError
-from serve.listeners.http_asking import peer_of
-from serve.listeners.http_desk import Answered, Desk
-from serve.listeners.http_exchange import Exchange
-from serve.listeners.http_refusal import Refused
+from serve.listeners.http.asking import peer_of
+from serve.listeners.http.desk import Answered, Desk
+from serve.listeners.http.exchange import Exchange
+from serve.listeners.http.refusal import Refused
 from serve.triton.http_connection import HIGH_WATER
 
 _LINGER = 2.0  # seconds in which what a refused client still sends is read and dropped

@@ -16,8 +16,8 @@ from serve.core.errors import (
     TooSlow,
 )
 from serve.core.snapshot import Target
-from serve.listeners.http_desk import Client, Desk
-from serve.listeners.splicing import WORTHWHILE, Splice
+from serve.listeners.http.desk import Client, Desk
+from serve.listeners.http.splicing import WORTHWHILE, Splice
 from serve.proxy.attempts import Attempt
 from serve.triton.http_connection import HIGH_WATER, HttpConnection
 from serve.wire.inflating import FREE, Inflation, inflated_head

@@ -20,9 +20,9 @@ from serve.core.errors import (
     ServegateError,
     TooSlow,
 )
-from serve.listeners.http_asking import Asking
-from serve.listeners.http_desk import Desk
-from serve.listeners.tfserving import away
+from serve.listeners.http.asking import Asking
+from serve.listeners.http.desk import Desk
+from serve.listeners.tfserving.facade import away
 from serve.wire.inflating import FREE, RATIO
 
 _DROPPED = 16 << 20  # bytes of a refused body that are read, so that its sender hears why

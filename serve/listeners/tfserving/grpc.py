@@ -13,8 +13,8 @@ from typing import Any
 
 from serve.core.calls import Account, Call, Headers, Reply, Verb
 from serve.core.errors import BadRequest, ServegateError, Unparsable
-from serve.listeners.grpc_services import Asked, Service, Unary
-from serve.listeners.tfserving import WEIGHT, Calling, TfServing, away
+from serve.listeners.grpc.services import Asked, Service, Unary
+from serve.listeners.tfserving.facade import WEIGHT, Calling, TfServing, away
 from serve.tensors.tfserving import Port, Signature, Tensor, kind_of
 from serve.tensors.tfserving_proto import declared_size, fill, tensor_of
 from serve.wire import tfserving as wire

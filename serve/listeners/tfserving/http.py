@@ -14,11 +14,11 @@ from starlette.requests import ClientDisconnect
 
 from serve.core.calls import Call, Reply, Verb
 from serve.core.errors import BodyTooLarge, NoRoom, ServegateError, TooSlow
-from serve.listeners import tfserving_tasks as tasks
-from serve.listeners.http_asking import Asking
-from serve.listeners.http_desk import Desk
-from serve.listeners.tfserving import WEIGHT, TfServing
-from serve.listeners.tfserving_body import body_of
+from serve.listeners.http.asking import Asking
+from serve.listeners.http.desk import Desk
+from serve.listeners.tfserving import tasks
+from serve.listeners.tfserving.body import body_of
+from serve.listeners.tfserving.facade import WEIGHT, TfServing
 from serve.wire import tfserving as wire
 from serve.wire.request_ids import TOLD
 from serve.wire.tfserving import Question, Servable, Task

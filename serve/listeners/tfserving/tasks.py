@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
-from serve.listeners.tfserving import Calling, away
+from serve.listeners.tfserving.facade import Calling, away
 from serve.tensors.tfserving import Port, Tensor, kind_of
 from serve.tensors.tfserving_answers import (
     classes_json,

@@ -1,0 +1,1 @@
+"""TensorFlow Serving's prediction API, over both protocols."""
