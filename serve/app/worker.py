@@ -139,7 +139,8 @@ class Worker:
             rpc.close()
             grpc.drain()
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._idle.wait(), settings.drain_timeout)
+                async with asyncio.timeout(settings.drain_timeout):
+                    await self._idle.wait()
 
     def _sweeps(self, http: KServeHttp, grpc: KServeGrpc) -> Iterable[Callable[[], None]]:
         """What looks at the clock every 100 ms."""
