@@ -4,6 +4,7 @@
 """
 
 import ctypes
+import json
 import os
 import signal
 import subprocess
@@ -65,10 +66,19 @@ def wait_ready(up: "subprocess.Popen[bytes]") -> bool:
     while up.poll() is None and monotonic() < until:
         try:
             with urllib.request.urlopen(READY, timeout=2):
-                return True
+                if is_loaded():
+                    return True
         except (urllib.error.URLError, OSError):
-            sleep(0.2)
+            pass
+        sleep(0.2)
     return False
+
+
+def is_loaded() -> bool:
+    """Whether the model is ready now: a worker begins with what an earlier demo has left behind."""
+    show = [str(BIN / "servegate"), "model", "show", "digits", "--json"]
+    done = subprocess.run(show, capture_output=True, check=False)
+    return done.returncode == 0 and json.loads(done.stdout)["state"] == "ready"
 
 
 def servegate(*arguments: str) -> None:
