@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
-from serve.core.errors import BadRequest, MethodNotAllowed, NotServed
+from serve.core.errors import BadRequest, MethodNotAllowed
 
 Settings = Mapping[str, Any]
 
@@ -30,13 +30,6 @@ _MEMORY_PATH = re.compile(
     rb"/v2/(?P<kind>system|cuda)sharedmemory(?:/region/(?P<region>[^/]+))?"
     rb"/(?P<act>status|register|unregister)"
 )
-_INSTEAD = {
-    "load": "put the version into the model repository, from where every replica loads it",
-    "unload": "take the model out of the model repository, or servegate route set",
-    "trace": "--triton-arg=--trace-config=… for local Tritons",
-    "logging": "--triton-arg=--log-verbose=1 for local Tritons",
-    "shared memory": "tensors in the request",
-}
 _NO_SETTINGS: Settings = MappingProxyType({})
 _LISTS = ("trace_level",)  # settings whose JSON value is a list
 
@@ -82,22 +75,6 @@ def read_path(method: str, raw_path: bytes) -> str:
     if method not in allowed:
         raise MethodNotAllowed("Method Not Allowed")
     return "wish" if match is not None else "memory"
-
-
-def refuse(method: str, raw_path: bytes) -> None:
-    """`NotServed` for a management path, with what to use instead; nothing for any other."""
-    kind = read_path(method, raw_path)
-    if not kind:
-        return
-    match = _PATH.fullmatch(raw_path)
-    extension = "shared memory"
-    if match is not None:
-        extension = (match["act"] or match["trace"] or match["logging"] or b"").decode()
-    raise NotServed(
-        f"Triton's {extension} calls are not served by this gateway",
-        why="they would change one replica out of many, and only until it is restarted",
-        try_this=f"{_INSTEAD[extension]}; or --allow-management",
-    )
 
 
 def wish_of_http(method: str, raw_path: bytes, body: bytes) -> Wish:

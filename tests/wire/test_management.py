@@ -6,14 +6,13 @@ from typing import Any
 import pytest
 from tritonclient.grpc import service_pb2
 
-from serve.core.errors import BadRequest, MethodNotAllowed, NotServed
+from serve.core.errors import BadRequest, MethodNotAllowed
 from serve.wire.kserve_grpc import SERVICE
 from serve.wire.management import (
     MemoryWish,
     Wish,
     memory_of_http,
     read_path,
-    refuse,
     settings_json,
     wish_of_http,
 )
@@ -58,27 +57,6 @@ def test_management_paths_are_known(method: str, path: bytes, kind: str) -> None
 def test_other_methods_are_not_allowed(method: str, path: bytes) -> None:
     with pytest.raises(MethodNotAllowed):
         read_path(method, path)
-
-
-@pytest.mark.parametrize(
-    ("path", "instead"),
-    [
-        (LOAD, "model repository"),
-        (UNLOAD, "servegate route set"),
-        (b"/v2/trace/setting", "--trace-config"),
-        (b"/v2/logging", "--log-verbose"),
-        (b"/v2/systemsharedmemory/region/r/register", "tensors in the request"),
-    ],
-)
-def test_a_refusal_says_what_to_use_instead(path: bytes, instead: str) -> None:
-    with pytest.raises(NotServed, match=instead):
-        refuse("POST", path)
-    with pytest.raises(NotServed, match="--allow-management"):
-        refuse("POST", path)
-
-
-def test_other_paths_are_not_refused() -> None:
-    refuse("POST", b"/v2/models/m/infer")
 
 
 def grpc_load(**parameters: Any) -> bytes:
