@@ -41,7 +41,6 @@ from serve.wire.status import GRPC_NAMES
 
 Attributes = dict[str, str | int]
 
-_NO_ACCOUNT = Account()
 _LAST_WORDS = 1.0  # seconds in which the last batch has to be sent
 _NANOSECONDS = 1_000_000_000
 _GRPC_NUMBERS = {name: number for number, name in enumerate(GRPC_NAMES)}

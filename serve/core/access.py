@@ -143,7 +143,7 @@ class Access:
     def check(self, credential: bytes, act: Act, model: str = "") -> Key | None:
         """The key, when it allows this; `Unauthenticated`, `Forbidden`, or `UnknownModel`."""
         key = self._called.get((credential, model)) if act is Act.CALL else None
-        if key is not None and key.expires is None:
+        if key is not None and (key.expires is None or key.expires > self._wall()):
             return key
         key = self.who(credential)
         if key is None:

@@ -59,12 +59,13 @@ class Management:
         origin: Origin | None = None,
     ) -> Reply:
         """The answer to a request for a path that this `takes`. Errors of ours are raised."""
-        call = Call("http", Verb.MANAGEMENT, "", "", deadline, credential=credential, origin=origin)
         wish: Wish | MemoryWish
         if management.read_path(method, raw_path) == "wish":
             wish = management.wish_of_http(method, raw_path, body)
         else:
             wish = management.memory_of_http(method, raw_path, body)
+        verb, model = Verb.MANAGEMENT, _model(wish)
+        call = Call("http", verb, model, "", deadline, credential=credential, origin=origin)
         told = await self._do(call, wish)
         if isinstance(told, Reply):
             return told
@@ -78,7 +79,7 @@ class Management:
 
     async def _over_grpc(self, asked: Asked) -> Reply:
         wish = management_grpc.of_grpc(asked.method, asked.message)
-        told = await self._do(asked.call(Verb.MANAGEMENT), wish)
+        told = await self._do(asked.call(Verb.MANAGEMENT, _model(wish)), wish)
         if isinstance(wish, Wish):
             assert not isinstance(told, Reply)
             return Reply(OK, management_grpc.settings_message(wish.act, told))
@@ -93,7 +94,6 @@ class Management:
     async def _do(self, call: Call, wish: Wish | MemoryWish) -> Reply | Mapping[str, Any]:
         """Do it for somebody who may; counted and logged like every call."""
         gateway, begun = self._gateway, self._gateway.clock()
-        call.model = wish.model if isinstance(wish, Wish) else ""
         snapshot, _ = gateway.fleet(call, Act.MANAGE)
         status = 200 if call.protocol == "http" else OK
         try:
@@ -116,6 +116,10 @@ class Management:
         lines = header_lines(((b"content-length", b"%d" % len(wish.body)), *_JSON))
         head = request_line(wish.method, replica, wish.path) + lines + b"\r\n"
         return await self._pool.fetch(replica, head + wish.body, deadline)
+
+
+def _model(wish: Wish | MemoryWish) -> str:
+    return wish.model if isinstance(wish, Wish) else ""
 
 
 def _only_local(snapshot: Snapshot) -> Replica:

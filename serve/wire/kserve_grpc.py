@@ -3,8 +3,8 @@
 import re
 
 from serve.core.calls import Verb
-from serve.core.errors import BadVersion, NotHere, NotServed
-from serve.wire import protobuf
+from serve.core.errors import BadVersion, NotHere
+from serve.wire import protobuf, unserved
 
 SERVICE = "/inference.GRPCInferenceService/"
 SERVER_LIVE = SERVICE + "ServerLive"
@@ -27,14 +27,6 @@ _NUMBER = re.compile(r"[ \t\n\v\f\r]*([+-]?)([0-9]+)")
 _LARGEST_NUMBER = 1 << 63  # below 0, that Triton can read
 _LONGEST_NUMBER = 1000  # digits that are looked at
 _VERBS = {path: verb for verb, path in _METHODS.items()}
-_OPENED = "or open Triton's management with --allow-management"
-_INSTEAD = {
-    "RepositoryModelLoad": "put the model into the model repository, and see servegate model ls",
-    "RepositoryModelUnload": "servegate route set MODEL VERSION=100 to send a version no calls",
-    "TraceSetting": "servegate up --triton-arg=--trace-config=…",
-    "LogSettings": "servegate up --triton-arg=--log-verbose=1",
-}
-_MEMORY = "tensors in raw_input_contents"
 
 
 def parse(method: str) -> Verb:
@@ -42,14 +34,10 @@ def parse(method: str) -> Verb:
     verb = _VERBS.get(method)
     if verb is not None:
         return verb
-    name = method.removeprefix(SERVICE)
-    instead = _MEMORY if "SharedMemory" in name else _INSTEAD.get(name)
-    if name != method and instead is not None:
-        raise NotServed(
-            f"{name} is not served by the gateway",
-            why="it would change or show one replica out of many",
-            try_this=f"{instead}, {_OPENED}",
-        )
+    if method.startswith(SERVICE):
+        refusal = unserved.refusal_of_method(method.removeprefix(SERVICE))
+        if refusal is not None:
+            raise refusal
     raise NotHere(f"unknown method {method}")
 
 

@@ -33,6 +33,19 @@ _MEMORY_PATH = re.compile(
 _NO_SETTINGS: Settings = MappingProxyType({})
 _LISTS = ("trace_level",)  # settings whose JSON value is a list
 
+METHODS = {
+    "RepositoryModelLoad": "load",
+    "RepositoryModelUnload": "unload",
+    "TraceSetting": "trace",
+    "LogSettings": "logging",
+}
+MEMORY_METHODS = {
+    f"{kind}SharedMemory{act}": (kind.lower(), act.lower())
+    for kind in ("System", "Cuda")
+    for act in ("Status", "Register", "Unregister")
+}
+"""Methods of Triton's gRPC service, and what they want: of which shared memory, system or cuda."""
+
 
 @dataclass(frozen=True, slots=True)
 class Wish:

@@ -11,28 +11,24 @@ from typing import Any
 from serve.core.errors import BadRequest
 from serve.wire import protobuf
 from serve.wire.kserve_grpc import SERVICE
-from serve.wire.management import MemoryWish, Settings, Wish, repository_wish
+from serve.wire.management import (
+    MEMORY_METHODS,
+    METHODS,
+    MemoryWish,
+    Settings,
+    Wish,
+    repository_wish,
+)
 
-_METHODS = {
-    "RepositoryModelLoad": "load",
-    "RepositoryModelUnload": "unload",
-    "TraceSetting": "trace",
-    "LogSettings": "logging",
-}
-_MEMORY_METHODS = {
-    f"{kind}SharedMemory{act}": (kind.lower(), act.lower())
-    for kind in ("System", "Cuda")
-    for act in ("Status", "Register", "Unregister")
-}
-GRPC_METHODS = tuple(SERVICE + name for name in (*_METHODS, *_MEMORY_METHODS))
+GRPC_METHODS = tuple(SERVICE + name for name in (*METHODS, *MEMORY_METHODS))
 
 
 def of_grpc(method: str, request: bytes) -> Wish | MemoryWish:
     """What a management method's request wants; `BadRequest` on nonsense."""
     name = method.removeprefix(SERVICE)
-    if name in _MEMORY_METHODS:
-        return _memory_of_grpc(*_MEMORY_METHODS[name], request)
-    act = _METHODS[name]
+    if name in MEMORY_METHODS:
+        return _memory_of_grpc(*MEMORY_METHODS[name], request)
+    act = METHODS[name]
     fields = list(protobuf.fields(request))
     model = _last_text(fields, 2)
     if act in ("load", "unload"):
