@@ -7,7 +7,7 @@ PYTEST := $(BIN)/python -m pytest
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test check format lint types contracts test-fast chaos fuzz deps deps-dev lock clean docs \
-  bench bench-control bench-report bench-peers profile deps-bench deps-kserve
+  bench bench-control bench-report bench-peers profile deps-bench deps-kserve deps-postgres
 
 help:  ## Explain the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -15,7 +15,7 @@ help:  ## Explain the targets
 demo: deps  ## Serve a trained digits classifier from two real Tritons, and print what to try
 	@exec $(BIN)/python examples/digits/demo.py
 
-test: deps-dev deps-kserve  ## Run the whole test suite, with real Tritons
+test: deps-dev deps-kserve deps-postgres  ## Run the whole test suite, with real Tritons
 	$(PYTEST) -m "not chaos"
 
 check: format lint types contracts test-fast  ## Format, lint, types, import contracts and the fast tests
@@ -32,7 +32,7 @@ types: deps-dev  ## Check the types with mypy --strict
 contracts: deps-dev  ## Check the import contracts
 	$(BIN)/lint-imports --no-cache
 
-test-fast: deps-dev  ## Run the tests that start no Triton
+test-fast: deps-dev deps-postgres  ## Run the tests that start no Triton
 	$(PYTEST) -m "not triton and not chaos"
 
 bench: deps-bench  ## Measure beside nginx, haproxy, Envoy and a bare Triton; QUICK=1, ONLY="http-64B grpc-64B"
@@ -70,6 +70,9 @@ deps-bench: deps-dev  ## Bring what the benchmarks need: nginx, haproxy, Envoy, 
 
 deps-kserve: deps-dev  ## Make the environment in .venv-kserve: KServe's clients, for tests and `make bench-peers`
 	@scripts/kserve-deps.sh
+
+deps-postgres:  ## Bring the PostgreSQL that tests start for themselves
+	@scripts/postgres-deps.sh
 
 docs: deps-dev  ## Write again what is generated: references, and descriptors for reflection
 	$(BIN)/python scripts/references.py

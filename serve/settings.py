@@ -43,7 +43,9 @@ class Settings:
     admin_host: str = _row("127.0.0.1", "address of the admin API")
     admin_port: int = _row(8080, "admin API and web UI")
     admin_hosts: tuple[str, ...] = _row((), "further Host names of the admin API")
-    triton: tuple[str, ...] = _row((), "running Tritons, HOST:HTTP:GRPC:METRICS, comma-separated")
+    triton: tuple[str, ...] = _row(
+        (), "running Tritons, [NAME=]HOST:HTTP:GRPC:METRICS[@POOL], with commas"
+    )
     control: str = _row("", "URL of the control plane, for `proxy`; default: this machine's")
     secret: str = _row("", "shared by control and workers; default: made in the state folder")
     max_in_flight: int = _row(256, "calls in flight per model, over all workers")
@@ -84,6 +86,28 @@ class Settings:
         False, "serve Triton's repository, trace, logging and shared-memory extensions"
     )
     triton_args: tuple[str, ...] = _row((), "further flags for local Tritons, comma-separated")
+    database: str = _row("", "PostgreSQL URL of the store; default: SQLite in the state folder")
+    storage: str = _row(
+        "", "where published versions are kept: a folder, s3://, gs:// or az://; default: state"
+    )
+    delivery: str = _row("folder", "how Tritons get published versions: folder, agents or bucket")
+    delivery_folder: str = _row(
+        "", "where Tritons read them from; default: in state, for local ones"
+    )
+    max_upload_bytes: int = _row(20 << 30, "largest version that may be uploaded")
+    upload_quota: int = _row(100 << 30, "bytes of unfinished uploads, all together")
+    upload_keep: float = _row(7 * 86400.0, "how long an unfinished upload is kept")
+    allow_code_models: bool = _row(False, "allow uploads that bring code: python models, .so files")
+    quarantine: str = _row("auto", "a throw-away Triton tries each version: auto, required or off")
+    quarantine_bytes: int = _row(4 << 30, "memory that a version may take in quarantine")
+    quarantine_timeout: float = _row(300.0, "longest time for a version to load in quarantine")
+    contract_interval: float = _row(60.0, "how often each replica's contracts are run again")
+    min_available: float = _row(0.5, "share of a pool that goes on serving while a replica loads")
+    without_spare: str = _row("warn", "load on the only replica that serves: warn, or refuse")
+    unload_after: float = _row(300.0, "how long a version that nothing refers to stays loaded")
+    keep_loaded: int = _row(2, "newest versions of a model that stay loaded without being used")
+    keep_versions: int = _row(10, "versions of a model that garbage collection leaves")
+    pool_memory: tuple[str, ...] = _row((), "memory of each replica of a pool, POOL=BYTES")
 
     @property
     def state_path(self) -> Path:
@@ -131,14 +155,31 @@ class Settings:
         )
 
     def tritons(self) -> tuple[Replica, ...]:
-        """The replicas that `triton` names, each as `ADDRESS` or `NAME=ADDRESS`."""
+        """The replicas that `triton` names, each as `[NAME=]ADDRESS[@POOL]`."""
         replicas = []
         for number, text in enumerate(self.triton):
-            name, _, address = text.rpartition("=")
-            replicas.append(Replica.parse(address, name=name or f"triton-{number}"))
+            name, _, rest = text.rpartition("=")
+            address, _, pool = rest.partition("@")
+            name = name or f"triton-{number}"
+            replicas.append(Replica.parse(address, name=name, pool=pool or "default"))
         if len({replica.name for replica in replicas}) < len(replicas):
             raise Invalid("two replicas have the same name", why=", ".join(self.triton))
         return tuple(replicas)
+
+    @property
+    def publishes(self) -> bool:
+        """Whether versions can be pushed: there is a way to bring them to the Tritons."""
+        return bool(self.delivery_folder) or self.delivery != "folder"
+
+    def memory_of_pools(self) -> dict[str, int]:
+        """The memory budget of each replica by pool, in bytes, as `pool_memory` says it."""
+        budgets = {}
+        for text in self.pool_memory:
+            pool, _, number = text.partition("=")
+            if not pool or not (number.isascii() and number.isdigit()):
+                raise Invalid(f"'{text}' is no pool_memory", why="POOL=BYTES is needed")
+            budgets[pool] = int(number)
+        return budgets
 
     def environment(self) -> dict[str, str]:
         """The same settings as variables, for child processes."""
@@ -284,6 +325,7 @@ def _one_of(*words: str) -> tuple[Callable[[Any], bool], str]:
 
 
 _PORT = (lambda value: 0 < value < 65536, "a port from 1 to 65535 is needed")
+_NONE_OR_MORE = (lambda value: 0 <= value < math.inf, "0 or more is needed")
 _COUNT = (lambda value: value >= 1, "at least 1 is needed")
 _TIME = (lambda value: 0 < value < math.inf, "a number of seconds above 0 is needed")
 _RULES: dict[str, tuple[Callable[[Any], bool], str]] = {
@@ -302,6 +344,14 @@ _RULES: dict[str, tuple[Callable[[Any], bool], str]] = {
     "log_level": _one_of("debug", "info", "warning", "error"),
     "log_format": _one_of("text", "json"),
     "auth": _one_of("auto", "keys", "none"),
+    **dict.fromkeys(("max_upload_bytes", "upload_quota", "quarantine_bytes"), _COUNT),
+    **dict.fromkeys(("upload_keep", "quarantine_timeout", "contract_interval"), _TIME),
+    **dict.fromkeys(("unload_after", "keep_loaded"), _NONE_OR_MORE),
+    "keep_versions": _COUNT,
+    "delivery": _one_of("folder", "agents", "bucket"),
+    "quarantine": _one_of("auto", "required", "off"),
+    "without_spare": _one_of("warn", "refuse"),
+    "min_available": (lambda value: 0 <= value <= 1, "a share from 0 to 1 is needed"),
     "access_log_share": (lambda value: 0 <= value <= 1, "a share from 0 to 1 is needed"),
 }
 
@@ -321,6 +371,7 @@ def _check(settings: Settings, sources: Mapping[str, str]) -> None:
     except Invalid as error:
         what = f"{error.what} ({sources['triton']})"
         raise Invalid(what, why=error.why, try_this=error.try_this) from error
+    settings.memory_of_pools()
 
 
 def is_loopback(host: str) -> bool:

@@ -19,8 +19,9 @@ from serve.control.fleet import Fleet
 from serve.control.inventory import Inventory
 from serve.control.keys import Keys
 from serve.control.models import Models
+from serve.control.reconciling.steering import Steering
 from serve.control.snapshots import Publisher, compile_snapshot
-from serve.control.store import Store
+from serve.control.storing.store import Store
 from serve.core.calls import Call, Choice, Headers, Reply, Verb
 from serve.core.errors import NotSent, ServegateError
 from serve.core.replicas import Replica
@@ -212,11 +213,13 @@ class ControlPlane:
         self.publisher = Publisher(
             self._compile, self.store, clock=self.clock, knows=lambda: self.fleet.is_known
         )
+        self.steering = Steering(self.fleet, self.publisher, min_available=0.5, refuse=False)
         self.models = Models(
             self.store,
             self.inventory,
             self.fleet,
             self.publisher,
+            self.steering,
             decisions=lambda: self.decisions,
             reload=self.reload,
         )

@@ -73,7 +73,7 @@ async def measure(settings: Settings, changes: int) -> tuple[list[float], list[f
     ledger = Ledger(settings.state_path / "children.json")
     launcher = Launcher(
         1,
-        settings.model_repo,
+        [settings.model_repo],
         state=settings.state_path,
         installation=Installation.find(Facts.here()),
         ledger=ledger,

@@ -12,8 +12,9 @@ Only the control plane knows the keys: a proxy looks at the settings alone, and 
 
 import time
 from collections.abc import Collection
+from pathlib import Path
 
-from serve.app.paths import STORE_FILE
+from serve.app.paths import store_place
 from serve.core.access import Key, Role
 from serve.core.errors import CannotStart
 from serve.settings import Settings, is_loopback
@@ -41,13 +42,13 @@ async def kept_keys(settings: Settings) -> Collection[Key]:
 
     A store is brought up to date by this, as by every start.
     """
-    path = settings.state_path / STORE_FILE
-    if not path.exists():
+    place = store_place(settings)
+    if isinstance(place, Path) and not place.exists():
         return ()
     from serve.control.decisions import Decisions  # SQL takes a while to import
-    from serve.control.store import Store
+    from serve.control.storing.store import Store
 
-    store = Store(path, clock=time.time)
+    store = Store(place, clock=time.time)
     try:
         store.migrate()
         keys = Decisions(await store.read()).keys().values()

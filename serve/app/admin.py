@@ -6,21 +6,15 @@ so need no certificate to trust, and none to show.
 
 import logging
 import ssl
-import time
-from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 
 from serve.app.serving import Server
-from serve.control.fleet import Fleet
-from serve.control.keys import Keys
-from serve.control.management import Management
-from serve.control.models import Models
-from serve.control.snapshots import Publisher
+from serve.control.delivering.agents import AgentDelivery
 from serve.core.replicas import Replica
 from serve.listeners.admin.application import create
 from serve.listeners.admin.context import Control
-from serve.settings import Settings, keys_are_required
+from serve.listeners.admin.sync import sync_router
+from serve.settings import Settings
 from serve.triton import metrics as triton_metrics
 from serve.triton.metrics import Readings
 
@@ -30,32 +24,15 @@ _GRACE = 2  # seconds for requests in flight when the process stops
 
 def admin_servers(
     settings: Settings,
+    control: Control,
     *,
-    models: Models,
-    fleet: Fleet,
-    publisher: Publisher,
-    management: Management,
-    keys: Keys,
-    metrics: Callable[[], bytes],
-    secret: str,
+    agents: AgentDelivery | None,
     tls: ssl.SSLContext | None,
     inside: Path,
 ) -> tuple[Server, Server]:
     """The servers, ready to be run: the port's, and the one `inside`."""
-    control = Control(
-        models=models,
-        fleet=fleet,
-        publisher=publisher,
-        management=management,
-        keys=keys,
-        readings=_scrape,
-        metrics=metrics,
-        clock=time.monotonic,
-        secret=secret,
-        needs_key=partial(keys_are_required, settings, host=settings.admin_host),
-        wall=time.time,
-    )
-    app = create(control, hosts=settings.allowed_hosts)
+    internal = [sync_router(agents, control.storage)] if agents else []
+    app = create(control, hosts=settings.allowed_hosts, internal=internal)
     inside.unlink(missing_ok=True)
     return (
         Server(
@@ -69,7 +46,7 @@ def admin_servers(
     )
 
 
-async def _scrape(replica: Replica) -> Readings | None:
+async def scrape(replica: Replica) -> Readings | None:
     """A replica's own metrics; None when it does not tell them within a second."""
     import aiohttp  # only needed once somebody asks
 

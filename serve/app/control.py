@@ -1,31 +1,48 @@
 """The control process: store, inventory, fleet, reconciler and admin API, put together."""
 
 import asyncio
+import contextlib
 import importlib
+import logging
 import time
 from collections.abc import Iterable
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 from prometheus_client import CollectorRegistry
 from prometheus_client.core import GaugeMetricFamily, Metric
 
-from serve.app.paths import STORE_FILE, control_socket
+from serve.app.paths import LEADER_FILE, control_socket, store_place
+from serve.app.publishing import Publishing, delivery_of, storage_of
 from serve.app.secret import shared_secret
 from serve.app.tls import HTTP, Tls
 from serve.control.decisions import Decisions
+from serve.control.delivering.agents import AgentDelivery
+from serve.control.delivering.courier import Courier
 from serve.control.fleet import Fleet
+from serve.control.history import History
 from serve.control.inventory import Inventory
 from serve.control.keys import Keys
 from serve.control.management import Management
 from serve.control.models import Models
-from serve.control.reconciler import ReplicaKeeper
+from serve.control.placement import Placement, Rules
+from serve.control.reconciling.contracts import Contracts
+from serve.control.reconciling.reconciler import ReplicaKeeper
+from serve.control.reconciling.steering import Steering
+from serve.control.restoring import Restoring
 from serve.control.snapshots import Publisher, compile_snapshot
-from serve.control.store import Store
-from serve.core.errors import CannotStart
+from serve.control.storing.leadership import leadership_of
+from serve.control.storing.store import Store
+from serve.control.versions import Version
+from serve.core.errors import CannotStart, Unavailable
+from serve.core.replicas import Replica
 from serve.core.snapshot import Snapshot
-from serve.settings import Settings
+from serve.settings import Settings, keys_are_required
 from serve.telemetry import Meters
 from serve.triton.control import TritonControl
+
+_log = logging.getLogger("servegate.control")
 
 
 class ControlPlane:
@@ -40,53 +57,101 @@ class ControlPlane:
                 "the control plane knows no Triton",
                 try_this="--triton HOST:HTTP:GRPC:METRICS, or servegate up to start local ones",
             )
-        repository = Path(settings.model_repo) if settings.model_repo else None
+        where = store_place(settings)
         self._decisions = Decisions()
-        self._store = Store(settings.state_path / STORE_FILE, clock=time.time)
+        self._seen = 0  # the newest revision that was read
+        self._leads, self._led = False, asyncio.Event()
+        self._store = Store(where, clock=time.time)
+        self._leadership = leadership_of(where, settings.state_path / LEADER_FILE)
         self._fleet = Fleet(replicas, clock=time.monotonic)
-        self._inventory = Inventory(repository, self._fleet, decisions=lambda: self._decisions)
+        self._inventory = Inventory(
+            Path(settings.model_repo) if settings.model_repo else None,
+            self._fleet,
+            decisions=self._decided,
+            placement=Placement(_rules(settings), clock=time.monotonic),
+            publishes=settings.publishes,
+        )
         self._publisher = Publisher(
             self._compile,
             self._store,
             clock=time.monotonic,
             knows=lambda: self._fleet.is_known,
         )
+        self._steering = Steering(
+            self._fleet,
+            self._publisher,
+            min_available=settings.min_available,
+            refuse=settings.without_spare == "refuse",
+        )
         self._models = Models(
             self._store,
             self._inventory,
             self._fleet,
             self._publisher,
-            decisions=lambda: self._decisions,
+            self._steering,
+            decisions=self._decided,
             reload=self._reload,
         )
-        self._keepers = [
-            ReplicaKeeper(
+        self._storage = storage_of(settings)
+        self._delivery = delivery_of(settings, self._storage)
+        self._contracts = Contracts(self._storage, decisions=self._decided)
+        self._courier = Courier(
+            self._inventory,
+            self._fleet,
+            self._delivery,
+            arrived=self._wake_keepers,
+            pause=settings.scan_interval,
+        )
+        self._publishing = Publishing(
+            settings,
+            self._storage,
+            store=self._store,
+            inventory=self._inventory,
+            models=self._models,
+            contracts=self._contracts,
+            decisions=self._decided,
+            reload=self._reload,
+            publish=self._publisher.committed,
+        )
+        self._keepers = {
+            replica.name: ReplicaKeeper(
                 replica.name,
                 TritonControl(replica, timeout=1.0),
                 fleet=self._fleet,
                 inventory=self._inventory,
                 publisher=self._publisher,
+                steering=self._steering,
+                delivery=self._delivery,
+                proof=self._contracts,
+                decisions=self._decided,
                 clock=time.monotonic,
                 tick=settings.tick,
             )
             for replica in replicas
-        ]
+        }
         self._management = Management(
             self._store,
             self._inventory,
             self._fleet,
             self._publisher,
-            self._keepers,
-            decisions=lambda: self._decisions,
+            list(self._keepers.values()),
+            decisions=self._decided,
             reload=self._reload,
         )
         self._keys = Keys(
             self._store,
-            decisions=lambda: self._decisions,
+            decisions=self._decided,
             reload=self._reload,
             publish=self._publisher.committed,
             wall=time.time,
         )
+        restoring = Restoring(
+            self._models,
+            self._management,
+            decisions=self._decided,
+            generation=lambda: self._publisher.snapshot.generation,
+        )
+        self._history = History(self._store, restoring.by_kind)
         self._meters = Meters()
         self._meters.gauge(
             "servegate_control_snapshot_generation",
@@ -113,46 +178,132 @@ class ControlPlane:
         return self._meters.registry
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Serve until `stop` is set."""
-        self._store.migrate()
-        await self._reload()
-        await self._inventory.scan()
+        """Serve until `stop` is set; `Unavailable` when another process leads by then."""
         async with asyncio.TaskGroup() as tasks:
-            running = [tasks.create_task(keeper.run()) for keeper in self._keepers]
-            running.append(tasks.create_task(self._scan()))
+            running = [tasks.create_task(self._work())]
             if self._tls is not None:
                 running.append(tasks.create_task(self._tls.keep()))
             # FastAPI takes half a second to import; the replicas load their models meanwhile.
-            serving = await asyncio.to_thread(importlib.import_module, "serve.app.admin")
-            servers = serving.admin_servers(
+            admin = await asyncio.to_thread(importlib.import_module, "serve.app.admin")
+            servers = admin.admin_servers(
                 self._settings,
-                models=self._models,
-                fleet=self._fleet,
-                publisher=self._publisher,
-                management=self._management,
-                keys=self._keys,
-                metrics=self._meters.text,
-                secret=shared_secret(self._settings),
+                self._parts(admin),
+                agents=self._delivery if isinstance(self._delivery, AgentDelivery) else None,
                 tls=None if self._tls is None else self._tls.listener("admin", HTTP),
                 inside=control_socket(self._settings),
             )
             for server in servers:
                 tasks.create_task(server.serve())
-            await stop.wait()
+            ends = [tasks.create_task(stop.wait()), tasks.create_task(self._led_away())]
+            await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+            led_away = ends[1].done()
+            self._leads = False
             await self._publisher.close()
+            if isinstance(self._delivery, AgentDelivery):
+                await self._delivery.close()
             for server in servers:
                 server.should_exit = True
-            for task in running:
+            for task in (*running, *ends):
                 task.cancel()
+        await self._leadership.release()
         self._store.close()
+        if led_away:
+            raise Unavailable("another control plane leads now")
+
+    async def _led_away(self) -> None:
+        """Return when another process leads instead of this one."""
+        await self._led.wait()
+        await self._leadership.keep()
+
+    async def _work(self) -> None:
+        """Wait until nobody else leads, then do everything there is to do."""
+        try:
+            leads = await self._leadership.try_acquire()
+        except Unavailable as error:
+            _log.warning("waiting for the store: %s", error)
+            leads = False
+        if not leads:
+            _log.info("another control plane leads, or nobody can tell: standing by")
+            await self._leadership.acquire()
+        await asyncio.to_thread(self._store.migrate)
+        await self._reload()
+        await self._inventory.scan()
+        self._leads = True
+        self._led.set()
+        async with asyncio.TaskGroup() as tasks:
+            for keeper in self._keepers.values():
+                tasks.create_task(keeper.run())
+            tasks.create_task(self._scan())
+            tasks.create_task(self._follow())
+            if self._settings.publishes:
+                tasks.create_task(self._courier.run())
+                tasks.create_task(self._publishing.run())
+                interval = self._settings.contract_interval
+                tasks.create_task(self._contracts.run(self._called, self._found, interval))
+
+    def _parts(self, admin: Any) -> Any:
+        """What the admin API works on. Its module is imported late."""
+        settings = self._settings
+        return admin.Control(
+            models=self._models,
+            fleet=self._fleet,
+            publisher=self._publisher,
+            management=self._management,
+            keys=self._keys,
+            storage=self._storage,
+            uploads=self._publishing.uploads,
+            publications=self._publishing.publications,
+            retention=self._publishing.retention,
+            history=self._history,
+            readings=admin.scrape,
+            metrics=self._meters.text,
+            clock=time.monotonic,
+            secret=shared_secret(settings),
+            needs_key=partial(keys_are_required, settings, host=settings.admin_host),
+            wall=time.time,
+            publishes=settings.publishes,
+            leads=lambda: self._leads,
+        )
+
+    def _decided(self) -> Decisions:
+        return self._decisions
 
     def _compile(self) -> Snapshot:
         return compile_snapshot(self._inventory.models, self._decisions, self._fleet)
 
     async def _reload(self) -> None:
-        self._decisions = Decisions(await self._store.read())
-        for keeper in self._keepers:
+        entries = await self._store.read()
+        self._decisions = Decisions(entries)
+        self._seen = max([self._seen, *(entry.revision for entry in entries.values())])
+        self._courier.wake()
+        self._wake_keepers()
+
+    def _wake_keepers(self) -> None:
+        for keeper in self._keepers.values():
             keeper.wake()
+
+    async def _follow(self) -> None:
+        """Read again what another process has written."""
+        newest = await self._store.changed(self._seen)
+        while True:
+            with contextlib.suppress(Unavailable):
+                await self._reload()
+                await self._publisher.refresh()
+                self._seen = max(self._seen, newest)
+            newest = await self._store.changed(self._seen)
+
+    def _called(self) -> Iterable[tuple[Replica, Version]]:
+        """Every published version on every replica that holds it, for its contract to be run."""
+        for name, seen in self._fleet.observations.items():
+            if not seen.is_up or not self._fleet.is_free(name):
+                continue
+            for one in self._inventory.for_pool(seen.replica.pool).values():
+                for number in one.wanted if one.published else ():
+                    if number in seen.held.get(one.name, ()):
+                        yield seen.replica, self._decisions.versions[one.model][number]
+
+    async def _found(self, replica: str, version: Version, why: str) -> None:
+        await self._keepers[replica].found(version, why)
 
     def _replica_states(self) -> Iterable[Metric]:
         up = GaugeMetricFamily(
@@ -170,5 +321,13 @@ class ControlPlane:
             await asyncio.sleep(self._settings.scan_interval)
             if await self._inventory.scan(settled=True):
                 await self._publisher.refresh()
-                for keeper in self._keepers:
-                    keeper.wake()
+                self._courier.wake()
+                self._wake_keepers()
+
+
+def _rules(settings: Settings) -> Rules:
+    return Rules(
+        keep_loaded=settings.keep_loaded,
+        unload_after=settings.unload_after,
+        budgets=settings.memory_of_pools(),
+    )

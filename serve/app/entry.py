@@ -4,8 +4,10 @@ Their settings come from the environment, where their parent has put them; peopl
 """
 
 import faulthandler
+import os
 import sys
 
+from serve.app.paths import FORKS
 from serve.settings import Settings, from_environment
 from serve.telemetry import configure_logging
 
@@ -29,6 +31,7 @@ def main() -> None:
 
 
 async def _control(settings: Settings) -> None:
+    os.environ.setdefault(*FORKS)
     from serve.app.control import ControlPlane
     from serve.app.ports import stop_on_signals
 

@@ -8,13 +8,14 @@ import asyncio
 import contextlib
 import time
 from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
 from typing import Any, TypeVar
 
-from serve.app.paths import LOCK_FILE, STORE_FILE
+from serve.app.paths import LOCK_FILE, store_place
 from serve.control.decisions import Decisions
 from serve.control.keys import Keys
 from serve.control.models import By
-from serve.control.store import Store
+from serve.control.storing.store import Store
 from serve.core.access import Role
 from serve.listeners.admin import schemas
 from serve.processes import hold_lock
@@ -76,9 +77,14 @@ _LATER = {"generation": 0, "in_force": False}
 
 @contextlib.contextmanager
 def keys_at_rest(settings: Settings, author: str, reason: str) -> Iterator[KeysAtRest]:
-    """The keys, while the state folder is ours alone; `CannotStart` while a gateway runs on it."""
-    with hold_lock(settings.state_path / LOCK_FILE):
-        store = Store(settings.state_path / STORE_FILE, clock=time.time)
+    """The keys, while the state folder is ours alone; `CannotStart` while a gateway runs on it.
+
+    Whoever leads on a PostgreSQL store hears of every change, so nobody has to be kept out there.
+    """
+    place = store_place(settings)
+    lock = hold_lock(settings.state_path / LOCK_FILE)
+    with lock if isinstance(place, Path) else contextlib.nullcontext():
+        store = Store(place, clock=time.time)
         try:
             store.migrate()
             yield KeysAtRest(store, By(author, reason))

@@ -9,9 +9,21 @@ from serve.settings import Settings
 LOCK_FILE = "lock"
 LEDGER_FILE = "children.json"
 SNAPSHOT_FILE = "snapshot.json"
+# Quarantine starts processes while gRPC calls run, which gRPC need not prepare for: they exec.
+FORKS = ("GRPC_ENABLE_FORK_SUPPORT", "0")  # set before grpc is imported
 STORE_FILE = "control.sqlite"
+LEADER_FILE = "leader.lock"
 SECRET_FILE = "secret"
+DELIVERY_FOLDER = "repository"  # published versions, as the local Tritons read them
+STORAGE_FOLDER = "registry"  # published versions, by digest
+UPLOADS_FOLDER = "uploads"
+QUARANTINE_FOLDER = "quarantine"
 _LONGEST_SOCKET = 107  # bytes; the kernel's limit for the path of a Unix socket
+
+
+def store_place(settings: Settings) -> Path | str:
+    """Where the store is: a file in the state folder, or a PostgreSQL URL."""
+    return settings.database or settings.state_path / STORE_FILE
 
 
 def worker_socket(settings: Settings, number: int) -> Path:

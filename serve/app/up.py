@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from serve.app.addresses import require_safe_addresses
 from serve.app.asking import INSIDE
-from serve.app.paths import LEDGER_FILE, LOCK_FILE, control_socket
+from serve.app.paths import DELIVERY_FOLDER, FORKS, LEDGER_FILE, LOCK_FILE, control_socket
 from serve.app.ports import reserve, stop_on_signals
 from serve.app.proxy import DataPlane, child_program, running
 from serve.app.secret import shared_secret
@@ -28,6 +28,7 @@ from serve.processes import Ledger, Program, Supervised, hold_lock
 from serve.settings import Settings
 from serve.triton.installation import Facts, Installation
 from serve.triton.launcher import Launcher
+from serve.triton.repository_url import triton_url
 
 CONTROL_GRACE = 4.0
 TRITON_DRAIN = 3
@@ -70,6 +71,7 @@ async def run_up(settings: Settings, *, say: Say, on_ready: "Callable[[Ready], N
 
 async def run_control(settings: Settings, *, say: Say) -> None:
     """`servegate control`: the control plane alone, in this process."""
+    os.environ.setdefault(*FORKS)
     from serve.app.control import ControlPlane
 
     with hold_lock(settings.state_path / LOCK_FILE):
@@ -110,10 +112,14 @@ async def _tritons(settings: Settings, ledger: Ledger) -> AsyncIterator[Local]:
     if settings.triton:
         yield Local(settings, None)
         return
-    repository = _repository(settings)
+    settings = dataclasses.replace(
+        settings,
+        model_repo=_repository(settings),
+        delivery_folder=settings.delivery_folder or str(settings.state_path / DELIVERY_FOLDER),
+    )
     launcher = Launcher(
         settings.replicas,
-        str(repository),
+        [*filter(None, [settings.model_repo]), await _published(settings)],
         state=settings.state_path,
         installation=Installation.find(Facts.here()),
         ledger=ledger,
@@ -122,7 +128,19 @@ async def _tritons(settings: Settings, ledger: Ledger) -> AsyncIterator[Local]:
         drain=TRITON_DRAIN,
     )
     async with launcher:
-        yield Local(dataclasses.replace(settings, model_repo=str(repository)), launcher)
+        yield Local(settings, launcher)
+
+
+async def _published(settings: Settings) -> str:
+    """Where Triton finds published versions; it is there when this returns."""
+    if settings.delivery == "bucket":
+        from serve.app.publishing import storage_of  # what few need
+        from serve.control.delivering.bucket import BucketDelivery
+
+        await BucketDelivery(storage_of(settings), settings.storage).prepare()
+        return triton_url(settings.storage, os.environ)
+    os.makedirs(settings.delivery_folder, exist_ok=True)  # noqa: PTH103
+    return settings.delivery_folder
 
 
 async def _control_answers(local: Local) -> bool:
@@ -135,14 +153,17 @@ def _control_program(local: Local) -> Program:
     return child_program(local.settings, "control", grace=CONTROL_GRACE)
 
 
-def _repository(settings: Settings) -> Path:
+def _repository(settings: Settings) -> str:
+    """The plain model repository, absolute; empty where there is none and nobody asked for one."""
     repository = Path(settings.model_repo).absolute()
-    if not repository.is_dir():
-        raise CannotStart(
-            f"the model repository '{settings.model_repo}' is not a folder",
-            try_this="--model-repo DIR, in Triton's layout: DIR/<model>/<version>/…",
-        )
-    return repository
+    if settings.model_repo and repository.is_dir():
+        return str(repository)
+    if settings.model_repo in ("", Settings().model_repo):
+        return ""  # models come by `servegate model push`
+    raise CannotStart(
+        f"the model repository '{settings.model_repo}' is not a folder",
+        try_this="--model-repo DIR, in Triton's layout: DIR/<model>/<version>/…",
+    )
 
 
 async def _unless(stop: asyncio.Event, work: "asyncio.Task[Ready]") -> bool:

@@ -8,6 +8,7 @@ from types import MappingProxyType
 from typing import Any, Protocol
 from urllib.parse import quote
 
+from serve.cli.asked import Asked
 from serve.cli.trust import channel_credentials, trust
 from serve.core.calls import Verb
 from serve.core.errors import (
@@ -15,14 +16,12 @@ from serve.core.errors import (
     Conflict,
     DeadlineExceeded,
     Forbidden,
-    Invalid,
     NotFound,
     OutcomeUnknown,
     ServegateError,
     Unauthenticated,
     Unavailable,
 )
-from serve.core.naming import check_label, check_model_name
 from serve.tensors import codec
 from serve.tensors.codec import InferReply
 from serve.tensors.datatypes import Array, Shape
@@ -53,14 +52,6 @@ _BY_GRPC_CODE: dict[str, type[ServegateError]] = {
     "RESOURCE_EXHAUSTED": Unavailable,
     "UNAVAILABLE": Unavailable,
 }
-
-
-@dataclass(frozen=True, slots=True)
-class Asked:
-    """A model, and perhaps a version: `selector` is empty, a number, or a label."""
-
-    model: str
-    selector: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,21 +95,6 @@ class Caller(Protocol):
     ) -> Answer:
         """One call. Raises what the gateway answers instead of a reply."""
         ...
-
-
-def parse_asked(text: str) -> Asked:
-    """Read `NAME`, `NAME@3` or `NAME:label`."""
-    model, at, number = text.partition("@")
-    if at:
-        if not (number.isascii() and number.isdigit()):
-            raise Invalid(
-                f"'{text}' names no version",
-                why="a number stands behind '@'",
-                try_this=f"{model}@1, or {model}:LABEL",
-            )
-        return Asked(check_model_name(model), number)
-    model, colon, label = text.partition(":")
-    return Asked(check_model_name(model), check_label(label) if colon else "")
 
 
 class HttpCaller:

@@ -2,7 +2,7 @@
 
 import getpass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from serve.cli.credentials import VARIABLE, authorization
@@ -13,11 +13,15 @@ from serve.core.errors import (
     Forbidden,
     Invalid,
     NoControl,
+    NoSpace,
     NotFound,
     ServegateError,
     Unauthenticated,
     Unavailable,
 )
+
+if TYPE_CHECKING:
+    import httpx2
 
 DEFAULT_URL = "http://127.0.0.1:8080"
 _CLASSES: dict[int, type[ServegateError]] = {
@@ -30,6 +34,7 @@ _CLASSES: dict[int, type[ServegateError]] = {
     422: Invalid,
     503: Unavailable,
     504: DeadlineExceeded,
+    507: NoSpace,
 }
 
 
@@ -53,6 +58,11 @@ class AdminClient:
 
     def __repr__(self) -> str:
         return f"<AdminClient {self._url}>"
+
+    @property
+    def url(self) -> str:
+        """Where the control plane is."""
+        return self._url
 
     def get(self, path: str) -> Any:
         """The JSON behind a path."""
@@ -78,6 +88,18 @@ class AdminClient:
         """Remove what is behind a path."""
         return self._call("DELETE", path)
 
+    def asynchronous(self) -> "httpx2.AsyncClient":
+        """The same connection, for many requests at a time; paths are relative to the URL."""
+        import httpx2
+
+        return httpx2.AsyncClient(
+            base_url=self._url,
+            headers=self._headers,
+            timeout=self._timeout,
+            trust_env=False,
+            verify=trust(),
+        )
+
     def _send(self, method: str, path: str, body: Any) -> Any:
         import httpx2
 
@@ -94,24 +116,16 @@ class AdminClient:
         except httpx2.TimeoutException as error:
             raise DeadlineExceeded from error
         except (httpx2.HTTPError, httpx2.InvalidURL, ValueError) as error:
-            raise NoControl(
-                f"the control plane at {self._url} does not answer",
-                why=str(error),
-                try_this="servegate up, or --admin-url URL",
-            ) from error
+            raise no_answer(self._url, error) from error
 
     def _call(self, method: str, path: str, body: Any = None) -> Any:
         answer = self._send(method, path, body)
         if not answer.is_success:
-            raise _error(answer)
+            raise error_of(answer)
         try:
             return answer.json()
         except ValueError as error:
-            raise NoControl(
-                f"what answers at {self._url} is no control plane",
-                why="its answer is not JSON",
-                try_this="--admin-url URL",
-            ) from error
+            raise no_control(self._url, "its answer is not JSON") from error
 
 
 def connect(
@@ -122,12 +136,29 @@ def connect(
     return AdminClient(url, reason=reason, timeout=timeout, authorization=shown)
 
 
+def no_answer(url: str, error: Exception) -> NoControl:
+    """Nobody listens there, or the connection broke."""
+    return NoControl(
+        f"the control plane at {url} does not answer",
+        why=str(error),
+        try_this="servegate up, or --admin-url URL",
+    )
+
+
+def no_control(url: str, why: str) -> NoControl:
+    """Somebody answers there, but not as a control plane does."""
+    return NoControl(
+        f"what answers at {url} is no control plane", why=why, try_this="--admin-url URL"
+    )
+
+
 def segment(name: str) -> str:
     """A name as one segment of a path."""
     return quote(name, safe="", errors="surrogateescape")
 
 
-def _error(answer: Any) -> ServegateError:
+def error_of(answer: Any) -> ServegateError:
+    """The error that an answer tells; by its status alone when it tells none of ours."""
     kind = _CLASSES.get(answer.status_code, ServegateError)
     try:
         body = answer.json()

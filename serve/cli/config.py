@@ -15,7 +15,7 @@ app = typer.Typer(
     help="The settings.\n\nExample: servegate config explain",
     rich_markup_mode=None,
 )
-_HIDDEN = frozenset({"secret"})
+_HIDDEN = frozenset({"secret", "database"})
 
 
 @app.command("show")

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from serve.cli.asked import Asked, parse_asked
 from serve.cli.client import DEFAULT_URL, AdminClient, connect, segment
 from serve.cli.credentials import api_key
 from serve.cli.options import AdminUrl, AsJson, KeyFile
@@ -14,7 +15,7 @@ from serve.core.errors import ServegateError
 
 if TYPE_CHECKING:
     from serve.cli.answers import Line, Tally
-    from serve.cli.calling import Answer, Asked, Caller, TensorSpec
+    from serve.cli.calling import Answer, Caller, TensorSpec
     from serve.cli.inputs import Inputs
 
 
@@ -56,7 +57,7 @@ def infer(
     """
     from serve.cli import answers, calling
 
-    asked = calling.parse_asked(name)
+    asked = parse_asked(name)
     key = api_key(key_file)
     recorded = Recorded(connect(admin_url, key_file, timeout=5.0), asked.model)
     with calling.HttpCaller(url, key=key) as http:
@@ -107,7 +108,7 @@ class Recorded:
 
 def _read(
     texts: Sequence[str],
-    asked: "Asked",
+    asked: Asked,
     wanted: "Mapping[str, TensorSpec]",
     recorded: Recorded,
     batch: int | None,
@@ -124,7 +125,7 @@ def _read(
     return ready
 
 
-def _call(caller: "Caller", asked: "Asked", ready: "Inputs", times: int) -> "tuple[Answer, Tally]":
+def _call(caller: "Caller", asked: Asked, ready: "Inputs", times: int) -> "tuple[Answer, Tally]":
     """The same call `times` times: the last answer, and a tally of all."""
     from serve.cli.answers import Tally
 

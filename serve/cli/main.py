@@ -6,7 +6,20 @@ from pathlib import Path
 import typer
 
 import serve
-from serve.cli import config, doctor, infer, keys, labels, models, replicas, routes, up
+from serve.cli import (
+    backup,
+    config,
+    doctor,
+    history,
+    infer,
+    keys,
+    labels,
+    models,
+    replicas,
+    routes,
+    sync,
+    up,
+)
 from serve.cli.output import complain, exit_code
 from serve.core.errors import CannotStart, ServegateError
 
@@ -32,11 +45,15 @@ app.command("proxy")(up.proxy)
 app.command("control")(up.control)
 app.command("doctor")(doctor.doctor)
 app.command("infer")(infer.infer)
+app.command("sync")(sync.sync)
+app.command("backup")(backup.backup)
+app.command("restore")(backup.restore)
 app.add_typer(models.app, name="model")
 app.add_typer(labels.app, name="label")
 app.add_typer(routes.app, name="route")
 app.add_typer(replicas.app, name="replica")
 app.add_typer(keys.app, name="key")
+app.add_typer(history.app, name="history")
 app.add_typer(config.app, name="config")
 
 

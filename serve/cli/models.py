@@ -4,6 +4,8 @@ from typing import Annotated, Any
 
 import typer
 
+from serve.cli import lint, push, versions
+from serve.cli.asked import parse_asked
 from serve.cli.client import DEFAULT_URL, connect, segment
 from serve.cli.options import AdminUrl, AsJson, KeyFile, Reason
 from serve.cli.output import as_json, say, table
@@ -13,6 +15,13 @@ app = typer.Typer(
     help="Models and their versions.\n\nExample: servegate model ls",
     rich_markup_mode=None,
 )
+app.command("push")(push.push)
+app.command("lint")(lint.lint)
+app.command("diff")(versions.show_diff)
+app.command("pull")(versions.pull)
+app.command("rm")(versions.remove)
+app.command("restore")(versions.restore)
+app.command("gc")(versions.collect_garbage)
 
 
 @app.command("ls")
@@ -46,13 +55,23 @@ def list_models(
 
 @app.command("show")
 def show_model(
-    name: str, admin_url: AdminUrl = DEFAULT_URL, key_file: KeyFile = None, json: AsJson = False
+    name: Annotated[str, typer.Argument(metavar="NAME[@V|:label]")],
+    admin_url: AdminUrl = DEFAULT_URL,
+    key_file: KeyFile = None,
+    json: AsJson = False,
 ) -> None:
-    """Show one model: its versions, where they are ready, and what is wrong.
+    """Show one model, its versions and what is wrong; or one version and where it comes from.
 
     Example: servegate model show digits
+
+    Example: servegate model show digits@3
     """
-    model = connect(admin_url, key_file).get(f"/api/models/{segment(name)}")
+    admin = connect(admin_url, key_file)
+    asked = parse_asked(name)
+    if asked.selector:
+        versions.show_version(admin, asked, json=json)
+        return
+    model = admin.get(f"/api/models/{segment(name)}")
     if json:
         as_json(model)
         return

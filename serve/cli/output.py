@@ -7,12 +7,14 @@ from typing import Any
 
 from serve.core.errors import BadRequest as _BadRequest
 from serve.core.errors import (
+    CheckFailed,
     Conflict,
     DeadlineExceeded,
     Forbidden,
     Invalid,
     NotFound,
     ServegateError,
+    TrialFailed,
     TritonMissing,
     Unauthenticated,
     Unavailable,
@@ -20,6 +22,8 @@ from serve.core.errors import (
 
 # The first row that matches decides.
 EXIT_CODES: tuple[tuple[type[ServegateError], int], ...] = (
+    (CheckFailed, 7),
+    (TrialFailed, 7),
     (Invalid, 2),
     (_BadRequest, 2),
     (NotFound, 3),
@@ -45,7 +49,10 @@ def complain(error: ServegateError) -> None:
 
     console = Console(stderr=True, highlight=False, soft_wrap=True)
     console.print(Text("error: ", style="bold red") + Text(error.what))
-    if error.why:
+    if isinstance(error, CheckFailed):
+        for finding in error.findings:
+            console.print(Text("  why: ", style="bold") + Text(finding))
+    elif error.why:
         console.print(Text("  why: ", style="bold") + Text(error.why))
     if error.try_this:
         console.print(Text("  try: ", style="bold") + Text(error.try_this))

@@ -9,52 +9,45 @@ from typing import Annotated, Any
 import typer
 
 from serve.cli.output import say
+from serve.cli.starting import (
+    AccessLog,
+    AccessLogShare,
+    AdminHost,
+    AdminPort,
+    AllowCodeModels,
+    AllowManagement,
+    Auth,
+    ContractInterval,
+    Database,
+    Delivery,
+    DeliveryFolder,
+    GrpcPort,
+    Host,
+    HttpPort,
+    Insecure,
+    KeepLoaded,
+    LogFormat,
+    LogLevel,
+    MetricsPort,
+    MinAvailable,
+    ModelRepo,
+    PoolMemory,
+    Quarantine,
+    QuarantineBytes,
+    QuarantineTimeout,
+    Seed,
+    State,
+    StorageUrl,
+    TlsCert,
+    TlsClientCa,
+    TlsKey,
+    Triton,
+    TritonArg,
+    WithoutSpare,
+    Workers,
+)
 from serve.core.errors import CannotStart
 from serve.settings import Settings, load
-
-ModelRepo = Annotated[
-    str | None, typer.Option(help="Folder of the models, in Triton's layout. [model_repo]")
-]
-State = Annotated[str | None, typer.Option(help="Folder for run-time state. [.servegate]")]
-Workers = Annotated[int | None, typer.Option(help="Data-plane processes. [1]")]
-Host = Annotated[str | None, typer.Option(help="Address of the data ports. [127.0.0.1]")]
-HttpPort = Annotated[int | None, typer.Option(help="KServe v2 over HTTP. [8000]")]
-GrpcPort = Annotated[int | None, typer.Option(help="KServe v2 over gRPC. [8001]")]
-MetricsPort = Annotated[int | None, typer.Option(help="Prometheus metrics. [8002]")]
-AdminHost = Annotated[str | None, typer.Option(help="Address of the admin API. [127.0.0.1]")]
-AdminPort = Annotated[int | None, typer.Option(help="Admin API. [8080]")]
-Triton = Annotated[
-    list[str] | None,
-    typer.Option(help="HOST:HTTP:GRPC:METRICS of a running Triton; repeatable."),
-]
-TritonArg = Annotated[
-    list[str] | None, typer.Option(help="A further flag for local Tritons; repeatable.")
-]
-Seed = Annotated[int | None, typer.Option(help="Seed of the split's draws, for tests.")]
-Insecure = Annotated[
-    bool | None,
-    typer.Option("--insecure", help="Allow other addresses than loopback without keys or TLS."),
-]
-Auth = Annotated[
-    str | None, typer.Option(help="API keys: auto (once there is one), keys or none. [auto]")
-]
-TlsCert = Annotated[str | None, typer.Option(help="Certificate chain of every listener, PEM.")]
-TlsKey = Annotated[str | None, typer.Option(help="Its private key, PEM.")]
-TlsClientCa = Annotated[
-    str | None, typer.Option(help="Who signs the certificates that clients must show, PEM.")
-]
-AccessLog = Annotated[
-    str | None, typer.Option(help="Where a line per call goes: a file, - is the log. [-]")
-]
-AccessLogShare = Annotated[
-    float | None, typer.Option(help="Share of good calls that are logged. [0.01]")
-]
-AllowManagement = Annotated[
-    bool | None,
-    typer.Option("--allow-management", help="Serve Triton's load, trace, log and memory calls."),
-]
-LogLevel = Annotated[str | None, typer.Option(help="debug, info, warning or error. [info]")]
-LogFormat = Annotated[str | None, typer.Option(help="text or json. [text]")]
 
 
 def up(
@@ -70,6 +63,19 @@ def up(
     admin_port: AdminPort = None,
     triton: Triton = None,
     triton_arg: TritonArg = None,
+    database: Database = None,
+    storage: StorageUrl = None,
+    delivery: Delivery = None,
+    delivery_folder: DeliveryFolder = None,
+    allow_code_models: AllowCodeModels = None,
+    quarantine: Quarantine = None,
+    quarantine_bytes: QuarantineBytes = None,
+    quarantine_timeout: QuarantineTimeout = None,
+    contract_interval: ContractInterval = None,
+    min_available: MinAvailable = None,
+    without_spare: WithoutSpare = None,
+    pool_memory: PoolMemory = None,
+    keep_loaded: KeepLoaded = None,
     seed: Seed = None,
     auth: Auth = None,
     tls_cert: TlsCert = None,
@@ -138,6 +144,19 @@ def control(
     admin_host: AdminHost = None,
     admin_port: AdminPort = None,
     triton: Triton = None,
+    database: Database = None,
+    storage: StorageUrl = None,
+    delivery: Delivery = None,
+    delivery_folder: DeliveryFolder = None,
+    allow_code_models: AllowCodeModels = None,
+    quarantine: Quarantine = None,
+    quarantine_bytes: QuarantineBytes = None,
+    quarantine_timeout: QuarantineTimeout = None,
+    contract_interval: ContractInterval = None,
+    min_available: MinAvailable = None,
+    without_spare: WithoutSpare = None,
+    pool_memory: PoolMemory = None,
+    keep_loaded: KeepLoaded = None,
     auth: Auth = None,
     tls_cert: TlsCert = None,
     tls_key: TlsKey = None,

@@ -9,6 +9,7 @@
 | trace | model or empty | {"trace_level": ["TIMESTAMPS"]}          |
 | logging | empty       | {"log_verbose_level": 1}                  |
 | key   | the key's id  | {"digest": "…", "role": "predictor", …}   |
+| version | model:number | see `control/versions.py`                |
 
 A key that is revoked stays, marked so: a gateway that has had a key is never open again.
 """
@@ -18,10 +19,12 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
-from serve.control.store import Entry, Key
+from serve.control.storing.store import Entry, Key
+from serve.control.versions import VERSION, Version, version_of
 from serve.core.access import Key as AccessKey
 from serve.core.access import Role
 from serve.core.routes import Split
+from serve.core.versions import State
 
 ROUTE, LABEL, MODEL, KEY = "route", "label", "model", "key"
 SERVING, TRACE, LOGGING = "serving", "trace", "logging"
@@ -34,6 +37,19 @@ class Decisions:
     """Everything that is set, as one value that is replaced after each change."""
 
     entries: Mapping[Key, Entry] = field(default_factory=lambda: MappingProxyType({}))
+    versions: Mapping[str, Mapping[int, Version]] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        """Read the version records: by model, then by number, ascending."""
+        found: dict[str, dict[int, Version]] = {}
+        for (kind, key), entry in self.entries.items():
+            if kind == VERSION:
+                version = version_of(key, entry.body, entry.etag)
+                found.setdefault(version.model, {})[version.number] = version
+        ordered = {
+            model: MappingProxyType(dict(sorted(found[model].items()))) for model in sorted(found)
+        }
+        object.__setattr__(self, "versions", MappingProxyType(ordered))
 
     def entry(self, kind: str, key: str) -> Entry:
         """The stored body and revision of one thing; `UNSET` when nobody has set it."""
@@ -75,6 +91,15 @@ class Decisions:
         return {
             key: entry.body for key, entry in self.entries.items() if key[0] in (TRACE, LOGGING)
         }
+
+    @property
+    def known_models(self) -> frozenset[str]:
+        """The models of which there is or was a version record that still means something."""
+        return frozenset(
+            model
+            for model, versions in self.versions.items()
+            if any(version.state is not State.REMOVED for version in versions.values())
+        )
 
     @property
     def guarded(self) -> bool:

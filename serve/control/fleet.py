@@ -6,13 +6,16 @@ stays in force, because a control plane that has lost sight of everything must n
 off.
 """
 
-from collections.abc import Callable, Mapping
+import contextlib
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
 from serve.core.replicas import Replica
 
 Held = Mapping[str, tuple[int, ...]]  # model name in Triton → ready versions, ascending
+Slot = tuple[str, str, int]  # a replica, a name in Triton, a version
+LOADING = "it is being loaded"  # why a version is barred that is not yet known to be right
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +52,9 @@ class Fleet:
         self._clock = clock
         self._seen = {replica.name: Observation(replica) for replica in replicas}
         self._answered = False
+        self._barred: dict[Slot, str] = {}
+        self.steered: set[str] = set()  # replicas that get calls only where nobody else can
+        self.waiting: dict[str, str] = {}  # replicas that may not load now, and why
         self.failures: dict[tuple[str, str], Failure] = {}
 
     def __repr__(self) -> str:
@@ -71,10 +77,63 @@ class Fleet:
         """The pools that have at least one replica."""
         return frozenset(seen.replica.pool for seen in self._seen.values())
 
+    def in_pool(self, pool: str) -> tuple[str, ...]:
+        """The replicas of a pool, those included that do not answer."""
+        return tuple(name for name, seen in self._seen.items() if seen.replica.pool == pool)
+
+    def is_free(self, name: str) -> bool:
+        """Whether the replica answers, and calls are not steered around it."""
+        return self._seen[name].is_up and name not in self.steered
+
+    @contextlib.contextmanager
+    def steering(self, name: str) -> Iterator[None]:
+        """Inside, the replica gets only calls that nobody else can answer."""
+        self.steered.add(name)
+        try:
+            yield
+        finally:
+            self.steered.discard(name)
+
+    def bar(self, replica: str, name: str, versions: Iterable[int], why: str) -> None:
+        """No calls go to these versions there, even if nobody else can answer them."""
+        for version in versions:
+            self._barred[replica, name, version] = why
+
+    def admit(self, replica: str, name: str, version: int) -> None:
+        """The version answers rightly there, as far as anybody can tell."""
+        self._barred.pop((replica, name, version), None)
+
+    def wrong(self, replica: str) -> Mapping[str, Mapping[int, str]]:
+        """The versions that answer wrongly on a replica, and what is wrong, by name in Triton."""
+        found: dict[str, dict[int, str]] = {}
+        for (where, name, version), why in self._barred.items():
+            if where == replica and why != LOADING:
+                found.setdefault(name, {})[version] = why
+        return found
+
+    def loading(self, replica: str, name: str) -> tuple[int, ...]:
+        """The versions that are barred until it is known whether they are right."""
+        return tuple(
+            version
+            for (where, one, version), why in self._barred.items()
+            if where == replica and one == name and why == LOADING
+        )
+
+    def admitted(self, replica: str) -> Held:
+        """What a replica holds that may be called."""
+        held = self._seen[replica].held
+        return {
+            name: tuple(v for v in versions if (replica, name, v) not in self._barred)
+            for name, versions in held.items()
+        }
+
     def saw(self, name: str, held: Held) -> bool:
         """The replica answered and holds this; whether that is news."""
         before = self._seen[name]
         self._answered = True
+        for slot in [one for one in self._barred if one[0] == name]:
+            if self._barred[slot] != LOADING and slot[2] not in held.get(slot[1], ()):
+                del self._barred[slot]  # it is loaded anew, and looked at anew
         if before.is_up and before.held == held:
             return False
         since = before.since if before.is_up else self._clock()
@@ -97,12 +156,20 @@ class Fleet:
         """The replica refuses load calls: what it holds is what there is."""
         self._seen[name] = replace(self._seen[name], self_managed=True)
 
-    def holders(self, physical_name: str, version: int, pool: str) -> tuple[str, ...]:
-        """The replicas that may get calls for a version, by name."""
+    def holders(
+        self, physical_name: str, version: int, pool: str, *, steers: bool = True
+    ) -> tuple[str, ...]:
+        """The replicas that may get calls for a version, by name.
+
+        Without `steers` the busy ones count as well: calls of one sequence belong together.
+        """
         having = [
             seen
             for seen in self._seen.values()
-            if seen.replica.pool == pool and version in seen.held.get(physical_name, ())
+            if seen.replica.pool == pool
+            and version in seen.held.get(physical_name, ())
+            and (seen.replica.name, physical_name, version) not in self._barred
         ]
         present = [seen for seen in having if seen.is_up]
-        return tuple(sorted(seen.replica.name for seen in present or having))
+        free = [seen for seen in present if not steers or seen.replica.name not in self.steered]
+        return tuple(sorted(seen.replica.name for seen in free or present or having))

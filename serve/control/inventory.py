@@ -1,4 +1,7 @@
-"""The inventory: the models that are wanted, from a repository on disk or from the replicas."""
+"""The inventory: what is wanted, from a plain repository and what was published, or the replicas.
+
+What replicas hold by themselves counts only where there is neither: then whatever is ready exists.
+"""
 
 import asyncio
 import logging
@@ -10,48 +13,85 @@ from typing import Any
 
 from serve.control.decisions import SERVING, Decisions
 from serve.control.fleet import Fleet, Held
-from serve.control.registry import Model, Registry, discovered
-from serve.control.store import Key
+from serve.control.placement import Placed, Placement, Rules
+from serve.control.published import loadables_of, names_in_triton
+from serve.control.registry import Loadable, Model, Registry, discovered
+from serve.control.storing.store import Key
+from serve.control.versions import Version
 from serve.core.errors import Invalid, TritonFailed, Unavailable
 from serve.triton import config as triton_config
 from serve.triton.config import Configuration
 from serve.triton.control import TritonControl
 
 _log = logging.getLogger("servegate.inventory")
+_TWICE = (
+    "the plain model repository has a folder of this name, too, and Triton loads neither of two: "
+    "rename the folder"
+)
+_NOTHING = Placed(frozenset(), MappingProxyType({}))
 
 
 class Inventory:
-    """All models by name. Without a repository it is discovering: what is ready is what exists."""
+    """All that Triton can load, and the models that it is for.
+
+    Without a repository and before anything is published it is discovering: what is ready is what
+    exists. `placement` chooses among published versions.
+    """
 
     def __init__(
-        self, repository: Path | None, fleet: Fleet, *, decisions: Callable[[], Decisions]
+        self,
+        repository: Path | None,
+        fleet: Fleet,
+        *,
+        decisions: Callable[[], Decisions],
+        placement: Placement | None = None,
+        publishes: bool = False,
     ) -> None:
         self._registry = Registry(repository) if repository is not None else None
         self._fleet = fleet
         self._decisions = decisions
+        self._placement = placement or Placement(Rules(), clock=lambda: 0.0)
+        self._publishes = publishes
         self._configs: dict[str, Configuration] = {}
         self._removed: set[str] = set()
+        self._placed = _NOTHING
+        self._published: Mapping[str, Loadable] = MappingProxyType({})
+        self._seen: Decisions | None = None  # the decisions that `_published` was made of
 
     def __repr__(self) -> str:
         return f"<Inventory {self._registry or 'discovering'} removed={sorted(self._removed)}>"
 
     @property
     def is_discovering(self) -> bool:
-        """Whether the replicas, not a folder, say what exists."""
-        return self._registry is None
+        """Whether the replicas, not we, say what exists."""
+        return self._registry is None and not self._publishes
+
+    @property
+    def loadables(self) -> Mapping[str, Loadable]:
+        """All of them by their name in Triton, those with problems included."""
+        if self.is_discovering:
+            return self._discovered()
+        published = self._as_published()
+        plain = self._registry.models if self._registry else {}
+        twice = {
+            name: replace(one, trouble=_TWICE) for name, one in published.items() if name in plain
+        }
+        return MappingProxyType({**self._as_decided(plain), **published, **twice})
 
     @property
     def models(self) -> Mapping[str, Model]:
-        """All models by name, those with problems included."""
-        if self._registry is not None:
-            return self._as_decided(self._registry.models)
-        held: dict[str, set[int]] = {}
-        for seen in self._fleet.observations.values():
-            for name, versions in seen.held.items():
-                held.setdefault(name, set()).update(versions)
-        return discovered(
-            {name: tuple(sorted(versions)) for name, versions in held.items()}, self._configs
-        )
+        """All models by name: what can be loaded, and names of which a version is on its way."""
+        found: dict[str, list[Loadable]] = {}
+        for one in self.loadables.values():
+            found.setdefault(one.model, []).append(one)
+        if not self.is_discovering:
+            for name in self._decisions().known_models:
+                found.setdefault(name, [])
+        ordered = {
+            name: Model(name, tuple(sorted(found[name], key=lambda one: (one.published, one.name))))
+            for name in sorted(found)
+        }
+        return MappingProxyType(ordered)
 
     @property
     def server_settings(self) -> Mapping[Key, Mapping[str, Any]]:
@@ -60,44 +100,99 @@ class Inventory:
 
     @property
     def removed(self) -> frozenset[str]:
-        """Models that are no longer to be served: their folder has gone, or they are unloaded."""
-        unloaded = (name for name, model in self.models.items() if model.unloaded)
-        return frozenset((*self._removed, *unloaded))
+        """Names in Triton that are no longer to be served: gone, unloaded or retired."""
+        if self.is_discovering:
+            return frozenset()
+        loadables = self.loadables
+        ours = names_in_triton(self._decisions()) | self._removed | loadables.keys()
+        return frozenset(name for name in ours if name not in loadables or _is_off(loadables[name]))
 
-    def for_pool(self, pool: str) -> Mapping[str, Model]:
-        """The models that the replicas of a pool should hold."""
+    def for_pool(self, pool: str) -> Mapping[str, Loadable]:
+        """What the replicas of a pool should hold, by name in Triton."""
         decisions = self._decisions()
         return MappingProxyType(
             {
-                name: model
-                for name, model in self.models.items()
-                if decisions.pool(name) == pool and not model.unloaded
+                name: one
+                for name, one in self.loadables.items()
+                if decisions.pool(one.model) == pool and not _is_off(one)
             }
         )
 
+    def plain_versions(self, model: str) -> tuple[int, ...]:
+        """The versions in the folder that people keep for a model; none where there is none."""
+        one = self._registry.models.get(model) if self._registry else None
+        return one.versions if one else ()
+
+    def has_plain(self, model: str) -> bool:
+        """Whether people keep a folder of this name."""
+        return self._registry is not None and model in self._registry.models
+
+    @property
+    def wanted_versions(self) -> tuple[Version, ...]:
+        """The published versions that replicas should hold."""
+        self._as_published()
+        records = self._decisions().versions
+        return tuple(records[model][number] for model, number in sorted(self._placed.wanted))
+
+    def no_room(self, model: str, version: int) -> str:
+        """Why a version that is needed has no place; empty when it has one."""
+        return self._placed.problems.get((model, version), "")
+
     async def scan(self, *, settled: bool = False) -> bool:
-        """Look at the repository again; whether anything changed. See `Registry.scan`."""
+        """Look at the repository and the clock again; whether anything changed.
+
+        See `Registry.scan` for `settled`.
+        """
+        placed = self._placed
+        self._seen = None
+        self._as_published()
+        changed = placed != self._placed
         if self._registry is None:
-            return False
+            return changed
         before = set(self._registry.models)
         try:
-            changed = await asyncio.to_thread(self._registry.scan, settled=settled)
+            changed |= await asyncio.to_thread(self._registry.scan, settled=settled)
         except Invalid as error:
             _log.warning("%s; what was read last stays in force", error)
-            return False
+            return changed
         self._removed |= before
         self._removed -= set(self._registry.models)
         return changed
 
-    def _as_decided(self, models: Mapping[str, Model]) -> Mapping[str, Model]:
+    def _as_published(self) -> Mapping[str, Loadable]:
+        """What was published, worked out anew when decisions or the time have changed."""
+        decisions = self._decisions()
+        if decisions is not self._seen:
+            plain = self._registry.models if self._registry else {}
+            numbers = {name: one.wanted for name, one in plain.items()}
+            self._placed = self._placement.place(decisions, numbers)
+            self._published = MappingProxyType(
+                {
+                    name: replace(one, unloaded=True) if decisions.is_unloaded(one.model) else one
+                    for name, one in loadables_of(decisions, self._placed.wanted).items()
+                }
+            )
+            self._seen = decisions
+        return self._published
+
+    def _as_decided(self, plain: Mapping[str, Loadable]) -> Mapping[str, Loadable]:
         """What is on disk, with what management calls have changed."""
         decisions = self._decisions()
         changed = {}
         for kind, name in decisions.entries:
-            model = models.get(name) if kind == SERVING else None
-            if model is not None:
-                changed[name] = _decided(model, decisions)
-        return MappingProxyType({**models, **changed}) if changed else models
+            one = plain.get(name) if kind == SERVING else None
+            if one is not None:
+                changed[name] = _decided(one, decisions)
+        return MappingProxyType({**plain, **changed}) if changed else plain
+
+    def _discovered(self) -> Mapping[str, Loadable]:
+        held: dict[str, set[int]] = {}
+        for seen in self._fleet.observations.values():
+            for name, versions in seen.held.items():
+                held.setdefault(name, set()).update(versions)
+        return discovered(
+            {name: tuple(sorted(versions)) for name, versions in held.items()}, self._configs
+        )
 
     async def learn(self, control: TritonControl, held: Held) -> bool:
         """Ask a replica for configurations that are not known yet; whether any was learned."""
@@ -112,15 +207,20 @@ class Inventory:
         return learned
 
 
-def _decided(model: Model, decisions: Decisions) -> Model:
-    if decisions.is_unloaded(model.name):
-        return replace(model, wanted=(), unloaded=True)
-    override = decisions.override(model.name)
+def _is_off(one: Loadable) -> bool:
+    """Whether nothing of it is to be held, on purpose."""
+    return one.unloaded or (one.published and not one.wanted)
+
+
+def _decided(one: Loadable, decisions: Decisions) -> Loadable:
+    if decisions.is_unloaded(one.name):
+        return replace(one, wanted=(), unloaded=True)
+    override = decisions.override(one.name)
     if override is None:
-        return model
+        return one
     try:
         configuration = triton_config.of_json(override)
     except Invalid as error:
-        return replace(model, trouble=str(error))
-    wanted = configuration.wanted(model.versions)
-    return replace(model, configuration=configuration, wanted=wanted, problem="")
+        return replace(one, trouble=str(error))
+    wanted = configuration.wanted(one.versions)
+    return replace(one, configuration=configuration, wanted=wanted, problem="")

@@ -20,12 +20,14 @@ from serve.control.decisions import LOGGING, SERVING, TRACE, Decisions
 from serve.control.fleet import Fleet
 from serve.control.inventory import Inventory
 from serve.control.models import By
-from serve.control.reconciler import ReplicaKeeper
+from serve.control.reconciling.reconciler import ReplicaKeeper
+from serve.control.registry import Model
 from serve.control.snapshots import Publisher
-from serve.control.store import Change, Store
+from serve.control.storing.store import Change, Store
 from serve.core.errors import (
     BadRequest,
     DeadlineExceeded,
+    InUse,
     LoadFailed,
     NotInRepository,
     NotServed,
@@ -35,6 +37,7 @@ from serve.core.errors import (
 from serve.triton import config as triton_config
 from serve.triton.control import Settings
 
+_IMMUTABLE = "a published version's configuration does not change: push a version with another one"
 _FILES = {TRACE: "trace_file", LOGGING: "log_file"}
 
 
@@ -72,9 +75,12 @@ class Management:
         async with self._one:
             self._require_repository()
             await self._inventory.scan()
-            if name not in self._inventory.models:
+            known = self._inventory.models.get(name)
+            if known is None or not known.loadables:
                 raise NotInRepository(name)
             if config is not None:
+                if any(one.published for one in known.loadables):
+                    raise LoadFailed(name, _IMMUTABLE)
                 try:
                     triton_config.of_json(config)
                 except ServegateError as error:
@@ -82,13 +88,13 @@ class Management:
             before = self._decisions().entry(SERVING, name).body
             await self._decide(name, None if config is None else {"config": config}, by)
             model = self._inventory.models[name]
-            for part in model.composing_models:
+            for part in self._parts(model):
                 if self._decisions().is_unloaded(part):
                     await self._decide(part, None, by)
             try:
                 if model.problem:
                     raise LoadFailed(name, model.problem)
-                await self._bring(name, within)
+                await self._bring(model, within)
             except LoadFailed:
                 if config is not None:
                     await self._decide(name, before, by)
@@ -99,12 +105,16 @@ class Management:
         async with self._one:
             self._require_repository()
             model = self._inventory.models.get(name)
-            names = [name, *(model.composing_models if model and dependents else ())]
+            names = [name, *(self._parts(model) if model and dependents else ())]
             for one in names:
-                if one in self._inventory.models and not self._decisions().is_unloaded(one):
-                    await self._decide(one, {"unloaded": True}, by)
+                self._require_unused(one, besides=names)
+            loaded = [self._inventory.models[one] for one in names if one in self._inventory.models]
+            held = [one.name for each in loaded for one in each.loadables] or [name]
+            for each in loaded:
+                if not self._decisions().is_unloaded(each.name):
+                    await self._decide(each.name, {"unloaded": True}, by)
             await self._wait(
-                lambda: not any(keeper.holds(one) for keeper in self._present() for one in names),
+                lambda: not any(keeper.holds(one) for keeper in self._present() for one in held),
                 within,
                 f"'{name}' is being unloaded",
             )
@@ -140,22 +150,45 @@ class Management:
         await self._reload()
         await self._publisher.refresh()
 
-    async def _bring(self, name: str, within: float) -> None:
+    def _parts(self, model: Model) -> list[str]:
+        """The models that a model's ensembles are made of."""
+        loadables = self._inventory.loadables
+        names = [part for one in model.loadables for part in one.composing_models]
+        return [loadables[name].model if name in loadables else name for name in names]
+
+    def _require_unused(self, name: str, besides: Sequence[str]) -> None:
+        """`InUse` when a published ensemble that is to be held is made of this model."""
+        users = [
+            model.name
+            for model in self._inventory.models.values()
+            if model.name not in besides
+            and any(one.published and one.wanted for one in model.loadables)
+            and name in self._parts(model)
+        ]
+        if users:
+            raise InUse(f"model '{name}'", [f"ensemble '{user}'" for user in users])
+
+    async def _bring(self, model: Model, within: float) -> None:
         """Have every replica load the model again, at once; wait until all have tried."""
-        keepers = [keeper for keeper in self._present() if keeper.serves(name)]
-        if not keepers:
-            raise Unavailable(f"no replica is there to load '{name}'")
-        for keeper in keepers:
+        wanted = [
+            (keeper, one.name)
+            for keeper in self._present()
+            for one in model.loadables
+            if keeper.serves(one.name) and (one.wanted or not one.published)
+        ]
+        if not wanted:
+            raise Unavailable(f"no replica is there to load '{model.name}'")
+        for keeper, name in wanted:
             keeper.load_again(name)
         await self._wait(
-            lambda: all(one.is_settled(name) for one in keepers if one in self._present()),
+            lambda: all(one.is_settled(name) for one, name in wanted if one in self._present()),
             within,
-            f"'{name}' is being loaded",
+            f"'{model.name}' is being loaded",
         )
-        failures = [self._fleet.failures.get((keeper.name, name)) for keeper in keepers]
-        for failure in failures:
+        for keeper, name in wanted:
+            failure = self._fleet.failures.get((keeper.name, name))
             if failure is not None:
-                raise LoadFailed(name, failure.reason)
+                raise LoadFailed(model.name, failure.reason)
 
     def _present(self) -> list[ReplicaKeeper]:
         """The replicas that answer: the others follow when they come back."""

@@ -1,4 +1,15 @@
-"""Models, labels and routes: what people ask of the control plane, checked before it is written."""
+"""Models, labels and routes: what people ask of the control plane, checked before it is written.
+
+What is told of a version, in the order in which it usually happens:
+
+| state               | means                                                           |
+|---------------------|-----------------------------------------------------------------|
+| uploaded, checked   | on its way to being published                                   |
+| failed              | a check, the quarantine or a load said no: the reason says why  |
+| loading             | replicas should hold it, and none may be called yet             |
+| ready               | it can be called; `serving`: a route or label sends calls to it |
+| not wanted, retired | no replica should hold it                                       |
+"""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
@@ -8,13 +19,17 @@ from typing import NamedTuple
 from serve.control.decisions import LABEL, MODEL, ROUTE, Decisions, label_key
 from serve.control.fleet import Fleet
 from serve.control.inventory import Inventory
+from serve.control.reconciling.steering import Steering
 from serve.control.registry import Model
-from serve.control.snapshots import Publisher, physical
-from serve.control.store import Change, Store, etag
+from serve.control.snapshots import Publisher
+from serve.control.storing.store import Change, Store, etag
 from serve.core.errors import Invalid, UnknownLabel, UnknownModel, UnknownVersion, VersionNotReady
 from serve.core.naming import check_label
 from serve.core.objectives import Objective
 from serve.core.routes import Split
+from serve.core.versions import State
+
+_ASIDE = ("not wanted", State.RETIRED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,13 +50,15 @@ class Written(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class VersionStatus:
-    """One version: `ready`, `loading`, `failed` or `not wanted`, where, and why not."""
+    """One version: how it is (see above), where it may be called, and why not."""
 
     number: int
     state: str
     replicas: tuple[str, ...]
     labels: tuple[str, ...]
     reason: str
+    serving: bool = False
+    published: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +85,7 @@ class Models:
         inventory: Inventory,
         fleet: Fleet,
         publisher: Publisher,
+        steering: Steering,
         *,
         decisions: Callable[[], Decisions],
         reload: Callable[[], Awaitable[None]],
@@ -76,6 +94,7 @@ class Models:
         self._inventory = inventory
         self._fleet = fleet
         self._publisher = publisher
+        self._steering = steering
         self._decisions = decisions
         self._reload = reload
         self._writing = asyncio.Lock()
@@ -117,9 +136,16 @@ class Models:
         return await self._write(ROUTE, name, body, by)
 
     async def set_label(self, name: str, label: str, version: int, by: By) -> Written:
-        """Make a label name a version, which must be ready somewhere."""
+        """Make a label name a version, which must be ready somewhere.
+
+        A label that has callers moves only to a version that is ready on enough replicas to take
+        them over.
+        """
         check_label(label)
         self._require_ready(self._model(name), version)
+        before = self._decisions().labels(name).get(label)
+        if before not in (None, version) and not self.ready_enough(name, version):
+            raise VersionNotReady(name, version, f"too few replicas hold it to take over '{label}'")
         return await self._write(LABEL, label_key(name, label), {"version": version}, by)
 
     async def remove_label(self, name: str, label: str, by: By) -> Written:
@@ -157,50 +183,118 @@ class Models:
             raise UnknownModel(name)
         return model
 
+    def ready_enough(self, name: str, version: int) -> bool:
+        """Whether so many replicas may be called for a version that it can take over."""
+        view = self._publisher.snapshot.models.get(name)
+        target = view.targets.get(version) if view else None
+        pool = self._decisions().pool(name)
+        up = [one for one in self._fleet.in_pool(pool) if self._fleet.observations[one].is_up]
+        needed = min(self._steering.enough(pool), max(len(up), 1))
+        return target is not None and len(target.replicas) >= needed
+
+    def serving_now(self, name: str) -> int | None:
+        """The version to which calls without a version go, where nobody has decided that."""
+        view = self._publisher.snapshot.models.get(name)
+        return max(view.targets, default=None) if view and not view.routed else None
+
+    def main_version(self, name: str) -> int | None:
+        """The version that gets most calls without a version; None when nothing serves."""
+        view = self._publisher.snapshot.models.get(name)
+        split = view.split if view else None
+        return max(split.shares, key=lambda share: share[1])[0] if split else None
+
+    def version(self, name: str, number: int) -> VersionStatus:
+        """One version as it is seen now; `UnknownModel`, `UnknownVersion`."""
+        model = self._model(name)
+        if number not in self._numbers(model):
+            raise UnknownVersion(name, str(number))
+        return self._version(model, number, self._decisions().labels(name))
+
+    def replicas_for(self, name: str) -> tuple[str, ...]:
+        """The replicas that should hold a model, whether they answer or not."""
+        return self._fleet.in_pool(self._decisions().pool(name))
+
     def _require_ready(self, model: Model, version: int) -> None:
         if version not in self._numbers(model):
             raise UnknownVersion(model.name, str(version))
         status = self._version(model, version, {})
-        if status.state != "ready":
+        if status.state != State.READY:
             raise VersionNotReady(model.name, version, status.reason or status.state)
 
     def _numbers(self, model: Model) -> tuple[int, ...]:
-        name = physical(model)
-        held = {v for seen in self._fleet.observations.values() for v in seen.held.get(name, ())}
-        return tuple(sorted(held | set(model.versions)))
+        names = {one.name for one in model.loadables}
+        held = {
+            version
+            for seen in self._fleet.observations.values()
+            for name in names
+            for version in seen.held.get(name, ())
+        }
+        known = {
+            number
+            for number, version in self._decisions().versions.get(model.name, {}).items()
+            if version.state is not State.REMOVED
+        }
+        return tuple(sorted(held | known | set(model.versions)))
 
     def _version(self, model: Model, number: int, labels: Mapping[str, int]) -> VersionStatus:
         view = self._publisher.snapshot.models.get(model.name)
         target = view.targets.get(number) if view else None
         names = tuple(sorted(label for label, version in labels.items() if version == number))
+        record = self._decisions().versions.get(model.name, {}).get(number)
+        published = record is not None
         if target is not None:
-            return VersionStatus(number, "ready", target.replicas, names, "")
-        if model.problem:
-            return VersionStatus(number, "failed", (), names, model.problem)
+            serving = bool(names) or (
+                view is not None and view.split is not None and number in view.split.versions
+            )
+            holders = target.replicas
+            return VersionStatus(number, State.READY, holders, names, "", serving, published)
+        if record is not None and not record.is_published:
+            return VersionStatus(number, record.state, (), names, record.reason, False, True)
+        state, why = self._absent(model, number)
+        return VersionStatus(number, state, (), names, why, False, published)
+
+    def _absent(self, model: Model, number: int) -> tuple[str, str]:
+        """Why nobody may be called for a version, as a state and a sentence."""
         if model.unloaded:
-            return VersionStatus(number, "not wanted", (), names, "the model was unloaded")
-        if number not in model.wanted:
-            why = "config.pbtxt's version_policy leaves it out"
-            return VersionStatus(number, "not wanted", (), names, why)
+            return "not wanted", "the model was unloaded"
+        one = model.holding(number)
+        if one is None:
+            return "not wanted", "a replica holds it by itself"
+        if one.problem:
+            return State.FAILED, one.problem
+        if number not in one.wanted:
+            if one.published:
+                room = self._inventory.no_room(model.name, number)
+                return ("failed", room) if room else ("not wanted", "nothing refers to it")
+            return "not wanted", "config.pbtxt's version_policy leaves it out"
         reasons = self._failures(model)
         if reasons:
-            return VersionStatus(number, "failed", (), names, reasons[0])
-        return VersionStatus(number, "loading", (), names, "no replica has loaded it yet")
+            return State.FAILED, reasons[0]
+        waiting = sorted(set(self._fleet.waiting.values()))
+        return State.LOADING, waiting[0] if waiting else "no replica has loaded it yet"
 
     def _failures(self, model: Model) -> list[str]:
         return sorted(
             {
                 failure.reason
                 for (_, name), failure in self._fleet.failures.items()
-                if name == model.name
+                if any(name == one.name for one in model.loadables)
             }
         )
 
     def _problems(self, model: Model, versions: tuple[VersionStatus, ...]) -> tuple[str, ...]:
         problems = [model.problem] if model.problem else self._failures(model)
-        if model.trouble:
-            problems.append(f"what was read before stays in force: {model.trouble}")
-        ready = {status.number for status in versions if status.state == "ready"}
+        for one in model.loadables:
+            if one.trouble and one.published:
+                problems.append(one.trouble)
+            elif one.trouble:
+                problems.append(f"what was read before stays in force: {one.trouble}")
+        problems += [
+            f"version {status.number}: {status.reason}"
+            for status in versions
+            if status.published and status.state == State.FAILED and status.reason not in problems
+        ]
+        ready = {status.number for status in versions if status.state == State.READY}
         decisions = self._decisions()
         split = decisions.split(model.name)
         for version in split.versions if split else ():
@@ -215,9 +309,9 @@ class Models:
 def _state(model: Model, versions: tuple[VersionStatus, ...]) -> str:
     if model.unloaded:
         return "unloaded"
-    wanted = [status.state for status in versions if status.state != "not wanted"]
-    if model.problem or (wanted and all(state == "failed" for state in wanted)):
+    states = [status.state for status in versions if status.state not in _ASIDE]
+    if model.problem or (states and all(state == State.FAILED for state in states)):
         return "failed"
-    if wanted and all(state == "ready" for state in wanted):
+    if states and all(state == State.READY for state in states):
         return "ready"
-    return "partial" if "ready" in wanted else "loading"
+    return "partial" if State.READY in states else "loading"

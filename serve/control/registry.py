@@ -1,7 +1,9 @@
-"""The registry: which models and versions exist, read from a model repository on disk.
+"""What Triton can load: one configuration with its versions, under one name in Triton.
 
-A model that cannot be read is still in the registry, with its problem: it is shown, not served, and
-harms no other. Replicas without a repository of ours are asked instead, see `discover`.
+A loadable comes from a folder of the plain model repository, which people keep by hand; or from
+versions that were published (`control/published.py`). A folder that cannot be read is a loadable,
+too, with its problem: it is shown, not served, and harms no other. Replicas without a repository of
+ours are asked instead, see `discovered`. A model is a name that callers use, with its loadables.
 """
 
 from collections.abc import Mapping
@@ -20,13 +22,14 @@ _EMPTY: Mapping[str, Any] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
-class Model:
-    """One model as it exists. `wanted` are the versions that replicas should hold.
+class Loadable:
+    """What one load call brings. `wanted` are the versions that replicas should hold.
 
-    `configuration` is None for a model without config.pbtxt: Triton completes it, and chooses the
-    version by its default policy. `problem` says why a model is not served at all; `trouble` why
-    what is on disk now is not, so that what was read before stays in force. `unloaded` says that
-    somebody wants it not to be served, whatever the folder says.
+    `configuration` is None for a folder without config.pbtxt: Triton completes it, and chooses the
+    version by its default policy. `problem` says why nothing of it is served; `trouble` why what is
+    on disk now is not, so that what was read before stays in force. `unloaded` says that somebody
+    wants it not to be served, whatever the folder says. `of` is the model's name for callers where
+    it differs from the name in Triton.
     """
 
     name: str
@@ -40,27 +43,75 @@ class Model:
     preprocessing: Mapping[str, Any] = field(default_factory=lambda: _EMPTY)
     card: Mapping[str, Any] = field(default_factory=lambda: _EMPTY)
     unloaded: bool = False
+    of: str = ""
+    published: bool = False
+
+    @property
+    def model(self) -> str:
+        """The name that callers use."""
+        return self.of or self.name
 
     @property
     def composing_models(self) -> tuple[str, ...]:
-        """The models that must be loaded before this one."""
+        """The names in Triton of what must be loaded before this."""
         return self.configuration.composing_models if self.configuration else ()
 
 
+@dataclass(frozen=True, slots=True)
+class Model:
+    """A name that callers use, and what Triton loads for it: the plain folder first, if any.
+
+    It has no loadables as long as no version of it was published.
+    """
+
+    name: str
+    loadables: tuple[Loadable, ...]
+
+    @property
+    def versions(self) -> tuple[int, ...]:
+        """The versions that could be loaded, ascending."""
+        return tuple(sorted({v for one in self.loadables for v in one.versions}))
+
+    @property
+    def wanted(self) -> tuple[int, ...]:
+        """The versions that replicas should hold, ascending."""
+        return tuple(sorted({v for one in self.loadables for v in one.wanted}))
+
+    @property
+    def problem(self) -> str:
+        """Why nothing of the model is served; empty if something is."""
+        problems = [one.problem for one in self.loadables]
+        return problems[0] if problems and all(problems) else ""
+
+    @property
+    def unloaded(self) -> bool:
+        """Whether somebody has unloaded it."""
+        return any(one.unloaded for one in self.loadables)
+
+    @property
+    def newest(self) -> Loadable | None:
+        """What holds the highest version: its label texts, preprocessing and card are shown."""
+        return max(self.loadables, key=lambda one: max(one.versions, default=0), default=None)
+
+    def holding(self, version: int) -> Loadable | None:
+        """The loadable that a version belongs to."""
+        return next((one for one in self.loadables if version in one.versions), None)
+
+
 class Registry:
-    """The models in one repository folder. `scan` is called again whenever it may have changed."""
+    """The folders of a plain model repository. `scan` is called whenever it may have changed."""
 
     def __init__(self, repository: Path) -> None:
         self._repository = repository
-        self._models: Mapping[str, Model] = MappingProxyType({})
+        self._models: Mapping[str, Loadable] = MappingProxyType({})
         self._changing: dict[str, str] = {}
 
     def __repr__(self) -> str:
         return f"<Registry {self._repository} models={len(self._models)}>"
 
     @property
-    def models(self) -> Mapping[str, Model]:
-        """All models by name, those with problems included."""
+    def models(self) -> Mapping[str, Loadable]:
+        """A loadable of each folder by its name, those with problems included."""
         return self._models
 
     def scan(self, *, settled: bool = False) -> bool:
@@ -69,7 +120,7 @@ class Registry:
         With `settled`, a model that has changed is read only when the scan before saw it so:
         somebody may still be copying or writing it.
         """
-        found: dict[str, Model] = {}
+        found: dict[str, Loadable] = {}
         changing: dict[str, str] = {}
         for folder in model_folders(self._repository):
             known = self._models.get(folder.name)
@@ -97,7 +148,7 @@ class Registry:
         return changed
 
 
-def _or_before(known: Model | None, read: Model) -> Model:
+def _or_before(known: Loadable | None, read: Loadable) -> Loadable:
     """What was read, unless it cannot be served and what was read before can."""
     if not read.problem or known is None or known.problem:
         return read
@@ -115,11 +166,11 @@ def _or_before(known: Model | None, read: Model) -> Model:
 
 def discovered(
     held: Mapping[str, tuple[int, ...]], configs: Mapping[str, Configuration]
-) -> Mapping[str, Model]:
+) -> Mapping[str, Loadable]:
     """Models as the replicas themselves show them: what is ready is what exists."""
     return MappingProxyType(
         {
-            name: Model(
+            name: Loadable(
                 name=name,
                 versions=versions,
                 wanted=versions,
@@ -131,7 +182,7 @@ def discovered(
     )
 
 
-def _read(folder: ModelFolder, fingerprint: str) -> Model:
+def _read(folder: ModelFolder, fingerprint: str) -> Loadable:
     """One folder as a model; what is wrong with it becomes its problem."""
     versions: tuple[int, ...] = ()
     try:
@@ -147,7 +198,7 @@ def _read(folder: ModelFolder, fingerprint: str) -> Model:
                 "the version policy names no version that exists",
                 why=f"on disk: {', '.join(map(str, versions))}",
             )
-        return Model(
+        return Loadable(
             name=folder.name,
             versions=versions,
             wanted=wanted,
@@ -163,8 +214,8 @@ def _read(folder: ModelFolder, fingerprint: str) -> Model:
 
 def _broken(
     folder: ModelFolder, fingerprint: str, versions: tuple[int, ...], error: Exception
-) -> Model:
-    return Model(folder.name, versions, (), None, fingerprint, problem=str(error))
+) -> Loadable:
+    return Loadable(folder.name, versions, (), None, fingerprint, problem=str(error))
 
 
 def _labels(folder: ModelFolder, configuration: Configuration | None) -> dict[str, tuple[str, ...]]:

@@ -14,10 +14,9 @@ from types import MappingProxyType
 
 from serve.control.decisions import Decisions
 from serve.control.fleet import Fleet
-from serve.control.registry import Model
-from serve.control.store import Store
+from serve.control.registry import Loadable, Model
+from serve.control.storing.store import Store
 from serve.core.errors import Unavailable
-from serve.core.naming import physical_name
 from serve.core.replicas import Replica
 from serve.core.routes import Split
 from serve.core.snapshot import ModelView, Snapshot, Target
@@ -44,42 +43,44 @@ def compile_models(
         {
             name: _view(model, decisions, fleet)
             for name, model in sorted(models.items())
-            if not model.problem and not model.unloaded
+            if model.loadables and not model.problem and not model.unloaded
         }
     )
 
 
 def _view(model: Model, decisions: Decisions, fleet: Fleet) -> ModelView:
     pool = decisions.pool(model.name)
-    name, flavour = physical(model), "auto"
-    if model.configuration is not None:
-        flavour = model.configuration.flavour
-    versions = model.wanted
-    if model.configuration is None:  # Triton chose: whatever it holds of the model counts
-        versions = tuple(
-            sorted({v for seen in fleet.observations.values() for v in seen.held.get(name, ())})
-        )
+    sequences = any(
+        one.configuration and one.configuration.batches_sequences for one in model.loadables
+    )
     targets = {}
-    for version in versions:
-        holders = fleet.holders(name, version, pool)
-        if holders:
-            targets[version] = Target(model.name, version, name, version, flavour, holders)
+    for one in model.loadables:
+        flavour = one.configuration.flavour if one.configuration else "auto"
+        for version in _served(one, fleet):
+            holders = fleet.holders(one.name, version, pool, steers=not sequences)
+            if holders:
+                targets[version] = Target(model.name, version, one.name, version, flavour, holders)
     decided = decisions.split(model.name)
     return ModelView(
         name=model.name,
-        targets=MappingProxyType(targets),
+        targets=MappingProxyType(dict(sorted(targets.items()))),
         labels=MappingProxyType(decisions.labels(model.name)),
         split=decided or (Split.of({max(targets): 100}) if targets else None),
         routed=decided is not None,
-        sequences=bool(model.configuration and model.configuration.batches_sequences),
-        failed=any(model.name == failed for _, failed in fleet.failures),
+        sequences=bool(sequences),
+        failed=any(failed == one.name for _, failed in fleet.failures for one in model.loadables),
     )
 
 
-def physical(model: Model) -> str:
-    """The model's name in Triton. In a plain repository all versions share one configuration."""
-    digest = model.configuration.digest if model.configuration else ""
-    return physical_name(model.name, digest, [digest] * (len(model.wanted) - 1))
+def _served(one: Loadable, fleet: Fleet) -> tuple[int, ...]:
+    """The versions that may be called; where Triton chose, whatever it holds counts."""
+    if one.problem or one.unloaded:
+        return ()
+    if one.configuration is not None:
+        return one.wanted
+    return tuple(
+        sorted({v for seen in fleet.observations.values() for v in seen.held.get(one.name, ())})
+    )
 
 
 @dataclass(slots=True)

@@ -158,6 +158,24 @@ class UnknownKey(NotFound):
         super().__init__(f"there is no API key '{identity}'", try_this="servegate key ls")
 
 
+class UnknownUpload(NotFound):
+    """No such upload: it was never begun, was published, or was given up."""
+
+    code = "unknown_upload"
+
+    def __init__(self, identity: str) -> None:
+        super().__init__(f"there is no upload '{identity}'", try_this="push again: it resumes")
+
+
+class UnknownRevision(NotFound):
+    """No such revision in the history."""
+
+    code = "unknown_revision"
+
+    def __init__(self, number: int) -> None:
+        super().__init__(f"there is no revision {number}", try_this="servegate history show")
+
+
 class NotHere(NotFound):
     """A path or method that this gateway does not serve."""
 
@@ -235,6 +253,25 @@ class PreconditionFailed(Conflict):
         )
 
 
+class WrongOffset(Conflict):
+    """A piece of a blob does not start where the last one ended; `offset` is where that is."""
+
+    code = "wrong_offset"
+
+    def __init__(self, sha256: str, offset: int) -> None:
+        super().__init__(f"blob {sha256[:12]} goes on at byte {offset}")
+        self.offset = offset
+
+
+class InUse(Conflict):
+    """Something that is to go is still needed: `users` are the routes, labels, ensembles."""
+
+    code = "in_use"
+
+    def __init__(self, thing: str, users: Iterable[str]) -> None:
+        super().__init__(f"{thing} is in use", why=f"by {', '.join(users)}")
+
+
 class VersionNotReady(Conflict):
     """A route or label names a version that no replica serves."""
 
@@ -252,6 +289,41 @@ class Invalid(ServegateError):
     """A value that people wrote (a file, a flag, a route) breaks a rule."""
 
     code = "invalid"
+
+
+class CheckFailed(Invalid):
+    """A version did not pass a check; `findings` are all that was found, one sentence each."""
+
+    code = "check_failed"
+
+    def __init__(self, what: str, findings: Iterable[str], *, try_this: str = "") -> None:
+        self.findings = tuple(findings)
+        super().__init__(what, why="; ".join(self.findings), try_this=try_this)
+
+
+class CodeNotAllowed(Forbidden):
+    """A version that runs code of its own, where that is not allowed."""
+
+    code = "code_not_allowed"
+
+    def __init__(self, why: str) -> None:
+        super().__init__(
+            "this version brings code that the Tritons would run",
+            why=why,
+            try_this="servegate up --allow-code-models, if you trust everybody who may push",
+        )
+
+
+class DigestMismatch(Invalid):
+    """The bytes that came are not those that were announced; they are thrown away."""
+
+    code = "digest_mismatch"
+
+
+class NoSpace(ServegateError):
+    """The disk is full, or the quota is used up. What was there before is unharmed."""
+
+    code = "no_space"
 
 
 # --- the gateway or what is behind it cannot answer ----------------------------------------------
@@ -358,6 +430,12 @@ class TritonDidNotStart(CannotStart):
         self.last_lines = tuple(last_lines)
         said = f"; the end of its log: {' | '.join(self.last_lines)}" if self.last_lines else ""
         super().__init__(f"Triton {replica} did not start", why=why + said)
+
+
+class TrialFailed(ServegateError):
+    """A version failed in quarantine: it did not load, took too much, died, or answered wrongly."""
+
+    code = "trial_failed"
 
 
 class TritonFailed(ServegateError):

@@ -5,7 +5,7 @@ import hashlib
 import logging
 import os
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from types import MappingProxyType, TracebackType
 
@@ -19,15 +19,16 @@ from serve.triton.local_triton import LocalTriton, Setup
 class Launcher:
     """The local Tritons, alive inside of `async with`.
 
-    `repository` is a folder or a URL (`s3://…`). `drain` is how many seconds a stopping Triton may
-    wait for requests in flight and for its models to unload. `on_change` hears, by the name of the
-    replica, of every new condition. The caller holds the lock of the state folder.
+    `repositories` are folders or URLs (`s3://…`); no two may have a model of one name. `drain` is
+    how many seconds a stopping Triton may wait for requests in flight and for its models to unload.
+    `on_change` hears, by the name of the replica, of every new condition. The caller holds the lock
+    of the state folder.
     """
 
     def __init__(
         self,
         count: int,
-        repository: str,
+        repositories: Iterable[str],
         *,
         state: Path,
         installation: Installation,
@@ -42,7 +43,9 @@ class Launcher:
         draw: Callable[[], float] = random.random,
     ) -> None:
         self._count = count
-        self._repository = repository if "://" in repository else str(Path(repository).resolve())
+        self._repositories = tuple(
+            one if "://" in one else str(Path(one).resolve()) for one in repositories
+        )
         self._state = state
         self._installation = installation
         self._ledger = ledger
@@ -126,7 +129,7 @@ class Launcher:
         return Setup(
             installation=self._installation,
             backends=backends,
-            repository=self._repository,
+            repositories=self._repositories,
             folder=backends.parent,
             mark=hashlib.sha256(os.fsencode(state)).hexdigest()[:8],
             extra_args=self._extra_args,

@@ -43,7 +43,7 @@ class Setup:
 
     installation: Installation
     backends: Path  # the backend directory
-    repository: str  # an absolute path, or a URL
+    repositories: tuple[str, ...]  # absolute paths, or URLs
     folder: Path  # the working directory
     mark: str  # tells the Tritons of one state folder from those of others
     extra_args: tuple[str, ...]
@@ -143,7 +143,7 @@ def command(setup: Setup, replica: Replica, server_id: str) -> tuple[str, ...]:
     return (
         str(setup.installation.binary),
         f"--id={server_id}",
-        f"--model-repository={setup.repository}",
+        *(f"--model-repository={one}" for one in setup.repositories),
         f"--backend-directory={setup.backends}",
         *((f"--cache-directory={caches}",) if caches else ()),
         "--model-control-mode=explicit",

@@ -13,7 +13,8 @@ import typer
 from tritonclient.grpc import service_pb2
 from typer.testing import CliRunner
 
-from serve.cli.calling import Asked, GrpcCaller, HttpCaller, parse_asked
+from serve.cli.asked import Asked, parse_asked
+from serve.cli.calling import GrpcCaller, HttpCaller
 from serve.cli.infer import infer
 from serve.core.errors import (
     BadRequest,

@@ -2,15 +2,17 @@
 
 import asyncio
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 
 from builders import ControlPlane, replica
 
 from serve.control.fleet import Fleet
 from serve.control.inventory import Inventory
-from serve.control.reconciler import ReplicaKeeper
+from serve.control.reconciling.reconciler import ReplicaKeeper
+from serve.control.versions import Version
 from serve.core.errors import Unavailable
+from serve.core.replicas import Replica
 from serve.triton import config as triton_config
 from serve.triton.control import Entry, NotExplicit
 
@@ -68,18 +70,55 @@ class FakeTriton:
             raise Unavailable("asking replica a failed", why="connection refused")
 
 
+class FakeDelivery:
+    """Brings what it is told that it has brought."""
+
+    def __init__(self) -> None:
+        self.there: set[tuple[str, int]] = set()
+
+    async def deliver(
+        self, wanted: Collection[Version], held: Collection[tuple[str, int]]
+    ) -> None: ...
+
+    def has(self, replica: str, version: Version) -> bool:
+        return (version.physical, version.number) in self.there
+
+    def problem(self, replica: str, version: Version) -> str:
+        return ""
+
+
+class FakeProof:
+    """Says of each version what it was told to say, and remembers what it was asked."""
+
+    def __init__(self) -> None:
+        self.wrong: dict[int, str] = {}
+        self.asked: list[str] = []
+
+    async def warm(self, replica: Replica, version: Version) -> None:
+        self.asked.append(f"warm {version.number}")
+
+    async def verify(self, replica: Replica, version: Version) -> str:
+        self.asked.append(f"verify {version.number}")
+        return self.wrong.get(version.number, "")
+
+
 class Scene:
     """One replica, its keeper and a repository; `round` is one look and one reconciliation."""
 
     def __init__(self, folder: Path, *others: str, discovering: bool = False) -> None:
         self.plane = ControlPlane(folder, replicas=[replica(name) for name in ("a", *others)])
         self.triton = FakeTriton()
+        self.delivery, self.proof = FakeDelivery(), FakeProof()
         self.keeper = ReplicaKeeper(
             "a",
             self.triton,  # type: ignore[arg-type]
             fleet=self.plane.fleet,
             inventory=self._discovering() if discovering else self.plane.inventory,
             publisher=self.plane.publisher,
+            steering=self.plane.steering,
+            delivery=self.delivery,
+            proof=self.proof,
+            decisions=lambda: self.plane.decisions,
             clock=self.plane.clock,
             tick=60.0,
         )

@@ -4,7 +4,7 @@ from types import MappingProxyType
 from typing import Any
 
 from serve.control.decisions import UNSET, Decisions, label_key, split_of
-from serve.control.store import Entry
+from serve.control.storing.store import Entry
 from serve.core.routes import Split
 
 

@@ -11,7 +11,7 @@ from builders import Clock, ControlPlane, replica, write_model
 from serve.control.decisions import Decisions
 from serve.control.fleet import Fleet
 from serve.control.inventory import Inventory
-from serve.control.store import Entry
+from serve.control.storing.store import Entry
 from serve.core.errors import TritonFailed
 from serve.triton import config as triton_config
 from serve.triton.config import Configuration
@@ -96,7 +96,7 @@ def test_without_a_folder_what_any_replica_holds_exists() -> None:
 def learned(inventory: Inventory, triton: FakeTriton, *names: str) -> dict[str, Any]:
     held = dict.fromkeys(names, (1,))
     asyncio.run(inventory.learn(triton, held))  # type: ignore[arg-type]
-    return {name: model.configuration for name, model in inventory.models.items()}
+    return {name: one.configuration for name, one in inventory.loadables.items()}
 
 
 def test_the_configuration_of_what_was_discovered_is_asked_once() -> None:

@@ -131,7 +131,7 @@ def test_a_configuration_stands_for_the_one_on_disk_until_the_next_plain_load(
     write_model(scene.repository)
 
     async def size(management: Management) -> int:
-        configuration = scene.plane.inventory.models["m"].configuration
+        configuration = scene.plane.inventory.loadables["m"].configuration
         assert configuration is not None
         return int(configuration.message.max_batch_size)
 

@@ -4,8 +4,8 @@ from types import MappingProxyType
 
 import pytest
 
-from serve.control.reconciler import Load, Step, Unload, held_of, plan
-from serve.control.registry import Model
+from serve.control.reconciling.planning import Load, Step, Unload, held_of, plan
+from serve.control.registry import Loadable
 from serve.triton import config as triton_config
 from serve.triton.control import Entry
 
@@ -14,18 +14,18 @@ NOTHING: frozenset[str] = frozenset()
 
 def model(
     name: str = "m", *wanted: int, config: str | None = 'backend: "x"', problem: str = ""
-) -> Model:
+) -> Loadable:
     configuration = triton_config.parse(config) if config is not None else None
-    return Model(name, wanted, wanted, configuration, "fingerprint", problem)
+    return Loadable(name, wanted, wanted, configuration, "fingerprint", problem)
 
 
-def ensemble(name: str, *parts: str) -> Model:
+def ensemble(name: str, *parts: str) -> Loadable:
     steps = ", ".join(f'{{ model_name: "{part}" }}' for part in parts)
     return model(name, 1, config=f"ensemble_scheduling {{ step [ {steps} ] }}")
 
 
 def steps(
-    *models: Model,
+    *models: Loadable,
     held: dict[str, tuple[int, ...]] | None = None,
     applied: dict[str, str] | None = None,
     removed: frozenset[str] = NOTHING,
@@ -47,7 +47,7 @@ def test_a_wanted_version_that_is_not_ready_is_loaded_with_all_others(
 
 def test_a_version_that_is_not_wanted_goes_with_the_same_load() -> None:
     wanted = model("m", 2)
-    assert steps(wanted, held={"m": (1, 2)}) == [Load(wanted, (2,), removes=True)]
+    assert steps(wanted, held={"m": (1, 2)}) == [Load(wanted, (2,), removes=True, adds=False)]
 
 
 def test_a_version_may_go_while_another_comes() -> None:

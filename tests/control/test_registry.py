@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from builders import write_model
 
-from serve.control.registry import Model, Registry, discovered
+from serve.control.registry import Loadable, Registry, discovered
 from serve.core.errors import Invalid
 from serve.triton import config as triton_config
 
@@ -25,7 +25,7 @@ def scanned(repository: Path) -> Registry:
     return registry
 
 
-def only(repository: Path) -> Model:
+def only(repository: Path) -> Loadable:
     [model] = scanned(repository).models.values()
     return model
 
@@ -211,5 +211,5 @@ def test_a_repository_that_cannot_be_read_keeps_what_was_read_last(tmp_path: Pat
 def test_what_replicas_hold_is_what_exists_where_there_is_no_folder() -> None:
     known = triton_config.parse('backend: "x"')
     models = discovered({"m": (1, 3), "x": (2,)}, {"m": known})
-    assert models["m"] == Model("m", (1, 3), (1, 3), known, "")
+    assert models["m"] == Loadable("m", (1, 3), (1, 3), known, "")
     assert models["x"].configuration is None

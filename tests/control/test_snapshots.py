@@ -8,9 +8,9 @@ from builders import Clock, replica, target
 
 from serve.control.decisions import Decisions
 from serve.control.fleet import Failure, Fleet
-from serve.control.registry import Model
+from serve.control.registry import Loadable, Model
 from serve.control.snapshots import compile_models, replicas_of
-from serve.control.store import Entry
+from serve.control.storing.store import Entry
 from serve.core.replicas import Replica
 from serve.core.snapshot import ModelView
 from serve.triton import config as triton_config
@@ -20,7 +20,7 @@ def model(
     *wanted: int, name: str = "m", config: str | None = 'backend: "onnxruntime"', problem: str = ""
 ) -> Model:
     configuration = triton_config.parse(config) if config is not None else None
-    return Model(name, wanted, wanted, configuration, "", problem)
+    return Model(name, (Loadable(name, wanted, wanted, configuration, "", problem),))
 
 
 def fleet(*replicas: Replica, **held: tuple[int, ...]) -> Fleet:

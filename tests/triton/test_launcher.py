@@ -104,7 +104,7 @@ def launcher(folder: Path, told: Told, *, count: int = 1, **more: Any) -> Launch
     options: dict[str, Any] = {"on_change": told, "drain": 1} | more
     return Launcher(
         count,
-        str(folder / "models"),
+        [str(folder / "models")],
         state=folder / "state",
         installation=Installation.find(Facts.here()),
         ledger=Ledger(folder / "state" / "children.json"),
@@ -236,7 +236,7 @@ from serve.triton.launcher import Launcher
 async def main(folder):
     local = Launcher(
         1,
-        str(folder / "models"),
+        [str(folder / "models")],
         state=folder / "state",
         installation=Installation.find(Facts.here()),
         ledger=Ledger(folder / "state" / "children.json"),

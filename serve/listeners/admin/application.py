@@ -3,7 +3,7 @@
 import json
 from collections.abc import Sequence
 
-from fastapi import Depends, FastAPI, Request, Response
+from fastapi import APIRouter, Depends, FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
@@ -16,15 +16,32 @@ from serve.core.errors import (
     NotHere,
     ServegateError,
     Unauthenticated,
+    WrongOffset,
 )
-from serve.listeners.admin import keys, management, models, replicas, routes, snapshot
+from serve.listeners.admin import (
+    history,
+    keys,
+    management,
+    models,
+    replicas,
+    routes,
+    snapshot,
+    uploads,
+    versions,
+)
 from serve.listeners.admin.bounds import Bounded
-from serve.listeners.admin.context import Control, caller
+from serve.listeners.admin.context import Control, caller, publishing
+from serve.listeners.admin.standby import Standby
 from serve.wire.status import http_status
 
 
-def create(control: Control, *, hosts: Sequence[str]) -> FastAPI:
-    """The application; `hosts` are the Host names under which it may be addressed."""
+def create(
+    control: Control, *, hosts: Sequence[str], internal: Sequence[APIRouter] = ()
+) -> FastAPI:
+    """The application; `hosts` are the Host names under which it may be addressed.
+
+    `internal` are further routes for our own processes, which look at the shared secret themselves.
+    """
     app = FastAPI(
         title="Servegate admin API",
         version=__version__,
@@ -36,14 +53,16 @@ def create(control: Control, *, hosts: Sequence[str]) -> FastAPI:
     )
     app.state.control = control
     app.add_middleware(Bounded)
+    app.add_middleware(Standby, leads=control.leads, explain=_explain)
     app.add_middleware(TrustedHostMiddleware, allowed_hosts=list(hosts), www_redirect=False)
     app.add_exception_handler(ServegateError, _explain)
     app.add_exception_handler(RequestValidationError, _malformed)
     app.add_exception_handler(HTTPException, _nowhere)
     guarded = [Depends(caller)]
-    for module in (models, routes, replicas, keys, snapshot):
+    for module in (models, routes, replicas, keys, history, versions, snapshot):
         app.include_router(module.router, dependencies=guarded)
-    for router in (management.router, snapshot.internal):  # these want the workers' secret
+    app.include_router(uploads.router, dependencies=[*guarded, Depends(publishing)])
+    for router in (management.router, snapshot.internal, *internal):  # with the workers' secret
         app.include_router(router)
 
     @app.get("/openapi.json", include_in_schema=False, dependencies=guarded)
@@ -73,6 +92,8 @@ async def _explain(request: Request, error: Exception) -> Response:
     headers = {"servegate-error": error.code}
     if isinstance(error, Unauthenticated):
         headers["www-authenticate"] = 'Bearer realm="servegate"'
+    if isinstance(error, WrongOffset):
+        headers["upload-offset"] = str(error.offset)
     text = json.dumps(body)  # ASCII: what callers send comes back even when it is no valid text
     return Response(text, http_status(error), headers, media_type="application/json")
 

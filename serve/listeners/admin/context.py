@@ -8,13 +8,18 @@ from urllib.parse import unquote
 
 from fastapi import Depends, Header, Request
 
+from serve.control.artifacts.storage import Storage
 from serve.control.fleet import Fleet
+from serve.control.history import History
 from serve.control.keys import Keys
 from serve.control.management import Management
 from serve.control.models import By, Models
+from serve.control.publishing.publications import Publications
+from serve.control.publishing.retention import Retention
 from serve.control.snapshots import Publisher
+from serve.control.uploading.uploads import Uploads
 from serve.core.access import Access, Act, Key
-from serve.core.errors import NotFound
+from serve.core.errors import NotFound, NotServed
 from serve.core.replicas import Replica
 from serve.triton.metrics import Readings
 
@@ -24,7 +29,8 @@ class Control:
     """What the routers work on: the parts of one control plane.
 
     `needs_key` says whether callers must show a key, told whether there is one or ever was;
-    `wall` is seconds of the epoch.
+    `wall` is seconds of the epoch. `publishes` says whether there is a way to bring versions to the
+    Tritons, `leads` whether this process may decide anything.
     """
 
     models: Models
@@ -32,12 +38,19 @@ class Control:
     publisher: Publisher
     management: Management
     keys: Keys
+    storage: Storage
+    uploads: Uploads
+    publications: Publications
+    retention: Retention
+    history: History
     readings: Callable[[Replica], Awaitable[Readings | None]]
     metrics: Callable[[], bytes]
     clock: Callable[[], float]
     secret: str
     needs_key: Callable[[bool], bool]
     wall: Callable[[], float]
+    publishes: bool = True
+    leads: Callable[[], bool] = lambda: True
 
 
 def control_of(request: Request) -> Control:
@@ -83,6 +96,16 @@ def worker_only(request: Request, authorization: Annotated[str, Header()] = "") 
 def _knows_secret(control: Control, authorization: str) -> bool:
     wanted = f"Bearer {control.secret}"
     return hmac.compare_digest(authorization.encode(), wanted.encode())
+
+
+def publishing(request: Request) -> None:
+    """Only where versions can be published may they be uploaded."""
+    if not control_of(request).publishes:
+        raise NotServed(
+            "versions cannot be pushed to this gateway",
+            why="its Tritons were started elsewhere, and it has no way to bring files to them",
+            try_this="--delivery-folder DIR that they read, --delivery agents, or bucket",
+        )
 
 
 InControl = Annotated[Control, Depends(control_of)]

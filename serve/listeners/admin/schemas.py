@@ -65,6 +65,8 @@ class Version(BaseModel):
     replicas: list[str]
     labels: list[str]
     reason: str
+    serving: bool
+    published: bool
 
 
 class ModelSummary(BaseModel):
@@ -184,6 +186,8 @@ def summary(status: ModelStatus) -> dict[str, Any]:
                 "replicas": list(version.replicas),
                 "labels": list(version.labels),
                 "reason": version.reason,
+                "serving": version.serving,
+                "published": version.published,
             }
             for version in status.versions
         ],
@@ -198,10 +202,11 @@ def summary(status: ModelStatus) -> dict[str, Any]:
 
 def detail(status: ModelStatus) -> dict[str, Any]:
     """The fields of `ModelDetail`."""
+    newest = status.model.newest
     return summary(status) | {
-        "output_labels": {name: list(texts) for name, texts in status.model.labels.items()},
-        "preprocessing": dict(status.model.preprocessing),
-        "card": dict(status.model.card),
+        "output_labels": {k: list(v) for k, v in newest.labels.items()} if newest else {},
+        "preprocessing": dict(newest.preprocessing) if newest else {},
+        "card": dict(newest.card) if newest else {},
     }
 
 

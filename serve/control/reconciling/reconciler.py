@@ -1,124 +1,48 @@
 """The reconciler: makes every replica hold what is wanted, and keeps looking.
 
 It is level-triggered: each round compares what a replica holds with what it should hold and takes
-the steps that lead there, no matter how the difference came about. So a replica that was restarted
-empty, a new version folder and a load that failed halfway are all the same case.
+the steps that lead there (`planning.py`), no matter how the difference came about. So a replica
+that was restarted empty, a new version and a load that failed halfway are all one case.
 
-| seen on the replica                        | step                                             |
-|--------------------------------------------|--------------------------------------------------|
-| a wanted version is not ready              | load exactly the wanted versions                 |
-| the configuration on disk has changed      | load exactly the wanted versions                 |
-| a version is ready that is not wanted      | once no worker routes to it: the same load call   |
-| a model is ready whose folder has gone     | once no worker routes to it: unload              |
-| the last load of the same thing has failed | wait: 10 s, doubled up to 5 min                  |
+A published version goes through this on every replica, one after the other:
+
+    its files are there → steer calls away → load → warm → run its contract → calls may come
+
+What answers wrongly is barred and loaded anew; what fails is tried again after 10 s, doubled up to
+5 min.
 """
 
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
-from types import MappingProxyType
+from collections.abc import Callable, Mapping
 
+from serve.control.decisions import Decisions
+from serve.control.delivering.delivery import Delivery
 from serve.control.fleet import Failure, Fleet, Held
 from serve.control.inventory import Inventory
-from serve.control.registry import Model
+from serve.control.reconciling.planning import (
+    Load,
+    Step,
+    Unload,
+    delivered,
+    held_of,
+    plan,
+    removes,
+    takes_time,
+)
+from serve.control.reconciling.proving import Proof, Proving
+from serve.control.reconciling.steering import STEER_TIMEOUT, NoSpare, Steering
+from serve.control.registry import Loadable
 from serve.control.snapshots import Publisher
-from serve.control.store import Key
+from serve.control.storing.store import Key
+from serve.control.versions import Version
 from serve.core.errors import ServegateError, Unavailable
-from serve.triton.control import Entry, NotExplicit, Settings, TritonControl
+from serve.processes.failpoints import reach
+from serve.triton.control import NotExplicit, Settings, TritonControl
 
 _log = logging.getLogger("servegate.reconciler")
 FIRST_RETRY, LAST_RETRY = 10.0, 300.0  # seconds
-STEER_TIMEOUT = 5.0
-
-
-@dataclass(frozen=True, slots=True)
-class Load:
-    """Load exactly these versions. `removes`: some that are ready now will go."""
-
-    model: Model
-    versions: tuple[int, ...]
-    removes: bool
-
-    @property
-    def about(self) -> tuple[object, ...]:
-        """What a failure of this step is about: the same again would fail again."""
-        configuration = self.model.configuration
-        return self.versions, configuration and configuration.digest, self.model.fingerprint
-
-
-@dataclass(frozen=True, slots=True)
-class Unload:
-    """Unload a model whose folder has gone."""
-
-    name: str
-
-
-Step = Load | Unload
-
-
-def _removes(step: Step) -> bool:
-    """Whether something that is ready now will go."""
-    return isinstance(step, Unload) or step.removes
-
-
-def plan(
-    models: Mapping[str, Model],
-    held: Held,
-    applied: Mapping[str, str],
-    removed: frozenset[str],
-    again: Collection[str] = (),
-) -> list[Step]:
-    """The steps that lead one replica from what it holds to what is wanted, in their order.
-
-    `applied` are the digests of the configurations that are loaded here; a model that is not in it
-    is taken as it is. Models in `again` are loaded even if they are as they should be.
-    """
-    steps: list[Step] = []
-    for model in _parts_first(models):
-        ready = held.get(model.name, ())
-        if model.problem:
-            continue
-        if model.configuration is None:
-            if not ready or model.name in again:
-                steps.append(Load(model, (), removes=False))
-            continue
-        digest = model.configuration.digest
-        stale = applied.get(model.name, digest) != digest or model.name in again
-        if stale or set(ready) != set(model.wanted):
-            removes = not set(ready) <= set(model.wanted)
-            steps.append(Load(model, model.wanted, removes))
-    steps.extend(Unload(name) for name in sorted(removed) if held.get(name))
-    return steps
-
-
-def _parts_first(models: Mapping[str, Model]) -> Sequence[Model]:
-    """The models in an order in which an ensemble follows the models it is made of."""
-    order: dict[str, Model] = {}
-    visiting: set[str] = set()
-
-    def visit(name: str) -> None:
-        model = models.get(name)
-        if model is None or name in order or name in visiting:
-            return
-        visiting.add(name)
-        for part in model.composing_models:
-            visit(part)
-        order[name] = model
-
-    for name in sorted(models):
-        visit(name)
-    return list(order.values())
-
-
-def held_of(index: Sequence[Entry]) -> Held:
-    """The ready versions of a repository index."""
-    ready: dict[str, list[int]] = {}
-    for entry in index:
-        if entry.state == "READY":
-            ready.setdefault(entry.model, []).append(entry.version)
-    return MappingProxyType({name: tuple(sorted(v)) for name, v in ready.items()})
 
 
 class ReplicaKeeper:
@@ -132,6 +56,10 @@ class ReplicaKeeper:
         fleet: Fleet,
         inventory: Inventory,
         publisher: Publisher,
+        steering: Steering,
+        delivery: Delivery,
+        proof: Proof,
+        decisions: Callable[[], Decisions],
         clock: Callable[[], float],
         tick: float,
     ) -> None:
@@ -140,6 +68,10 @@ class ReplicaKeeper:
         self._fleet = fleet
         self._inventory = inventory
         self._publisher = publisher
+        self._steering = steering
+        self._delivery = delivery
+        self._proving = Proving(name, fleet, publisher, proof=proof, decisions=decisions)
+        self._decisions = decisions
         self._clock = clock
         self._tick = tick
         self._applied: dict[str, str] = {}
@@ -159,16 +91,16 @@ class ReplicaKeeper:
         return self._name
 
     def serves(self, model: str) -> bool:
-        """Whether the replica takes load calls, and this model belongs on it."""
+        """Whether the replica takes load calls, and this name in Triton belongs on it."""
         seen = self._fleet.observations[self._name]
         return not seen.self_managed and model in self._inventory.for_pool(seen.replica.pool)
 
     def holds(self, model: str) -> bool:
-        """Whether a version of the model was ready when the replica was last looked at."""
+        """Whether a version under this name was ready when the replica was last looked at."""
         return bool(self._fleet.observations[self._name].held.get(model))
 
     def load_again(self, model: str) -> None:
-        """Load a model at once, even if it is as it should be; `is_settled` once that was tried."""
+        """Load a name in Triton at once, as it should be or not; `is_settled` once it was tried."""
         self._fleet.failures.pop((self._name, model), None)
         self._again.add(model)
         self.wake()
@@ -189,6 +121,11 @@ class ReplicaKeeper:
     def wake(self) -> None:
         """Something that is wanted has changed: look at once."""
         self._wake.set()
+
+    async def found(self, version: Version, why: str) -> None:
+        """Somebody has run a contract here; see `Proving.found`."""
+        if await self._proving.found(version, why):
+            self.wake()
 
     async def run(self) -> None:
         """Keep the replica as it should be until cancelled."""
@@ -243,28 +180,63 @@ class ReplicaKeeper:
             await self._apply_settings()
         if not seen.is_up or seen.self_managed or self._inventory.is_discovering:
             return
-        models = self._inventory.for_pool(seen.replica.pool)
-        self._adopt(models, seen.held)
         self._trying |= self._again
         self._again.clear()
-        steps = plan(models, seen.held, self._applied, self._inventory.removed, self._trying)
+        steps = self._steps()
         self._trying &= {step.model.name for step in steps if isinstance(step, Load)}
         await self._forget_failures(steps)
-        for step in steps:
-            if isinstance(step, Load) and not self._is_due(step):
+        try:
+            if any(takes_time(step) and self._is_due(step) for step in steps):
+                async with self._steering.away(self._name):
+                    self._fleet.waiting.pop(self._name, None)
+                    reach("load.steered")
+                    await self._take_all(takes_time)  # what is wanted may have changed meanwhile
+            await self._take_all(lambda step: not takes_time(step))
+        except NotExplicit as error:
+            _log.warning("%s: it serves what it holds", error)
+            self._fleet.manages_itself(self._name)
+        except NoSpare as error:
+            self._fleet.waiting[self._name] = str(error)
+        except Unavailable:
+            pass  # the watch will say so
+
+    def _steps(self) -> list[Step]:
+        seen = self._fleet.observations[self._name]
+        models = self._delivered(self._inventory.for_pool(seen.replica.pool))
+        self._adopt(models, seen.held)
+        removed, wrong = self._inventory.removed, self._fleet.wrong(self._name)
+        return plan(models, seen.held, self._applied, removed, self._trying, wrong)
+
+    def _delivered(self, models: Mapping[str, Loadable]) -> Mapping[str, Loadable]:
+        """What of it can be loaded here and now."""
+        held = self._fleet.observations[self._name].held
+        there = {
+            one.name: [
+                number
+                for number in one.wanted
+                if number in held.get(one.name, ())
+                or self._delivery.has(self._name, self._version(one, number))
+            ]
+            for one in models.values()
+            if one.published
+        }
+        return delivered(models, there)
+
+    def _version(self, one: Loadable, number: int) -> Version:
+        return self._decisions().versions[one.model][number]
+
+    async def _take_all(self, kind: Callable[[Step], bool]) -> None:
+        for step in self._steps():
+            if not kind(step) or not self._is_due(step):
                 continue
-            if _removes(step) and not self._fleet.is_known:
+            if removes(step) and not self._fleet.is_known:
                 continue  # another replica may be the only one that workers know of
-            try:
-                await self._take(step)
-            except NotExplicit as error:
-                _log.warning("%s: it serves what it holds", error)
-                self._fleet.manages_itself(self._name)
-                return
-            except Unavailable:
-                return  # the watch will say so
+            await self._take(step)
             await self.observe()
             if isinstance(step, Load):
+                for number, why in (await self._proving.prove(step.model)).items():
+                    self._failed(step, f"version {number} answers wrongly: {why}")
+                await self._publisher.refresh()
                 self._trying.discard(step.model.name)
 
     async def _apply_settings(self) -> None:
@@ -279,7 +251,7 @@ class ReplicaKeeper:
                 self._set[key] = wanted
 
     async def _take(self, step: Step) -> None:
-        if _removes(step):
+        if removes(step):
             generation = await self._publisher.refresh()
             if not await self._publisher.in_force(generation, STEER_TIMEOUT):
                 return  # some worker may still send calls there
@@ -288,7 +260,11 @@ class ReplicaKeeper:
             self._applied.pop(step.name, None)
             return
         name, configuration = step.model.name, step.model.configuration
+        if step.model.published:
+            self._proving.begin(step)
         try:
+            if step.wrong:
+                await self._drop_wrong(step)
             await self._control.load(
                 name, configuration.for_load(step.versions) if configuration else None
             )
@@ -300,13 +276,23 @@ class ReplicaKeeper:
             self._failed(step, str(error))
             await self._publisher.refresh()
             return
+        reach("load.done")
         if self._fleet.failures.pop((self._name, name), None) is not None:
             await self._publisher.refresh()
         if configuration is not None:
             self._applied[name] = configuration.digest
         _log.info("replica %s loaded %s %s", self._name, name, list(step.versions) or "")
 
-    def _adopt(self, models: Mapping[str, Model], held: Held) -> None:
+    async def _drop_wrong(self, step: Load) -> None:
+        """Triton leaves alone what it has loaded, so what answers wrongly has to go first."""
+        configuration = step.model.configuration
+        kept = set(step.versions) - set(step.wrong)
+        if configuration is None or not kept:
+            await self._control.unload(step.model.name)
+        else:
+            await self._control.load(step.model.name, configuration.for_load(kept))
+
+    def _adopt(self, models: Mapping[str, Loadable], held: Held) -> None:
         """What is ready already is taken to have the present configuration; later edits count."""
         for name, model in models.items():
             if model.configuration is not None and held.get(name):
@@ -323,7 +309,9 @@ class ReplicaKeeper:
         if settled:
             await self._publisher.refresh()
 
-    def _is_due(self, step: Load) -> bool:
+    def _is_due(self, step: Step) -> bool:
+        if isinstance(step, Unload):
+            return True
         failure = self._fleet.failures.get((self._name, step.model.name))
         return failure is None or failure.about != step.about or self._clock() >= failure.retry_at
 

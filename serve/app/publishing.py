@@ -1,0 +1,174 @@
+"""The parts of a control plane that publish versions, put together."""
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+from serve.app.paths import QUARANTINE_FOLDER, STORAGE_FOLDER, UPLOADS_FOLDER
+from serve.control.artifacts.contents import Contents
+from serve.control.artifacts.storage import Storage
+from serve.control.decisions import Decisions
+from serve.control.delivering.agents import AgentDelivery
+from serve.control.delivering.bucket import BucketDelivery
+from serve.control.delivering.delivery import Delivery
+from serve.control.delivering.folder import FolderDelivery
+from serve.control.inventory import Inventory
+from serve.control.models import Models
+from serve.control.publishing.checking import Checker
+from serve.control.publishing.ensembles import Parts
+from serve.control.publishing.garbage import Heap
+from serve.control.publishing.holding import Holding
+from serve.control.publishing.pending import Pending
+from serve.control.publishing.pipeline import Pipeline
+from serve.control.publishing.publications import Publications
+from serve.control.publishing.records import IN_PROGRESS, Records
+from serve.control.publishing.retention import Retention
+from serve.control.publishing.trials import Trials
+from serve.control.reconciling.contracts import Contracts
+from serve.control.storing.store import Store
+from serve.control.uploading.uploads import UploadLimits, Uploads
+from serve.conversion.reading import read_model
+from serve.core.errors import CannotStart, ServegateError
+from serve.settings import Settings
+from serve.triton.installation import Facts, Installation
+from serve.triton.quarantine import Quarantine, TrialLimits
+
+_log = logging.getLogger("servegate.publishing")
+_SWEEP = 3600.0  # seconds between two looks for uploads that nobody finishes
+
+
+def storage_of(settings: Settings) -> Storage:
+    """Where published versions are kept."""
+    return Storage.of(settings.storage or str(settings.state_path / STORAGE_FOLDER))
+
+
+def delivery_of(settings: Settings, storage: Storage) -> Delivery:
+    """How the Tritons get them."""
+    if settings.delivery == "agents":
+        return AgentDelivery(storage)
+    if settings.delivery == "bucket":
+        return BucketDelivery(storage, settings.storage)
+    return FolderDelivery(storage, Path(settings.delivery_folder))
+
+
+def quarantine_of(settings: Settings) -> Quarantine | None:
+    """The throw-away Triton that tries versions; None where there can be none, or shall be none."""
+    if settings.quarantine == "off" or not settings.publishes:
+        return None
+    facts = Facts.here()
+    problem = Quarantine.available(facts)
+    if problem is not None:
+        if settings.quarantine == "required":
+            raise CannotStart("there is no quarantine here", why=str(problem))
+        _log.warning("versions are published without being tried: %s", problem)
+        return None
+    return Quarantine(
+        Installation.find(facts),
+        state=settings.state_path / QUARANTINE_FOLDER,
+        logger=logging.getLogger("servegate.triton"),
+        limits=TrialLimits(settings.quarantine_bytes, settings.quarantine_timeout),
+        extra_args=settings.triton_args,
+        avoid=_ports(settings),
+    )
+
+
+def _ports(settings: Settings) -> frozenset[int]:
+    """The ports of all replicas, also of those that are just being started again."""
+    return frozenset(
+        port
+        for one in settings.tritons()
+        for port in (one.http_port, one.grpc_port, one.metrics_port)
+    )
+
+
+class Publishing:
+    """Uploads, publications and what keeps them, of one control plane."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        storage: Storage,
+        *,
+        store: Store,
+        inventory: Inventory,
+        models: Models,
+        contracts: Contracts,
+        decisions: Callable[[], Decisions],
+        reload: Callable[[], Awaitable[None]],
+        publish: Callable[[], Awaitable[int]],
+    ) -> None:
+        state = settings.state_path
+        self.records = Records(
+            store, decisions=decisions, reload=reload, publish=publish, wall=time.time
+        )
+        limits = UploadLimits(
+            upload=settings.max_upload_bytes, quota=settings.upload_quota, keep=settings.upload_keep
+        )
+        self.uploads = Uploads(state / UPLOADS_FOLDER, storage, limits=limits)
+        parts = Parts(decisions, lambda: inventory.loadables, models.main_version)
+        holding = Holding(self.records, models.serving_now)
+        work = state / "checks"
+        plain = Path(settings.model_repo) if settings.model_repo else None
+        pipeline = Pipeline(
+            self.records,
+            storage,
+            self.uploads,
+            checker=Checker(
+                Contents(storage),
+                parts,
+                folder=work,
+                read_model=read_model,
+                allow_code=settings.allow_code_models,
+            ),
+            trials=Trials(
+                storage,
+                quarantine_of(settings),
+                parts,
+                folder=work,
+                plain=plain,
+                judge=contracts.judge,
+            ),
+            holding=holding,
+            has_plain=inventory.has_plain,
+            folder=work,
+            clock=time.monotonic,
+        )
+        self.publications = Publications(
+            self.records, pipeline, plain_versions=inventory.plain_versions
+        )
+        self._pending = Pending(
+            self.records,
+            ready_enough=models.ready_enough,
+            set_label=models.set_label,
+            set_route=models.set_route,
+        )
+        self.retention = Retention(
+            self.records,
+            storage,
+            Heap(self.records, storage, self.uploads),
+            parts=parts,
+            holding=holding,
+            loadables=lambda: inventory.loadables,
+            keep=settings.keep_versions,
+        )
+
+    def __repr__(self) -> str:
+        return f"<Publishing {self.uploads!r} {self.publications!r}>"
+
+    async def run(self) -> None:
+        """Publish what is uploaded, set what waits, drop what nobody finishes; for ever."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self.publications.run())
+            tasks.create_task(self._pending.run())
+            tasks.create_task(self._sweep())
+
+    async def _sweep(self) -> None:
+        while True:
+            waiting = {one.upload for one in self.records.all() if one.state in IN_PROGRESS}
+            try:
+                await self.uploads.sweep(waiting)
+            except (ServegateError, OSError) as error:
+                _log.warning("unfinished uploads cannot be looked through: %s", error)
+            await asyncio.sleep(_SWEEP)

@@ -1,0 +1,29 @@
+"""Which model, and which version of it, a command means: `NAME`, `NAME@3` or `NAME:label`."""
+
+from dataclasses import dataclass
+
+from serve.core.errors import Invalid
+from serve.core.naming import check_label, check_model_name
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A model, and perhaps a version: `selector` is empty, a number, or a label."""
+
+    model: str
+    selector: str = ""
+
+
+def parse_asked(text: str) -> Asked:
+    """Read `NAME`, `NAME@3` or `NAME:label`."""
+    model, at, number = text.partition("@")
+    if at:
+        if not (number.isascii() and number.isdigit()):
+            raise Invalid(
+                f"'{text}' names no version",
+                why="a number stands behind '@'",
+                try_this=f"{model}@1, or {model}:LABEL",
+            )
+        return Asked(check_model_name(model), number)
+    model, colon, label = text.partition(":")
+    return Asked(check_model_name(model), check_label(label) if colon else "")

@@ -1,0 +1,55 @@
+"""The last event of a long command, however it ends, and its exit status."""
+
+import contextlib
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import typer
+
+from serve.cli.output import exit_code, say
+from serve.cli.talk import Talk
+from serve.core.errors import CheckFailed, ServegateError
+
+INTERRUPTED = 130
+
+
+@contextlib.contextmanager
+def told(talk: Talk, stopped: Callable[[], str]) -> Iterator[None]:
+    """Tell a failure as the last event and raise it again; say `stopped()` after Ctrl-C."""
+    try:
+        yield
+    except BaseExceptionGroup as errors:
+        error = first_of(errors)
+        if isinstance(error, ServegateError):
+            talk.tell("result", ok=False, exit=exit_code(error), **failure(error))
+            raise error from errors
+        raise
+    except ServegateError as error:
+        talk.tell("result", ok=False, exit=exit_code(error), **failure(error))
+        raise
+    except (OSError, MemoryError) as error:
+        talk.tell("result", ok=False, exit=1, code="error", what=str(error))
+        raise
+    except KeyboardInterrupt:
+        say(stopped())
+        talk.tell("result", ok=False, exit=INTERRUPTED, code="interrupted")
+        raise typer.Exit(INTERRUPTED) from None
+
+
+def first_of(errors: BaseExceptionGroup[BaseException]) -> BaseException:
+    """One error of the group: the others came of the same cause, or after it."""
+    first = errors.exceptions[0]
+    return first_of(first) if isinstance(first, BaseExceptionGroup) else first
+
+
+def failure(error: ServegateError) -> dict[str, Any]:
+    """An error for programs."""
+    page: dict[str, Any] = {
+        "code": error.code,
+        "what": error.what,
+        "why": error.why,
+        "try_this": error.try_this,
+    }
+    if isinstance(error, CheckFailed):
+        page["findings"] = list(error.findings)
+    return page

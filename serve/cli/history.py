@@ -1,0 +1,126 @@
+"""`servegate history`: what was changed, by whom and why, and the way back."""
+
+import sys
+from typing import Annotated, Any
+from urllib.parse import urlencode
+
+import typer
+
+from serve.cli.backup import Yes, require_yes
+from serve.cli.client import DEFAULT_URL, AdminClient, connect
+from serve.cli.models import tell_done
+from serve.cli.options import AdminUrl, AsJson, KeyFile, Reason
+from serve.cli.output import as_json, say, table
+
+app = typer.Typer(
+    no_args_is_help=True,
+    help="Every change.\n\nExample: servegate history show --kind route --key digits",
+    rich_markup_mode=None,
+)
+Number = Annotated[int, typer.Argument(metavar="REVISION", min=1)]
+
+
+@app.command("show")
+def show_history(
+    kind: Annotated[str, typer.Option(help="Only route, label, model, version, key …")] = "",
+    key: Annotated[str, typer.Option(help="Only this model; a label is MODEL:LABEL.")] = "",
+    before: Annotated[int, typer.Option(min=0, help="Only revisions below this one.")] = 0,
+    limit: Annotated[int, typer.Option(min=1, max=1000, help="How many.")] = 20,
+    admin_url: AdminUrl = DEFAULT_URL,
+    key_file: KeyFile = None,
+    json: AsJson = False,
+) -> None:
+    """List changes, the newest first.
+
+    Example: servegate history show --kind route --key digits
+    """
+    found = _list(connect(admin_url, key_file), kind=kind, key=key, before=before, limit=limit)
+    if json:
+        as_json(found)
+        return
+    table(
+        ("REVISION", "AT", "AUTHOR", "KIND", "KEY", "CHANGE", "REASON"),
+        [
+            (
+                str(one["revision"]),
+                f"{one['at'][:10]} {one['at'][11:19]}Z",
+                *(one[name] for name in ("author", "kind", "key", "summary", "reason")),
+            )
+            for one in found
+        ],
+    )
+
+
+@app.command("diff")
+def show_diff(
+    revision: Number,
+    other: Annotated[
+        int | None, typer.Argument(metavar="[REVISION]", min=1, help="Of the same thing.")
+    ] = None,
+    admin_url: AdminUrl = DEFAULT_URL,
+    key_file: KeyFile = None,
+    json: AsJson = False,
+) -> None:
+    """Show what a revision changed, or what is new in a second one.
+
+    Example: servegate history diff 12 17
+    """
+    found = _diff(connect(admin_url, key_file), revision, other)
+    if json:
+        as_json(found)
+        return
+    if not found["changes"]:
+        say("nothing differs")
+    for line in found["lines"]:
+        _print_line(line)
+
+
+@app.command("rollback")
+def roll_back(
+    revision: Number,
+    yes: Yes = False,
+    reason: Reason = "",
+    admin_url: AdminUrl = DEFAULT_URL,
+    key_file: KeyFile = None,
+    json: AsJson = False,
+) -> None:
+    """Give a route, a label or a model the state it had after a revision.
+
+    That is a change of today: it is checked like any other, and can be rolled back itself.
+
+    Example: servegate history rollback 12 --reason 'version 3 is too slow'
+    """
+    admin = connect(admin_url, key_file, reason=reason)
+    one = admin.get(f"/api/history/{revision}")
+    thing = f"{one['kind']} {one['key']}".rstrip()
+    if not yes:
+        (newest,) = _list(admin, kind=one["kind"], key=one["key"], before=0, limit=1)
+        lines = _diff(admin, newest["revision"], revision)["lines"]
+        require_yes("\n".join([f"{thing} goes back to revision {revision}:", *lines]))
+    answer = admin.post(f"/api/history/{revision}/rollback", None)
+    if json:
+        as_json(answer)
+    tell_done(answer, f"{thing} is as after revision {revision}")
+
+
+def _list(admin: AdminClient, **query: Any) -> Any:
+    return admin.get(f"/api/history?{urlencode({k: v for k, v in query.items() if v})}")
+
+
+def _diff(admin: AdminClient, revision: int, other: int | None) -> Any:
+    query = "" if other is None else f"?with={other}"
+    return admin.get(f"/api/history/{revision}/diff{query}")
+
+
+def _print_line(line: str) -> None:
+    """`field: old → new`, in red and green on a terminal."""
+    if not sys.stdout.isatty():
+        print(line)
+        return
+    from rich.console import Console
+    from rich.text import Text
+
+    field, _, rest = line.partition(": ")
+    old, _, new = rest.partition(" → ")
+    told = Text(f"{field}: ") + Text(old, style="red") + Text(" → ") + Text(new, style="green")
+    Console(highlight=False, soft_wrap=True).print(told)

@@ -1,0 +1,176 @@
+"""`servegate model lint`: what is wrong with a model folder, before anybody pushes it."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from serve.cli.options import AsJson
+from serve.cli.output import as_json, say, table
+from serve.core.errors import Invalid
+
+if TYPE_CHECKING:
+    from serve.core.versions import File
+    from serve.triton.layout import ModelFolder
+    from serve.triton.lint import Diagnosis, Subject
+
+
+@dataclass(frozen=True, slots=True)
+class Examined:
+    """One version and what was found in it; version 0 is a model that has none."""
+
+    model: str
+    version: int
+    findings: "tuple[Diagnosis, ...]"
+
+    @property
+    def is_good(self) -> bool:
+        """Whether there are no errors; warnings are allowed."""
+        return all(finding.severity != "error" for finding in self.findings)
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values for `json.dumps`."""
+        findings = [finding.to_json() for finding in self.findings]
+        return {"model": self.model, "version": self.version, "findings": findings}
+
+
+def lint(
+    path: Annotated[
+        Path, typer.Argument(help="A model folder, a repository of them, or one .onnx file.")
+    ],
+    json: AsJson = False,
+) -> None:
+    """Hold configurations against model files; nothing is sent or changed.
+
+    Exit status 1 when there are errors. Warnings alone leave it at 0.
+
+    Example: servegate model lint model_repo/digits
+    """
+    import asyncio
+
+    examined = asyncio.run(examine(path))
+    if json:
+        as_json([each.to_json() for each in examined])
+    else:
+        _show(examined)
+    if not all(each.is_good for each in examined):
+        raise typer.Exit(1)
+
+
+async def examine(path: Path) -> list[Examined]:
+    """Look at every version below this path; `Invalid` when there is no model in it."""
+    models = _models(path)
+    if not models:
+        return [await _examine_file(path)]
+    return [
+        await _examine_version(model.path, version)
+        for model in models
+        for version in model.versions() or (0,)
+    ]
+
+
+def _models(path: Path) -> "list[ModelFolder]":
+    """The models of a folder; none when the path is a file."""
+    from serve.triton.layout import ModelFolder, model_folders
+
+    if path.is_file():
+        return []
+    folder = ModelFolder(path.resolve())  # its name is the model's
+    models = [folder] if _is_model(path) else [m for m in model_folders(path) if _is_model(m.path)]
+    if not models:
+        raise Invalid(
+            f"there is no model in '{path}'",
+            why="a model's folder holds config.pbtxt, or folders with numbers",
+            try_this="servegate model lint model_repo/digits",
+        )
+    return models
+
+
+def _is_model(path: Path) -> bool:
+    from serve.triton.layout import CONFIG, ModelFolder
+
+    return path.is_dir() and ((path / CONFIG).is_file() or bool(ModelFolder(path).versions()))
+
+
+async def _examine_file(path: Path) -> Examined:
+    """One ONNX file, with the configuration that a push would generate for it."""
+    from serve.conversion.reading import read_model
+    from serve.triton.config import parse
+    from serve.triton.generating import generate
+    from serve.triton.lint import Subject
+    from serve.triton.lint import lint as diagnose
+
+    name = path.stem
+    try:
+        signature = await read_model(path)
+        config = parse(generate(name, signature))
+    except Invalid as error:
+        return Examined(name, 1, (_unreadable(error),))
+    files = _files(path, signature.facts["external_data"])
+    return Examined(name, 1, diagnose(Subject(name, config, files, signature)))
+
+
+def _files(path: Path, others: Iterable[str]) -> "tuple[File, ...]":
+    """The file as a version would hold it, with the files of weights that lie beside it."""
+    from serve.core.versions import File
+
+    beside = [name for name in others if (path.parent / name).is_file()]
+    return tuple(File(f"1/{name}", 0, "") for name in ("model.onnx", *beside))
+
+
+async def _examine_version(folder: Path, version: int) -> Examined:
+    from serve.conversion.subjects import others_beside, subject_of
+    from serve.triton.config import parse
+    from serve.triton.layout import ModelFolder
+    from serve.triton.lint import lint as diagnose
+
+    model = ModelFolder(folder)
+    try:
+        config = parse(model.config_text() or "")
+        others = others_beside(folder, config)
+        subject = await subject_of(folder, version or None, others=others)
+    except Invalid as error:
+        return Examined(model.name, version, (_unreadable(error),))
+    return Examined(model.name, version, (*diagnose(subject), *_code(subject)))
+
+
+def _unreadable(error: Invalid) -> "Diagnosis":
+    from serve.triton.lint import Diagnosis, Severity
+
+    fix = error.try_this or "a file that can be read"
+    return Diagnosis("unreadable", Severity.ERROR, error.what, error.why or error.what, fix)
+
+
+def _code(subject: "Subject") -> "tuple[Diagnosis, ...]":
+    """A warning when a push of this version needs the permission to bring code."""
+    from serve.triton.config import parse
+    from serve.triton.foreign_code import code_in
+    from serve.triton.lint import Diagnosis, Severity
+
+    why = code_in(subject.config or parse(""), subject.files)
+    if not why:
+        return ()
+    fix = "servegate up --allow-code-models, if you trust everybody who may push"
+    return (Diagnosis("brings-code", Severity.WARNING, "version", why, fix),)
+
+
+def _show(examined: list[Examined]) -> None:
+    rows = [
+        (
+            each.model,
+            str(each.version),
+            str(finding.severity),
+            finding.field,
+            finding.why,
+            finding.fix,
+            finding.rule,
+        )
+        for each in examined
+        for finding in each.findings
+    ]
+    if rows:
+        table(("MODEL", "VERSION", "SEVERITY", "FIELD", "WHY", "FIX", "RULE"), rows)
+    count = f"{len(examined)} version{'' if len(examined) == 1 else 's'}"
+    say(f"{len(rows)} findings in {count}" if rows else f"{count}: nothing to complain about")

@@ -1,0 +1,179 @@
+"""`servegate model push`: a version goes to the gateway, whole or not at all."""
+
+import asyncio
+import re
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from serve.cli.client import DEFAULT_URL, connect
+from serve.cli.options import AdminUrl, AsJson, KeyFile, Reason
+from serve.cli.output import table
+from serve.core.errors import Invalid
+from serve.core.naming import check_label
+
+if TYPE_CHECKING:
+    from serve.tensors.judging import Tolerance
+    from serve.tensors.signature import Signature
+
+_COMMIT = re.compile(r"^[0-9a-f]{7,64}(-dirty)?\Z")
+_WAIT = 900.0  # seconds
+
+Labels = Annotated[
+    list[str] | None, typer.Option("--label", help="Name it so once it is ready; repeatable.")
+]
+Live = Annotated[bool, typer.Option("--live", help="Send it all calls once it is ready.")]
+Wait = Annotated[bool, typer.Option("--wait", help="Return when every replica serves it.")]
+Timeout = Annotated[
+    float, typer.Option("--timeout", min=0.1, help="How long --wait waits, in seconds.")
+]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would be sent; change nothing.")]
+Again = Annotated[bool, typer.Option("--again", help="A new number, even for known content.")]
+Golden = Annotated[
+    list[Path] | None,
+    typer.Option("--golden", help="An .npz of inputs and the outputs they must give; repeatable."),
+]
+Atol = Annotated[float | None, typer.Option("--golden-atol", min=0, help="Absolute tolerance.")]
+Rtol = Annotated[float | None, typer.Option("--golden-rtol", min=0, help="Relative tolerance.")]
+Top1 = Annotated[
+    float | None,
+    typer.Option("--golden-top1", max=1, help="Share of rows whose highest score must agree."),
+]
+SourceVersion = Annotated[
+    int | None, typer.Option("--source-version", min=1, help="Which version folder. [the highest]")
+]
+Convert = Annotated[bool, typer.Option("--convert", help="Convert TensorFlow models to ONNX.")]
+Tags = Annotated[list[str] | None, typer.Option("--tag", help="KEY=VALUE to remember; repeatable.")]
+GitCommit = Annotated[
+    str, typer.Option("--git-commit", help="The commit it was made from; auto asks git.")
+]
+
+
+def push(
+    path: Annotated[Path, typer.Argument(help="A model folder of Triton or MLflow, or FILE.onnx.")],
+    name: Annotated[str, typer.Argument(help="The model whose version it becomes.")],
+    labels: Labels = None,
+    live: Live = False,
+    wait: Wait = False,
+    timeout: Timeout = _WAIT,
+    dry_run: DryRun = False,
+    again: Again = False,
+    golden: Golden = None,
+    golden_atol: Atol = None,
+    golden_rtol: Rtol = None,
+    golden_top1: Top1 = None,
+    source_version: SourceVersion = None,
+    convert: Convert = False,
+    tags: Tags = None,
+    git_commit: GitCommit = "",
+    reason: Reason = "",
+    admin_url: AdminUrl = DEFAULT_URL,
+    key_file: KeyFile = None,
+    json: AsJson = False,
+) -> None:
+    """Publish a version of a model. Run again, it goes on where it stopped.
+
+    Example: servegate model push model_repo/digits digits --label candidate --wait
+
+    Example: servegate model push digits.onnx digits --golden cases.npz --live --wait
+    """
+    from serve.cli.endings import told
+    from serve.cli.golden import with_golden
+    from serve.cli.pushing import Pushing, Wish
+    from serve.cli.talk import talk
+
+    pushing = Pushing(connect(admin_url, key_file, reason=reason), talk(json=json), model=name)
+    with told(pushing.talk, pushing.stopped):
+        wish = Wish(
+            labels=tuple(check_label(label) for label in labels or ()),
+            live=live,
+            again=again,
+            git_commit=_commit(git_commit, path),
+            tags=_tags(tags or ()),
+            wait=timeout if wait else None,
+        )
+        source = pushing.open(path, read_model, version=source_version, is_converting=convert)
+        if golden:
+            tolerance = _tolerance(golden_atol, golden_rtol, golden_top1)
+            source = with_golden(source, golden, tolerance, read_model)
+        blobs = pushing.take_digests(source)
+        if dry_run:
+            result = pushing.rehearse(source, blobs, read_model)
+        else:
+            result = asyncio.run(pushing.run(source, blobs, wish))
+        pushing.talk.tell("result", ok=True, exit=0, **result)
+    if not json:
+        _print(result, name)
+
+
+def read_model(path: Path) -> "Signature":
+    """What a model file says of itself; read in a child process, under limits."""
+    from serve.conversion.reading import read_model
+
+    return asyncio.run(read_model(path))
+
+
+def _print(result: Mapping[str, Any], name: str) -> None:
+    """The data on stdout: which version it is, or the table of a rehearsal."""
+    if "files" not in result:
+        print(f"{name}@{result['version']}")
+        return
+    table(
+        ("FILE", "BYTES", "SHA256", "THERE"),
+        [
+            (
+                file["path"],
+                str(file["size"]),
+                file["sha256"][:12],
+                {True: "yes", False: "no", None: "?"}[file["there"]],
+            )
+            for file in result["files"]
+        ],
+    )
+
+
+def _tags(words: Sequence[str]) -> Mapping[str, str]:
+    """Read KEY=VALUE."""
+    found = {}
+    for word in words:
+        key, mark, value = word.partition("=")
+        if not mark or not key:
+            raise Invalid(f"'{word}' is no tag", why="KEY=VALUE is needed")
+        found[key] = value
+    return MappingProxyType(found)
+
+
+def _tolerance(atol: float | None, rtol: float | None, top1: float | None) -> "Tolerance":
+    from serve.tensors.judging import Tolerance
+
+    if top1 is not None and not 0 < top1 <= 1:
+        raise Invalid("--golden-top1 is a share above 0, up to 1")
+    return Tolerance(atol, rtol, top1)
+
+
+def _commit(given: str, path: Path) -> str:
+    """The commit that was given, or with `auto` the one that git tells for the path's folder."""
+    if given != "auto":
+        if given and not _COMMIT.match(given):
+            raise Invalid(f"'{given}' is no git commit", why="7 to 64 hexadecimal digits, or auto")
+        return given
+    folder = path if path.is_dir() else path.parent
+    changed = "-dirty" if _git(folder, "status", "--porcelain", "--", ".") else ""
+    return _git(folder, "rev-parse", "HEAD") + changed
+
+
+def _git(folder: Path, *words: str) -> str:
+    try:
+        done = subprocess.run(
+            ["git", "-C", str(folder), *words], capture_output=True, text=True, check=True
+        )
+    except (OSError, subprocess.CalledProcessError) as error:
+        said = getattr(error, "stderr", "") or str(error)
+        raise Invalid(
+            "git does not tell the commit", why=said.strip(), try_this="--git-commit SHA"
+        ) from error
+    return done.stdout.strip()

@@ -1,0 +1,102 @@
+"""`--dry-run`: what a push would send, what is there already, and what lint says. It only reads."""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from serve.cli.client import AdminClient, segment
+from serve.cli.digesting import Blob
+from serve.cli.golden import data_of
+from serve.cli.onnx_file import ReadModel
+from serve.cli.pieces import Source
+from serve.cli.talk import amount
+from serve.core.errors import Invalid, NoControl, NotFound
+from serve.core.versions import CONFIG, State, content_digest
+
+_MOST_ASKED = 20  # versions
+_DEAD = (State.FAILED, State.RETIRED, State.REMOVED)
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What the gateway has of a model: the version with the same content, and digests of blobs.
+
+    `is_sure` is False when it could not be asked.
+    """
+
+    existing: int | None = None
+    blobs: Collection[str] = frozenset()
+    is_sure: bool = True
+
+
+def ask_known(admin: AdminClient, model: str, blobs: Sequence[Blob]) -> Known:
+    """Look through the newest versions of the model."""
+    content = content_digest([blob.file for blob in blobs])
+    path = f"/api/models/{segment(model)}"
+    existing, there = None, set()
+    try:
+        numbers = sorted(int(each["version"]) for each in admin.get(path)["versions"])
+        for number in reversed(numbers[-_MOST_ASKED:]):
+            page = _version(admin, f"{path}/versions/{number}")
+            there |= {str(file["sha256"]) for file in page.get("files") or ()}
+            is_same = page.get("content") == content and page.get("state") not in _DEAD
+            if existing is None and is_same:
+                existing = number
+    except NotFound:
+        return Known()
+    except NoControl:
+        return Known(is_sure=False)
+    return Known(existing, frozenset(there))
+
+
+def plan(known: Known, blobs: Sequence[Blob], model: str) -> str:
+    """What a push would send, in words."""
+    sizes = {blob.file.sha256: blob.file.size for blob in blobs}
+    total = sum(sizes.values())
+    if known.existing is not None:
+        return f"this content is version {known.existing} of {model} already: nothing is sent"
+    if not known.is_sure:
+        return f"the gateway does not answer: at most {amount(total)} would be sent"
+    there = sum(size for digest, size in sizes.items() if digest in known.blobs)
+    rest = f", {amount(there)} are there" if there else ""
+    return f"{amount(total - there)} in {len(blobs)} files would be sent{rest}"
+
+
+def _version(admin: AdminClient, path: str) -> Mapping[str, Any]:
+    """One version; empty for one of the plain model repository, which has no record."""
+    try:
+        page: Mapping[str, Any] = admin.get(path)
+    except NotFound:
+        return {}
+    return page
+
+
+def findings(
+    name: str, source: Source, blobs: Sequence[Blob], read_model: ReadModel
+) -> tuple[tuple[str, str], ...]:
+    """What lint says, as severity and sentence; the parts of an ensemble only the gateway knows."""
+    from serve.triton.config import parse
+    from serve.triton.lint import Subject, lint
+
+    config = source.find(CONFIG)
+    try:
+        parsed = parse(data_of(config).decode("utf-8", "replace")) if config else None
+        model = _model_file(source)
+        signature = read_model(model) if model is not None else None
+    except Invalid as error:
+        return (("error", str(error)),)
+    if parsed is not None and parsed.composing_models:
+        return ()
+    subject = Subject(name, parsed, tuple(blob.file for blob in blobs), signature)
+    return tuple((str(one.severity), str(one)) for one in lint(subject))
+
+
+def _model_file(source: Source) -> Path | None:
+    """The file of the version that can be read here."""
+    for piece in source.pieces:
+        number, _, rest = piece.path.partition("/")
+        is_model = number.isdigit() and rest in ("model.onnx", "model.plan")
+        if is_model and isinstance(piece.origin, Path):
+            return piece.origin
+    return None

@@ -1,0 +1,1 @@
+"""From the storage to where the Tritons read."""

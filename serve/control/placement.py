@@ -1,0 +1,159 @@
+"""Placement: which published versions the replicas of a pool should hold, and which have to go.
+
+A version is *needed* while calls may reach it: the route names it, a label does or is about to, it
+is the newest of a model without a route, or a needed ensemble is made of it. Others are loaded too
+while there is reason to think that they will be needed, and give way when memory is short:
+
+| a published version                                | is held                                    |
+|----------------------------------------------------|--------------------------------------------|
+| is needed                                          | always; a problem when there is no room    |
+| is one of the newest `keep_loaded` of its model    | as long as there is room                   |
+| was needed less than `unload_after` seconds ago    | as long as there is room                   |
+| everything else                                    | no                                         |
+
+Room is the pool's budget per replica: each replica holds all versions of its pool's models.
+"""
+
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+from serve.control.decisions import Decisions
+from serve.control.versions import Version
+from serve.triton import config as triton_config
+
+Name = tuple[str, int]  # a model and a version
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """The operator's. `budgets` are bytes of memory per replica by pool; no entry is no limit."""
+
+    keep_loaded: int = 2
+    unload_after: float = 300.0  # seconds
+    budgets: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """The versions to be held, and for those that are needed and find no room, why."""
+
+    wanted: frozenset[Name]
+    problems: Mapping[Name, str]
+
+
+class Placement:
+    """Decides, and remembers since when a version is not needed any more. `clock`: seconds."""
+
+    def __init__(self, rules: Rules, *, clock: Callable[[], float]) -> None:
+        self._rules = rules
+        self._clock = clock
+        self._needed_at: dict[Name, float] = {}
+
+    def __repr__(self) -> str:
+        return f"<Placement {self._rules}>"
+
+    def place(self, decisions: Decisions, plain: Mapping[str, Collection[int]]) -> Placed:
+        """What is wanted now. `plain` are the version numbers in folders that people keep."""
+        now = self._clock()
+        published = {
+            (version.model, version.number): version
+            for version in _published(decisions)
+            if not decisions.is_unloaded(version.model)
+        }
+        needed = _needed(decisions, published, plain)
+        self._needed_at = {
+            name: now if name in needed else self._needed_at[name]
+            for name in published
+            if name in needed or name in self._needed_at
+        }
+        spare = [name for name in published if name not in needed and self._is_kept(name, now)]
+        recent = _newest(published, self._rules.keep_loaded)
+        spare += [name for name in recent if name not in needed and name not in spare]
+        spare.sort(key=lambda name: (name in recent, self._needed_at.get(name, 0.0), name[1]))
+        return self._fit(decisions, published, needed, spare)
+
+    def _is_kept(self, name: Name, now: float) -> bool:
+        last = self._needed_at.get(name)
+        return last is not None and now - last < self._rules.unload_after
+
+    def _fit(
+        self,
+        decisions: Decisions,
+        published: Mapping[Name, Version],
+        needed: Collection[Name],
+        spare: list[Name],
+    ) -> Placed:
+        """Fill each pool up to its budget: the needed first, in the order in which they came."""
+        used: dict[str, int] = {}
+        wanted: set[Name] = set()
+        problems: dict[Name, str] = {}
+        first = sorted(needed, key=lambda name: published[name].times.get("published", 0.0))
+        for name in (*first, *reversed(spare)):
+            pool, takes = decisions.pool(name[0]), memory_of(published[name])
+            budget = self._rules.budgets.get(pool)
+            if budget is None or used.get(pool, 0) + takes <= budget:
+                used[pool] = used.get(pool, 0) + takes
+                wanted.add(name)
+            elif name in needed:
+                problems[name] = (
+                    f"pool '{pool}' has no room for it: it takes {takes} bytes, and "
+                    f"{max(budget - used.get(pool, 0), 0)} of {budget} are left"
+                )
+        return Placed(frozenset(wanted), MappingProxyType(problems))
+
+
+def memory_of(version: Version) -> int:
+    """Bytes that a version takes on a replica: as measured in quarantine, else its files' size."""
+    return version.size if version.memory is None else version.memory
+
+
+def _published(decisions: Decisions) -> Iterator[Version]:
+    for versions in decisions.versions.values():
+        yield from (version for version in versions.values() if version.is_published)
+
+
+def _newest(names: Collection[Name], count: int) -> set[Name]:
+    """The highest numbers of each model."""
+    found: set[Name] = set()
+    for model in {model for model, _ in names}:
+        numbers = sorted((number for one, number in names if one == model), reverse=True)
+        found.update((model, number) for number in numbers[:count])
+    return found
+
+
+def _needed(
+    decisions: Decisions,
+    published: Mapping[Name, Version],
+    plain: Mapping[str, Collection[int]],
+) -> set[Name]:
+    found: set[Name] = set()
+    for model in {model for model, _ in published}:
+        split = decisions.split(model)
+        found.update((model, number) for number in (split.versions if split else ()))
+        found.update((model, number) for number in decisions.labels(model).values())
+        if split is None:
+            newest = max(number for one, number in published if one == model)
+            if newest > max(plain.get(model, ()), default=0):
+                found.add((model, newest))
+    found.update(name for name, version in published.items() if version.labels or version.live)
+    needed = found & published.keys()
+    by_name = {(version.physical, version.number): name for name, version in published.items()}
+    waiting = list(needed)
+    while waiting:  # an ensemble needs what it is made of, which may be ensembles again
+        for part in pinned_parts(published[waiting.pop()]):
+            name = by_name.get(part)
+            if name is not None and name not in needed:
+                needed.add(name)
+                waiting.append(name)
+    return needed
+
+
+def pinned_parts(version: Version) -> tuple[Name, ...]:
+    """What a published ensemble is made of: names in Triton, and the numbers it is pinned to."""
+    if "ensemble_scheduling" not in version.config:
+        return ()
+    message = triton_config.parse(version.config).message
+    return tuple(
+        (step.model_name, int(step.model_version)) for step in message.ensemble_scheduling.step
+    )

@@ -1,0 +1,196 @@
+"""The checks of an uploaded version, before any Triton sees it: what it is, and all that is wrong.
+
+A version that passes has its canonical configuration, its group, its signature, and the documents
+that people and clients read. One that does not is told everything at once, not one finding per
+push. Nothing is written here.
+"""
+
+import hashlib
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path, PurePosixPath
+from types import MappingProxyType
+from typing import Any, TypeVar
+
+from serve.control.artifacts.contents import Contents, scratch
+from serve.control.publishing.ensembles import Parts, pin
+from serve.control.versions import Version
+from serve.core.errors import CheckFailed, CodeNotAllowed, Invalid
+from serve.core.versions import MODEL_CARD, PREPROCESSING, File, Layout
+from serve.tensors.signature import Signature
+from serve.triton import config as triton_config
+from serve.triton.canonical import canonical, canonical_text
+from serve.triton.config import Configuration
+from serve.triton.foreign_code import code_in
+from serve.triton.generating import generate
+from serve.triton.lint import Severity, Subject, lint
+from serve.triton.lint.backends import TENSORFLOW_FILES
+
+ReadModel = Callable[[Path], Awaitable[Signature]]
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """What the checks have found out. `config` is canonical text, `findings` are warnings."""
+
+    config: str
+    group: str
+    findings: tuple[str, ...]
+    has_contract: bool
+    signature: Mapping[str, Any]
+    output_labels: Mapping[str, tuple[str, ...]]
+    preprocessing: Mapping[str, Any]
+    card: Mapping[str, Any]
+
+
+class Checker:
+    """Checks one version at a time. Model files are brought to `folder` and read by `read_model`;
+    `allow_code` is the operator's word."""
+
+    def __init__(
+        self,
+        contents: Contents,
+        parts: Parts,
+        *,
+        folder: Path,
+        read_model: ReadModel,
+        allow_code: bool,
+    ) -> None:
+        self._contents = contents
+        self._parts = parts
+        self._folder = folder
+        self._read_model = read_model
+        self._allow_code = allow_code
+
+    def __repr__(self) -> str:
+        return f"<Checker code={'allowed' if self._allow_code else 'refused'}>"
+
+    async def check(self, version: Version, files: Sequence[File]) -> Checked:
+        """What this version is; `CheckFailed` with every finding, or `CodeNotAllowed`."""
+        layout = Layout.of(files)
+        given = await self._contents.text(layout.config) if layout.config else ""
+        config = triton_config.parse(given)
+        self._refuse_code(config, files)
+        faults = _Faults(f"version {version.number} of model '{version.model}' fails its checks")
+        bare = Subject(version.model, config if given else None, tuple(files))
+        signature = await faults.catch(self._signature(layout, bare))
+        text = given or await faults.catch(self._generated(version.model, signature))
+        if not text:
+            raise faults.all()
+        config = triton_config.parse(text)
+        others = self._others(config)
+        warnings = _lint(replace(bare, config=config, signature=signature, others=others), faults)
+        pinned, labels = None, None
+        if not faults:  # else they would say in other words what lint has said
+            pinned = await faults.catch(self._pinned(text))
+            labels = await faults.catch(self._contents.labels(layout, config))
+        await faults.catch(self._contents.contract(layout))
+        preprocessing = await faults.catch(self._contents.document(layout, PREPROCESSING))
+        card = await faults.catch(self._contents.document(layout, MODEL_CARD))
+        if faults or pinned is None:
+            raise faults.all()
+        return Checked(
+            config=canonical_text(pinned),
+            group=group_of(pinned, layout.model),
+            findings=warnings,
+            has_contract=bool(layout.contract),
+            signature=MappingProxyType(signature.to_json() if signature else {}),
+            output_labels=MappingProxyType(labels or {}),
+            preprocessing=MappingProxyType(preprocessing or {}),
+            card=MappingProxyType(card or {}),
+        )
+
+    def _refuse_code(self, config: Configuration, files: Sequence[File]) -> None:
+        why = code_in(config, files)
+        if why and not self._allow_code:
+            raise CodeNotAllowed(why)
+
+    async def _generated(self, model: str, signature: Signature | None) -> str:
+        """A configuration for a model file that says enough."""
+        if signature is None or signature.format != "onnx":
+            raise Invalid("config.pbtxt is missing", why="it can be written for ONNX files only")
+        return generate(model, signature)
+
+    async def _pinned(self, text: str) -> Configuration:
+        return pin(canonical(text), self._parts)
+
+    async def _signature(self, layout: Layout, subject: Subject) -> Signature | None:
+        """What the model file itself says; None where nobody here can read it."""
+        name = _model_file(subject)
+        if not name:
+            return None
+        async with scratch(self._folder) as folder:
+            await self._contents.bring(layout.version, folder)
+            return await self._read_model(folder / str(layout.number) / name)
+
+    def _others(self, config: Configuration) -> Mapping[str, Configuration]:
+        """The configurations of what an ensemble's steps name."""
+        found = {}
+        for step in config.message.ensemble_scheduling.step:
+            part = self._parts.meant(step.model_name, int(step.model_version))
+            if part is not None and part.configuration is not None:
+                found[step.model_name] = part.configuration
+        return MappingProxyType(found)
+
+
+class _Faults:
+    """Everything that is wrong with one version, to be told at once."""
+
+    def __init__(self, what: str) -> None:
+        self._what = what
+        self._found: list[str] = []
+
+    def __repr__(self) -> str:
+        return f"<_Faults {len(self._found)}>"
+
+    def __bool__(self) -> bool:
+        return bool(self._found)
+
+    def add(self, *sentences: str) -> None:
+        """More that is wrong; nothing is told twice."""
+        self._found += [one for one in sentences if one not in self._found]
+
+    async def catch(self, work: Awaitable[T]) -> T | None:
+        """What the work gives; None when it finds a fault."""
+        try:
+            return await work
+        except CheckFailed as error:
+            self.add(*error.findings)
+        except Invalid as error:
+            self.add(str(error))
+        return None
+
+    def all(self) -> CheckFailed:
+        """All of them as one error."""
+        return CheckFailed(self._what, self._found)
+
+
+def _lint(subject: Subject, faults: _Faults) -> tuple[str, ...]:
+    """The warnings; errors become faults."""
+    found = lint(subject)
+    errors = [one for one in found if one.severity is Severity.ERROR]
+    faults.add(*map(str, errors))
+    return tuple(str(one) for one in found if one not in errors)
+
+
+def group_of(config: Configuration, beside: Sequence[File]) -> str:
+    """The digest of all that versions under one name in Triton share; hexadecimal."""
+    lines = [config.digest, *(f"{file.path} {file.size} {file.sha256}" for file in sorted(beside))]
+    return hashlib.sha256("\n".join(lines).encode()).hexdigest()
+
+
+def _model_file(subject: Subject) -> str:
+    """The file or folder of the version that a reader knows; empty when there is none."""
+    if subject.backend in ("onnxruntime", "tensorrt"):
+        inner = (
+            f"{subject.model_file}/model.onnx"  # a folder keeps the weights beside the ONNX file
+        )
+        names = (inner, subject.model_file)
+        return next((name for name in names if name in subject.version_files), "")
+    folders = (name for name in TENSORFLOW_FILES if _saved(name) in subject.version_files)
+    return next(folders, "")
+
+
+def _saved(folder: str) -> str:
+    return PurePosixPath(folder, "saved_model.pb").as_posix()

@@ -1,0 +1,106 @@
+"""Trials: a checked version is loaded and asked in quarantine before any serving replica sees it.
+
+The throw-away Triton gets a repository of its own: the version as it would be published, for an
+ensemble also all that it is pinned to, each loaded by number, parts before what is made of them.
+"""
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from serve.control.artifacts.contents import Contents, scratch
+from serve.control.artifacts.storage import Storage
+from serve.control.delivering.materialising import materialise
+from serve.control.publishing.ensembles import Part, Parts, parts_of
+from serve.control.versions import Version
+from serve.core.errors import TrialFailed
+from serve.core.replicas import Replica
+from serve.core.versions import Manifest
+from serve.processes.failpoints import reach
+from serve.tensors.contracts import Contract
+from serve.triton import config as triton_config
+from serve.triton.config import Configuration
+from serve.triton.quarantine import Order, Quarantine
+
+NOT_TRIED = "it was not tried before it was published: there is no Triton for quarantine here"
+
+Judge = Callable[[Replica, Version, Contract], Awaitable[str]]
+
+
+@dataclass(frozen=True, slots=True)
+class Tried:
+    """What a trial has found: bytes of memory that the load took, and sentences for people."""
+
+    memory: int | None
+    findings: tuple[str, ...] = ()
+
+
+class Trials:
+    """Tries one version at a time. `folder` is where the repositories are built; `plain` is the
+    plain model repository; `judge` runs a contract and says what was wrong. Without a quarantine a
+    version passes, and its findings say so."""
+
+    def __init__(
+        self,
+        storage: Storage,
+        quarantine: Quarantine | None,
+        parts: Parts,
+        *,
+        folder: Path,
+        plain: Path | None,
+        judge: Judge,
+    ) -> None:
+        self._storage = storage
+        self._contents = Contents(storage)
+        self._quarantine = quarantine
+        self._parts = parts
+        self._folder = folder
+        self._plain = plain
+        self._judge = judge
+
+    def __repr__(self) -> str:
+        return f"<Trials {self._quarantine or 'without a Triton'}>"
+
+    async def run(self, version: Version, manifest: Manifest) -> Tried:
+        """Load it and run its contract; `TrialFailed` says why it is not fit to be published."""
+        config = triton_config.parse(version.config)
+        parts = parts_of(config, self._parts)
+        if self._quarantine is None:
+            return Tried(None, (NOT_TRIED,))
+        contract = await self._contents.contract(manifest.layout)
+        async with scratch(self._folder) as repository:
+            await self._build(repository, version, manifest, parts)
+            orders = _orders(parts, Part(version.physical, version.number, config, version))
+            async with self._quarantine.trial(repository, orders) as trial:
+                reach("quarantine.started")
+                if contract is not None:
+                    wrong = await self._judge(trial.replica, version, contract)
+                    if wrong:
+                        raise TrialFailed("its answers are not those of its contract", why=wrong)
+                return Tried(trial.memory)
+
+    async def _build(
+        self, repository: Path, version: Version, manifest: Manifest, parts: Sequence[Part]
+    ) -> None:
+        for part in parts:
+            if part.version is not None:
+                made_of = await self._storage.manifest(part.version.model, part.number)
+                await materialise(self._storage, made_of, part.version.config, repository)
+            elif self._plain is not None:
+                link = repository / part.name
+                if not link.is_symlink():
+                    link.symlink_to((self._plain / part.name).absolute())
+        await materialise(self._storage, manifest, version.config, repository)
+
+
+def _orders(parts: Sequence[Part], last: Part) -> tuple[Order, ...]:
+    """One load for each name, with all its numbers; what is tried comes last."""
+    numbers: dict[str, list[int]] = {}
+    configs: dict[str, Configuration | None] = {}
+    for part in (*parts, last):
+        numbers.setdefault(part.name, []).append(part.number)
+        configs[part.name] = part.configuration
+    return tuple(
+        Order(name, "" if config is None else config.for_load(numbers[name]))
+        for name, config in configs.items()
+    )

@@ -1,0 +1,97 @@
+"""Proving: on each replica, a version is called only once it is known to answer as it should.
+
+| a version on a replica         | calls | ends when                                             |
+|--------------------------------|-------|-------------------------------------------------------|
+| is being loaded                | none  | the load has ended and its contract was run           |
+| was proven                     | come  | its contract fails there, whenever that is run        |
+| answers wrongly                | none  | it was loaded anew and proven, or is right again      |
+| was there when control started | come  | its contract fails there                              |
+"""
+
+import logging
+from collections.abc import Callable, Mapping
+from typing import Protocol
+
+from serve.control.decisions import Decisions
+from serve.control.fleet import LOADING, Fleet
+from serve.control.reconciling.planning import Load
+from serve.control.registry import Loadable
+from serve.control.snapshots import Publisher
+from serve.control.versions import Version
+from serve.core.replicas import Replica
+from serve.processes.failpoints import reach
+
+_log = logging.getLogger("servegate.proving")
+
+
+class Proof(Protocol):
+    """Finds out whether a version answers as it should; see `control/reconciling/contracts.py`."""
+
+    async def warm(self, replica: Replica, version: Version) -> None:
+        """Call it a few times, so that the first caller does not wait for lazy set-up."""
+
+    async def verify(self, replica: Replica, version: Version) -> str:
+        """Run its contract: empty when all is right, else what is wrong."""
+
+
+class Proving:
+    """What may be called on one replica."""
+
+    def __init__(
+        self,
+        name: str,
+        fleet: Fleet,
+        publisher: Publisher,
+        *,
+        proof: Proof,
+        decisions: Callable[[], Decisions],
+    ) -> None:
+        self._name = name
+        self._fleet = fleet
+        self._publisher = publisher
+        self._proof = proof
+        self._decisions = decisions
+
+    def __repr__(self) -> str:
+        return f"<Proving {self._name} wrong={dict(self._fleet.wrong(self._name))}>"
+
+    def begin(self, step: Load) -> None:
+        """What this load brings, or brings anew, is called by nobody for now."""
+        held = self._fleet.observations[self._name].held.get(step.model.name, ())
+        new = [v for v in step.versions if v not in held or v in step.wrong]
+        self._fleet.bar(self._name, step.model.name, new, LOADING)
+
+    async def prove(self, one: Loadable) -> Mapping[int, str]:
+        """Admit what was loaded and is right; gives what is not, and why."""
+        seen = self._fleet.observations[self._name]
+        wrong: dict[int, str] = {}
+        for number in self._fleet.loading(self._name, one.name):
+            why = ""
+            if number in seen.held.get(one.name, ()):
+                version = self._decisions().versions[one.model][number]
+                await self._proof.warm(seen.replica, version)
+                why = await self._proof.verify(seen.replica, version)
+                reach("load.verified")
+            if why:
+                wrong[number] = why
+                self._fleet.bar(self._name, one.name, [number], why)
+            else:
+                self._fleet.admit(self._name, one.name, number)
+        return wrong
+
+    async def found(self, version: Version, why: str) -> bool:
+        """Somebody has run the contract here; whether the version has to be loaded anew.
+
+        `why` is empty when it is right, or right again.
+        """
+        barred = self._fleet.wrong(self._name).get(version.physical, {})
+        if why and barred.get(version.number) != why:
+            _log.warning(
+                "replica %s answers wrongly for %s version %s: %s",
+                *(self._name, version.model, version.number, why),
+            )
+            self._fleet.bar(self._name, version.physical, [version.number], why)
+        elif not why and version.number in barred:
+            self._fleet.admit(self._name, version.physical, version.number)
+        await self._publisher.refresh()
+        return bool(why) and version.number not in barred

@@ -1,0 +1,122 @@
+"""Steering: calls go elsewhere while a replica is busy with loading.
+
+A load takes CPU, memory bandwidth and GPU time from the calls that run beside it. So a replica that
+serves is left alone first: one of a pool at a time, and only while enough others go on serving. A
+replica that serves nothing yet needs no leave, and gets no calls before it has everything.
+
+| the replica                   | what happens                                            |
+|-------------------------------|---------------------------------------------------------|
+| serves nothing                | it loads at once, and gets calls only if nobody else can |
+| serves, and enough others do  | it waits its turn, is steered around, loads             |
+| serves, and too few others do | it loads under its calls, or not at all: `refuse`       |
+"""
+
+import asyncio
+import contextlib
+import logging
+import math
+from collections.abc import AsyncIterator
+
+from serve.control.fleet import Fleet
+from serve.control.snapshots import Publisher
+from serve.core.errors import Unavailable
+from serve.core.snapshot import Snapshot
+
+_log = logging.getLogger("servegate.steering")
+STEER_TIMEOUT = 5.0  # seconds for every worker to follow
+
+
+class NoSpare(Unavailable):
+    """Too few other replicas would go on serving. Nothing was done."""
+
+    code = "no_spare"
+
+
+class Steering:
+    """Gives replicas leave, one of a pool at a time.
+
+    `min_available` is the share of a pool, from 0 to 1, that has to go on serving. With `refuse` a
+    replica that cannot be spared does not load; otherwise it loads while it serves.
+    """
+
+    def __init__(
+        self, fleet: Fleet, publisher: Publisher, *, min_available: float, refuse: bool
+    ) -> None:
+        self._fleet = fleet
+        self._publisher = publisher
+        self._min_available = min_available
+        self._refuse = refuse
+        self._turns: dict[str, asyncio.Lock] = {}
+        self._warned: set[str] = set()
+
+    def __repr__(self) -> str:
+        return f"<Steering away={sorted(self._fleet.steered)}>"
+
+    def enough(self, pool: str) -> int:
+        """How many replicas of a pool have to serve something for it to be safe."""
+        return max(1, math.ceil(self._min_available * len(self._fleet.in_pool(pool))))
+
+    def lacking(self, name: str) -> str:
+        """Why a replica that serves cannot be spared; empty if it can."""
+        pool = self._fleet.observations[name].replica.pool
+        serving = serving_of(self._publisher.snapshot, self._fleet)
+        others = [
+            one
+            for one in self._fleet.in_pool(pool)
+            if one != name and one in serving and self._fleet.is_free(one)
+        ]
+        needed = self.enough(pool)
+        if len(others) >= needed:
+            return ""
+        return f"{len(others)} other replicas of pool '{pool}' would serve, {needed} are needed"
+
+    @contextlib.asynccontextmanager
+    async def away(self, name: str) -> AsyncIterator[None]:
+        """Inside, calls go elsewhere as far as they can; `NoSpare` where that is not allowed."""
+        if name not in serving_of(self._publisher.snapshot, self._fleet):
+            async with self._around(name):
+                yield
+            return
+        turn = self._turns.setdefault(self._fleet.observations[name].replica.pool, asyncio.Lock())
+        async with turn:
+            lacking = self.lacking(name)
+            if lacking:
+                self._cannot_spare(name, lacking)
+                yield
+                return
+            self._warned.discard(name)
+            async with self._around(name):
+                generation = await self._publisher.refresh()
+                if not await self._publisher.in_force(generation, STEER_TIMEOUT):
+                    raise Unavailable("a worker has not followed", why="it may still send calls")
+                yield
+
+    @contextlib.asynccontextmanager
+    async def _around(self, name: str) -> AsyncIterator[None]:
+        try:
+            with self._fleet.steering(name):
+                yield
+        finally:
+            await self._publisher.refresh()
+
+    def _cannot_spare(self, name: str, lacking: str) -> None:
+        if self._refuse:
+            raise NoSpare(
+                f"replica {name} serves and cannot be spared to load something",
+                why=lacking,
+                try_this="another replica, or --without-spare warn",
+            )
+        if name not in self._warned:
+            self._warned.add(name)
+            _log.warning("replica %s loads while it serves: %s", name, lacking)
+
+
+def serving_of(snapshot: Snapshot, fleet: Fleet) -> frozenset[str]:
+    """The replicas that answer, and to which calls may go."""
+    return frozenset(
+        name
+        for view in snapshot.models.values()
+        for target in view.targets.values()
+        for name in target.replicas
+        if name in fleet.observations and fleet.observations[name].is_up
+    )

@@ -1,0 +1,1 @@
+"""Uploads: blobs that come in pieces, from clients that come and go."""

@@ -1,0 +1,250 @@
+"""Uploads over the admin API: content-addressed, resumable at any byte.
+
+A client names a version's files with their digests, and is told which blobs are missing and where
+each goes on. It sends them in as many requests as it likes, each from where the last one ended
+(`Upload-Offset`, as in tus 1.0), and commits. Asked again, the same files are the same upload.
+"""
+
+from datetime import UTC, datetime
+from types import MappingProxyType
+from typing import Annotated
+
+from fastapi import APIRouter, Header, Path, Request, Response
+from pydantic import BaseModel, ConfigDict, Field
+from starlette.requests import ClientDisconnect
+
+from serve.control.publishing.publications import Ask
+from serve.control.publishing.records import IN_PROGRESS
+from serve.control.uploading.uploads import Upload
+from serve.core.errors import InUse, Invalid
+from serve.core.versions import File
+from serve.listeners.admin import schemas
+from serve.listeners.admin.context import ByWhom, Control, InControl
+
+MEDIA_TYPE = "application/offset+octet-stream"
+_OFFSET, _LENGTH = "upload-offset", "upload-length"
+_EMPTY = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
+
+router = APIRouter(
+    tags=["uploads"],
+    responses={
+        404: {"model": schemas.ErrorBody},
+        507: {"model": schemas.ErrorBody, "description": "the disk or the quota is full"},
+    },
+)
+Id = Annotated[str, Path(max_length=100)]
+Digest = Annotated[str, Path(max_length=100, description="SHA-256 of the blob, hexadecimal")]
+Word = Annotated[str, Field(max_length=200)]
+
+
+class FileBody(BaseModel):
+    """One file: its path in the model's folder, its bytes, its SHA-256 in hexadecimal."""
+
+    model_config = ConfigDict(extra="forbid")
+    path: str = Field(max_length=1000)
+    size: int = Field(ge=0)
+    sha256: str = Field(max_length=100)
+
+
+class UploadBody(BaseModel):
+    """A version that is to be sent."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        json_schema_extra={
+            "examples": [
+                {
+                    "model": "digits",
+                    "files": [{"path": "1/model.onnx", "size": 0, "sha256": _EMPTY}],
+                }
+            ]
+        },
+    )
+    model: str = Field(max_length=300)
+    files: list[FileBody]
+
+
+class MissingBlob(BaseModel):
+    """A blob that is still to be sent, from byte `offset` on."""
+
+    sha256: str
+    size: int
+    offset: int
+
+
+class UploadBegun(BaseModel):
+    """What is to be sent. `existing`: the number of a version that has this content already."""
+
+    id: str
+    model: str
+    content: str
+    missing: list[MissingBlob]
+    existing: int | None
+
+
+class UploadView(BaseModel):
+    """An unfinished upload: how many files and bytes it has, and when it was last asked for."""
+
+    id: str
+    model: str
+    content: str
+    author: str
+    begun: datetime
+    files: int
+    size: int
+
+
+class CommitBody(BaseModel):
+    """What is wanted of the version, and where it comes from.
+
+    `labels` name it once it is ready, `live` sends all calls to it then, `again` makes a version
+    of content that there is already.
+    """
+
+    model_config = ConfigDict(
+        extra="forbid",
+        json_schema_extra={"examples": [{"labels": ["candidate"], "git_commit": "4f2a91c"}]},
+    )
+    labels: list[Word] = Field(default=[], max_length=20)
+    live: bool = False
+    again: bool = False
+    source: str = Field(default="", max_length=1000)
+    git_commit: Word = ""
+    tools: dict[Word, Word] = Field(default={}, max_length=50)
+    tags: dict[Word, Annotated[str, Field(max_length=1000)]] = Field(default={}, max_length=50)
+
+
+class Committed(BaseModel):
+    """The version that the upload became; `created` is false when its content was known."""
+
+    model: str
+    version: int
+    state: str
+    created: bool
+
+
+@router.post("/api/uploads", summary="Begin or resume an upload")
+async def begin_upload(body: UploadBody, control: InControl, who: ByWhom) -> UploadBegun:
+    """Blobs that the storage has are not missing, whichever model they came with."""
+    files = [File(file.path, file.size, file.sha256) for file in body.files]
+    upload = await control.uploads.begin(body.model, files, who.author)
+    missing = await control.uploads.missing(upload.id)
+    existing = await control.publications.existing(upload.model, upload.content)
+    return UploadBegun(
+        id=upload.id,
+        model=upload.model,
+        content=upload.content,
+        missing=[MissingBlob(sha256=m.sha256, size=m.size, offset=m.offset) for m in missing],
+        existing=existing.number if existing else None,
+    )
+
+
+@router.get("/api/uploads", summary="List unfinished uploads")
+async def list_uploads(control: InControl) -> list[UploadView]:
+    """Those that were not published, and not given up; the oldest first."""
+    return [_view(upload) for upload in control.uploads.all()]
+
+
+@router.head("/api/uploads/{id}/blobs/{sha256}", summary="Ask where a blob goes on")
+async def head_blob(id: Id, sha256: Digest, control: InControl) -> Response:
+    """`Upload-Offset` is where it goes on, `Upload-Length` its size."""
+    file = control.uploads.blob(id, sha256)
+    offset = await control.uploads.offset(id, sha256)
+    headers = {_OFFSET: str(offset), _LENGTH: str(file.size), "cache-control": "no-store"}
+    return Response(headers=headers)
+
+
+@router.patch(
+    "/api/uploads/{id}/blobs/{sha256}",
+    status_code=204,
+    summary="Send bytes of a blob",
+    responses={409: {"model": schemas.ErrorBody, "description": "Upload-Offset is elsewhere"}},
+)
+async def patch_blob(
+    id: Id,
+    sha256: Digest,
+    request: Request,
+    control: InControl,
+    upload_offset: Annotated[int, Header(ge=0)],
+    content_type: Annotated[str, Header()] = "",
+    content_length: Annotated[int, Header(ge=0)] = 0,
+) -> Response:
+    """The body is `application/offset+octet-stream`, and is kept as far as it comes.
+
+    With the last byte the blob is verified and stored.
+    """
+    if content_type.partition(";")[0].strip().lower() != MEDIA_TYPE:
+        raise Invalid(f"the content type '{content_type[:100]}' is not {MEDIA_TYPE}")
+    size = control.uploads.blob(id, sha256).size
+    if upload_offset + content_length > size:
+        raise Invalid(
+            f"{content_length} bytes from byte {upload_offset} on are more than was announced",
+            why=f"the blob has {size} bytes",
+        )
+    try:
+        offset = await control.uploads.append(id, sha256, upload_offset, request.stream())
+    except ClientDisconnect:
+        return Response(status_code=400)  # which nobody reads
+    return Response(status_code=204, headers={_OFFSET: str(offset)})
+
+
+@router.post(
+    "/api/uploads/{id}/commit",
+    status_code=202,
+    summary="Publish an upload",
+    responses={409: {"model": schemas.ErrorBody, "description": "not all bytes are there"}},
+)
+async def commit_upload(id: Id, body: CommitBody, control: InControl, who: ByWhom) -> Committed:
+    """The version has its number at once; it is checked and tried out before it is published."""
+    upload = await control.uploads.require_whole(id)
+    ask = Ask(
+        labels=tuple(body.labels),
+        live=body.live,
+        again=body.again,
+        source=body.source,
+        git_commit=body.git_commit,
+        tools=MappingProxyType(body.tools),
+        tags=MappingProxyType(body.tags),
+    )
+    version, created = await control.publications.begin(upload, ask, who)
+    return Committed(
+        model=version.model, version=version.number, state=version.state, created=created
+    )
+
+
+@router.delete(
+    "/api/uploads/{id}",
+    status_code=204,
+    summary="Give an upload up",
+    responses={409: {"model": schemas.ErrorBody, "description": "it is being published"}},
+)
+async def delete_upload(id: Id, control: InControl) -> Response:
+    """Blobs that no other upload needs are dropped; those that are stored are collected later."""
+    control.uploads.get(id)
+    users = _users(control, id)
+    if users:
+        raise InUse(f"upload '{id}'", users)
+    await control.uploads.forget(id)
+    return Response(status_code=204)
+
+
+def _users(control: Control, identity: str) -> tuple[str, ...]:
+    """The versions that are on their way and come from this upload."""
+    return tuple(
+        f"version {version.number} of model '{version.model}'"
+        for versions in control.models.decisions.versions.values()
+        for version in versions.values()
+        if version.upload == identity and version.state in IN_PROGRESS
+    )
+
+
+def _view(upload: Upload) -> UploadView:
+    return UploadView(
+        id=upload.id,
+        model=upload.model,
+        content=upload.content,
+        author=upload.author,
+        begun=datetime.fromtimestamp(upload.begun, UTC),
+        files=len(upload.files),
+        size=sum(file.size for file in upload.files),
+    )

@@ -1,0 +1,61 @@
+"""config.pbtxt out of what an ONNX file says: for people who have the file and nothing else."""
+
+from tritonclient.grpc import model_config_pb2
+
+from serve.core.errors import Invalid
+from serve.tensors.datatypes import BYTES, DATATYPES
+from serve.tensors.signature import DYNAMIC, Signature, TensorSpec
+from serve.triton.canonical import canonical_text
+from serve.triton.config import of_message
+
+DEFAULT_BATCH = 8
+
+
+def generate(name: str, signature: Signature, *, max_batch_size: int | None = None) -> str:
+    """The text of config.pbtxt for a file that the onnxruntime backend serves.
+
+    Requests are batched where the first dimension of every input and output is free: up to 8,
+    unless `max_batch_size` says otherwise; 0 stands for no batching. How many instances run is
+    left to Triton. `Invalid` when the file does not say enough, or cannot be batched as asked.
+    """
+    if signature.format != "onnx":
+        raise Invalid(
+            f"no configuration can be generated for model '{name}'",
+            why=f"its file is a {signature.format}; that is done for ONNX files only",
+            try_this="write config.pbtxt beside the version's folder",
+        )
+    tensors = (*signature.inputs, *signature.outputs)
+    fixed = [spec for spec in tensors if not spec.shape or spec.shape[0] != DYNAMIC]
+    largest = (0 if fixed else DEFAULT_BATCH) if max_batch_size is None else max_batch_size
+    if largest < 0 or (largest and fixed):
+        why = f"the first dimension of '{fixed[0].name}' is not free" if fixed else "it is negative"
+        raise Invalid(f"max_batch_size cannot be {largest}", why=why, try_this="max_batch_size 0")
+    message = model_config_pb2.ModelConfig(name=name, backend="onnxruntime", max_batch_size=largest)
+    for role, specs in (("input", signature.inputs), ("output", signature.outputs)):
+        for spec in specs:
+            _describe(getattr(message, role).add(), spec, batched=largest > 0)
+    if largest > 1:
+        message.dynamic_batching.SetInParent()
+    return canonical_text(of_message(message))
+
+
+def _describe(
+    entry: model_config_pb2.ModelInput | model_config_pb2.ModelOutput,
+    spec: TensorSpec,
+    *,
+    batched: bool,
+) -> None:
+    if spec.datatype not in DATATYPES or spec.shape is None:
+        lacks = "its shape" if spec.datatype in DATATYPES else "a data type that Triton has"
+        raise Invalid(
+            f"no configuration can be generated for tensor '{spec.name}'",
+            why=f"the model file does not give it {lacks}",
+            try_this="export the model with shapes and plain tensors",
+        )
+    entry.name = spec.name
+    word = "STRING" if spec.datatype == BYTES else spec.datatype
+    entry.data_type = model_config_pb2.DataType.Value(f"TYPE_{word}")
+    dims = spec.shape[1:] if batched else spec.shape
+    entry.dims.extend(dims or (1,))
+    if batched and not dims:
+        entry.reshape.SetInParent()  # to no dimension at all; Triton takes that with batches only

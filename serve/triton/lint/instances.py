@@ -1,0 +1,77 @@
+"""Rules about instance groups: how many copies of a model run, and where."""
+
+from tritonclient.grpc import model_config_pb2
+
+from serve.triton.lint.subject import Finding, Findings, Subject
+
+_GROUP = model_config_pb2.ModelInstanceGroup
+
+
+def instance_count(subject: Subject) -> Findings:
+    """A negative number of instances.
+
+    Triton 2.51 loads it with its own default.
+    """
+    for index, group in enumerate(subject.message.instance_group):
+        if group.count < 0:
+            yield Finding(f"instance_group[{index}].count", f"it is {group.count}", "count: 1")
+
+
+def gpu_missing(subject: Subject) -> Findings:
+    """KIND_GPU where there may be no GPU.
+
+    Triton: `has kind KIND_GPU but no GPUs are available`.
+    """
+    for index, group in enumerate(subject.message.instance_group):
+        if group.kind == _GROUP.KIND_GPU and not group.gpus and not subject.gpus:
+            yield Finding(
+                f"instance_group[{index}].kind",
+                "KIND_GPU loads only on Tritons with a GPU"
+                if subject.gpus is None
+                else "the Tritons of its pool have no GPU",
+                "KIND_AUTO takes a GPU where there is one",
+            )
+
+
+def gpus_without_gpu_kind(subject: Subject) -> Findings:
+    """`gpus` in a group that does not run on GPUs.
+
+    Triton: `has kind KIND_CPU but specifies one or more GPUs`.
+    """
+    for index, group in enumerate(subject.message.instance_group):
+        if group.gpus and group.kind in (_GROUP.KIND_CPU, _GROUP.KIND_MODEL):
+            yield Finding(
+                f"instance_group[{index}].gpus",
+                f"the group is {_GROUP.Kind.Name(group.kind)}",
+                "kind: KIND_GPU, or no gpus",
+            )
+
+
+def gpu_number(subject: Subject) -> Findings:
+    """A GPU number that does not exist.
+
+    Triton: `specifies invalid or unsupported gpu id`.
+    """
+    for index, group in enumerate(subject.message.instance_group):
+        wrong = [n for n in group.gpus if n < 0 or (subject.gpus is not None and n >= subject.gpus)]
+        if wrong and group.kind in (_GROUP.KIND_GPU, _GROUP.KIND_AUTO):
+            there = "" if subject.gpus is None else f", the Tritons have {subject.gpus}"
+            yield Finding(
+                f"instance_group[{index}].gpus",
+                f"there is no GPU {', '.join(map(str, wrong))}{there}",
+                "numbers from 0 on, or no gpus for all of them",
+            )
+
+
+def gpu_required(subject: Subject) -> Findings:
+    """A TensorRT plan on CPU instances.
+
+    The tensorrt backend refuses the load: `instance group … must be KIND_GPU`.
+    """
+    for index, group in enumerate(subject.message.instance_group):
+        if subject.backend == "tensorrt" and group.kind == _GROUP.KIND_CPU:
+            yield Finding(
+                f"instance_group[{index}].kind",
+                "a TensorRT plan runs on GPUs only",
+                "kind: KIND_GPU",
+            )

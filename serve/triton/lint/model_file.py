@@ -1,0 +1,239 @@
+"""Rules that hold the configured inputs and outputs against those of the model file."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from serve.tensors.datatypes import DATATYPES
+from serve.tensors.signature import DYNAMIC, TensorSpec
+from serve.triton.lint.subject import Finding, Findings, Subject
+from serve.triton.lint.tensors import (
+    config_word,
+    datatype_of,
+    datatype_word,
+    is_shape,
+    roles,
+    shape_of,
+    shown,
+)
+
+
+def datatype_unsupported(subject: Subject) -> Findings:
+    """The model file takes or gives what is no tensor of a data type that Triton has.
+
+    The load fails: no entry of config.pbtxt can describe it.
+    """
+    if subject.signature is None or subject.signature.format != "onnx":
+        return
+    for role, specs in (("input", subject.inputs), ("output", subject.outputs)):
+        for spec in specs.values():
+            if spec.datatype not in DATATYPES:
+                yield Finding(
+                    f"{role} '{spec.name}'",
+                    f"in the model file it is a {spec.datatype}, which Triton cannot carry",
+                    "cast it in the model, and export again",
+                )
+
+
+def input_missing(subject: Subject) -> Findings:
+    """An input that the model file requires, and the configuration leaves out.
+
+    The onnxruntime backend refuses the load. Without any `input` the backend fills them in.
+    """
+    message = subject.message
+    if not all(entry.name for entry in message.input) or not message.input:
+        return
+    sequence = message.sequence_batching
+    filled = {entry.name for entry in message.input}
+    filled |= {control.name for control in sequence.control_input}
+    filled |= {state.input_name for state in sequence.state}
+    filled |= {name for each in message.batch_input for name in each.target_name}
+    for name, spec in subject.inputs.items():
+        if name not in filled:
+            yield Finding(
+                f"input '{name}'",
+                "the model file requires it, the configuration does not have it",
+                f'input {{ name: "{name}" data_type: {config_word(spec.datatype)} dims: … }}',
+            )
+
+
+def input_unknown(subject: Subject) -> Findings:
+    """An input that the model file does not have.
+
+    The onnxruntime backend refuses the load: `the model file has no input 'z', only x`.
+    """
+    known = {**subject.inputs, **subject.defaulted}
+    for entry in subject.message.input if known else ():
+        if entry.name and entry.name not in known:
+            yield Finding(
+                f"input '{entry.name}'",
+                f"the model file has no such input, only {', '.join(known)}",
+                "the name as it is in the model file",
+            )
+
+
+def output_unknown(subject: Subject) -> Findings:
+    """An output that the model file does not have.
+
+    The onnxruntime backend refuses the load: `the model file has no output 'z', only y`.
+    """
+    states = {state.output_name for state in subject.message.sequence_batching.state}
+    batched = {name for each in subject.message.batch_output for name in each.target_name}
+    for entry in subject.message.output if subject.outputs else ():
+        if entry.name and entry.name not in {*subject.outputs, *states, *batched}:
+            yield Finding(
+                f"output '{entry.name}'",
+                f"the model file has no such output, only {', '.join(subject.outputs)}",
+                "the name as it is in the model file",
+            )
+
+
+def _pairs(subject: Subject) -> Iterator[tuple[str, Any, TensorSpec]]:
+    """Role, configured tensor and the model file's, of those that both have."""
+    known = {
+        "input": {**subject.inputs, **subject.defaulted},
+        "output": dict(subject.outputs),
+    }
+    for role, entry in roles(subject):
+        if entry.name in known[role]:
+            yield role, entry, known[role][entry.name]
+
+
+def datatype_differs(subject: Subject) -> Findings:
+    """Another data type than the model file has.
+
+    The onnxruntime backend refuses the load; others misread the bytes.
+    """
+    for role, entry, spec in _pairs(subject):
+        configured = datatype_of(entry.data_type)
+        if entry.data_type and spec.datatype in DATATYPES and configured != spec.datatype:
+            yield Finding(
+                f"{role} '{entry.name}'.data_type",
+                f"it is {datatype_word(entry.data_type)}, in the model file "
+                f"{config_word(spec.datatype)}",
+                config_word(spec.datatype),
+            )
+
+
+def _comparable(subject: Subject) -> Iterator[tuple[str, Any, list[int], list[int]]]:
+    """Role, tensor, configured and declared shape where both are whole; scalars are left out."""
+    largest = subject.message.max_batch_size
+    for role, entry, spec in _pairs(subject) if largest >= 0 else ():
+        ragged = role == "input" and entry.allow_ragged_batch
+        if is_shape(entry.dims) and spec.shape and not ragged:
+            yield role, entry, shape_of(entry, largest), list(spec.shape)
+
+
+def _holds_batch(largest: int, configured: list[int], declared: list[int]) -> bool:
+    return (
+        largest > 0
+        and len(configured) == len(declared) + 1
+        and _agree(configured[1:], declared, strictly=False)
+    )
+
+
+def _agree(configured: list[int], declared: list[int], *, strictly: bool) -> bool:
+    if strictly:
+        return configured == declared
+    return len(configured) == len(declared) and all(
+        size in (DYNAMIC, given) for given, size in zip(configured, declared, strict=True)
+    )
+
+
+def dims_hold_batch(subject: Subject) -> Findings:
+    """`dims` begin with the batch dimension, although `max_batch_size` is above 0.
+
+    Triton puts the batch dimension before `dims` by itself, so the model sees one too many.
+    """
+    for role, entry, configured, declared in _comparable(subject):
+        if _holds_batch(subject.message.max_batch_size, configured, declared):
+            yield Finding(
+                f"{role} '{entry.name}'.dims",
+                f"{shown(configured[1:])} holds the batch dimension, which max_batch_size "
+                f"{subject.message.max_batch_size} adds",
+                f"dims: {shown(configured[2:])}",
+            )
+
+
+def dims_count(subject: Subject) -> Findings:
+    """Another number of dimensions than the model file has.
+
+    The onnxruntime backend refuses the load.
+    """
+    largest = subject.message.max_batch_size
+    for role, entry, configured, declared in _comparable(subject):
+        batch = _holds_batch(largest, configured, declared)
+        if len(configured) != len(declared) and not batch:
+            wanted = declared[1:] if largest > 0 else declared
+            yield Finding(
+                f"{role} '{entry.name}'.dims",
+                f"with the batch dimension it is {shown(configured)}, the model file has "
+                f"{shown(declared)}"
+                if largest > 0
+                else f"it is {shown(configured)}, the model file has {shown(declared)}",
+                f"dims: {shown(wanted)}",
+            )
+
+
+def dims_differ(subject: Subject) -> Findings:
+    """A dimension of another size than the model file's.
+
+    An input may narrow a free dimension of an ONNX file, an output may not: the rule of NVIDIA's
+    onnxruntime backend. The batch dimension is the business of `batch-dimension-fixed`.
+    """
+    largest = subject.message.max_batch_size
+    is_onnx = subject.signature is not None and subject.signature.format == "onnx"
+    for role, entry, configured, declared in _comparable(subject):
+        if len(configured) != len(declared):
+            continue
+        skipped = 1 if largest > 0 else 0
+        strictly = role == "output" and is_onnx
+        if not _agree(configured[skipped:], declared[skipped:], strictly=strictly):
+            yield Finding(
+                f"{role} '{entry.name}'.dims",
+                f"it is {shown(configured[skipped:])}, in the model file "
+                f"{shown(declared[skipped:])}",
+                f"dims: {shown(declared[skipped:])}",
+            )
+
+
+def optional_without_default(subject: Subject) -> Findings:
+    """An input is optional here, and the model file requires it.
+
+    The onnxruntime backend refuses the load.
+    """
+    for entry in subject.message.input:
+        if entry.optional and entry.name in subject.inputs:
+            yield Finding(
+                f"input '{entry.name}'.optional",
+                "the model file has no default for it",
+                "leave optional out",
+            )
+
+
+def default_not_optional(subject: Subject) -> Findings:
+    """An input that has a default in the model file is not marked as optional.
+
+    The onnxruntime backend of Servegate refuses the load: callers would have to send it.
+    """
+    for entry in subject.message.input:
+        if not entry.optional and entry.name in subject.defaulted:
+            yield Finding(
+                f"input '{entry.name}'.optional",
+                "the model file has a default for it",
+                "optional: true, or leave the input out",
+            )
+
+
+def optional_batched(subject: Subject) -> Findings:
+    """An optional input together with batching.
+
+    The onnxruntime backend of Servegate refuses it: requests with and without it share no batch.
+    """
+    for entry in subject.message.input:
+        batched = subject.message.max_batch_size > 0
+        if entry.optional and batched and subject.backend == "onnxruntime":
+            yield Finding(
+                f"input '{entry.name}'.optional",
+                "requests with and without it cannot share a batch",
+                "max_batch_size: 0",
+            )

@@ -1,0 +1,19 @@
+"""Rules about what Servegate does not publish, although a Triton would load it."""
+
+from serve.core.errors import Invalid
+from serve.triton.canonical import canonical_of
+from serve.triton.lint.subject import Finding, Findings, Subject
+
+
+def field_refused(subject: Subject) -> Findings:
+    """A field, or a path in a field, that may not be published.
+
+    Triton 2.51 follows `../` in such paths, and loads the library that `runtime` names.
+    """
+    if subject.config is None:
+        return
+    try:
+        canonical_of(subject.config)
+    except Invalid as error:
+        fix = error.try_this or "the name of a file of this model"
+        yield Finding("config.pbtxt", f"{error.what}: {error.why}", fix)

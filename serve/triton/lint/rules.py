@@ -1,0 +1,139 @@
+"""The table of all rules, and the function that runs them.
+
+A rule that is not in this table does not exist. Each has a failing case of its own in the tests,
+which triggers it and no other.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from serve.triton.lint import (
+    batching,
+    ensembles,
+    files,
+    instances,
+    model_file,
+    refusals,
+    running,
+    tensors,
+)
+from serve.triton.lint.subject import Diagnosis, Findings, Severity, Subject
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """One rule: its stable name, how bad it is, and the function that looks for it."""
+
+    name: str
+    severity: Severity
+    check: Callable[[Subject], Findings]
+
+    @property
+    def meaning(self) -> str:
+        """What the rule is about, in one sentence."""
+        return (self.check.__doc__ or "").strip().partition("\n")[0]
+
+
+_E, _W = Severity.ERROR, Severity.WARNING
+RULES: tuple[Rule, ...] = (
+    # inputs and outputs
+    Rule("tensor-unnamed", _E, tensors.tensor_unnamed),
+    Rule("tensor-twice", _E, tensors.tensor_twice),
+    Rule("datatype-missing", _E, tensors.datatype_missing),
+    Rule("datatype-unsupported", _E, model_file.datatype_unsupported),
+    Rule("datatype-differs", _E, model_file.datatype_differs),
+    Rule("dims-invalid", _E, tensors.dims_invalid),
+    Rule("dims-hold-batch", _E, model_file.dims_hold_batch),
+    Rule("dims-count", _E, model_file.dims_count),
+    Rule("dims-differ", _E, model_file.dims_differ),
+    Rule("reshape-size", _E, tensors.reshape_size),
+    Rule("reshape-empty", _E, tensors.reshape_empty),
+    Rule("format-rank", _E, tensors.format_rank),
+    Rule("input-missing", _E, model_file.input_missing),
+    Rule("input-unknown", _E, model_file.input_unknown),
+    Rule("output-unknown", _E, model_file.output_unknown),
+    Rule("optional-without-default", _E, model_file.optional_without_default),
+    Rule("default-not-optional", _E, model_file.default_not_optional),
+    Rule("optional-batched", _W, model_file.optional_batched),
+    # batches and queues
+    Rule("batch-size-negative", _E, batching.batch_size_negative),
+    Rule("batch-dimension-fixed", _E, batching.batch_dimension_fixed),
+    Rule("batching-without-batches", _W, batching.batching_without_batches),
+    Rule("preferred-beyond-largest", _E, batching.preferred_beyond_largest),
+    Rule("preferred-not-positive", _E, batching.preferred_not_positive),
+    Rule("delay-absurd", _W, batching.delay_absurd),
+    Rule("delay-without-effect", _W, batching.delay_without_effect),
+    Rule("priority-default-outside", _E, batching.priority_default_outside),
+    Rule("priority-policy-outside", _E, batching.priority_policy_outside),
+    Rule("priority-without-levels", _W, batching.priority_without_levels),
+    Rule("cache-unsupported", _E, batching.cache_unsupported),
+    Rule("control-unknown", _E, batching.control_unknown),
+    Rule("unsupported-here", _W, batching.unsupported_here),
+    # instances
+    Rule("instance-count", _E, instances.instance_count),
+    Rule("gpu-missing", _W, instances.gpu_missing),
+    Rule("gpus-without-gpu-kind", _E, instances.gpus_without_gpu_kind),
+    Rule("gpu-number", _E, instances.gpu_number),
+    Rule("gpu-required", _E, instances.gpu_required),
+    # names, files and backends
+    Rule("name-invalid", _E, files.name_invalid),
+    Rule("name-differs", _W, files.name_differs),
+    Rule("version-policy-ignored", _W, files.version_policy_ignored),
+    Rule("label-file-missing", _E, files.label_file_missing),
+    Rule("label-file-misplaced", _E, files.label_file_misplaced),
+    Rule("platform-unknown", _E, files.platform_unknown),
+    Rule("backend-unknown", _W, files.backend_unknown),
+    Rule("backend-missing", _E, files.backend_missing),
+    Rule("platform-against-backend", _E, files.platform_against_backend),
+    Rule("platform-against-file", _E, files.platform_against_file),
+    Rule("tensorflow-ended", _E, files.tensorflow_ended),
+    Rule("version-empty", _E, files.version_empty),
+    Rule("model-file-missing", _E, files.model_file_missing),
+    Rule("default-file-missing", _E, files.default_file_missing),
+    Rule("external-data-missing", _E, files.external_data_missing),
+    Rule("external-data-outside", _E, files.external_data_outside),
+    Rule("opset-new", _W, files.opset_new),
+    Rule("graph-invalid", _W, files.graph_invalid),
+    # how it is run
+    Rule("warmup-input-unknown", _E, running.warmup_input_unknown),
+    Rule("warmup-input-missing", _E, running.warmup_input_missing),
+    Rule("warmup-differs", _E, running.warmup_differs),
+    Rule("warmup-batch-size", _E, running.warmup_batch_size),
+    Rule("warmup-file-missing", _E, running.warmup_file_missing),
+    Rule("warmup-data-missing", _E, running.warmup_data_missing),
+    Rule("warmup-random-text", _W, running.warmup_random_text),
+    Rule("accelerator-unknown", _E, running.accelerator_unknown),
+    Rule("accelerator-parameter", _E, running.accelerator_parameter),
+    Rule("precision-mode-removed", _W, running.precision_mode_removed),
+    Rule("parameter-value", _E, running.parameter_value),
+    Rule("parameter-path", _W, running.parameter_path),
+    Rule("graph-level", _E, running.graph_level),
+    Rule("field-new", _W, running.field_new),
+    Rule("field-refused", _E, refusals.field_refused),
+    # ensembles
+    Rule("ensemble-platform", _E, ensembles.ensemble_platform),
+    Rule("ensemble-only", _E, ensembles.ensemble_only),
+    Rule("step-unknown", _E, ensembles.step_unknown),
+    Rule("step-itself", _E, ensembles.step_itself),
+    Rule("step-input-unknown", _E, ensembles.step_input_unknown),
+    Rule("step-output-unknown", _E, ensembles.step_output_unknown),
+    Rule("step-input-missing", _E, ensembles.step_input_missing),
+    Rule("tensor-unproduced", _E, ensembles.tensor_unproduced),
+    Rule("tensor-unused", _E, ensembles.tensor_unused),
+    Rule("tensor-produced-twice", _E, ensembles.tensor_produced_twice),
+    Rule("input-overwritten", _E, ensembles.input_overwritten),
+    Rule("tensor-cycle", _E, ensembles.tensor_cycle),
+    Rule("edge-datatype", _E, ensembles.edge_datatype),
+    Rule("edge-dims", _E, ensembles.edge_dims),
+    Rule("ensemble-batch-size", _E, ensembles.ensemble_batch_size),
+)
+
+
+def lint(subject: Subject) -> tuple[Diagnosis, ...]:
+    """All that is wrong with a version, errors first, in the order of the table."""
+    found = [
+        Diagnosis(rule.name, rule.severity, *finding)
+        for rule in RULES
+        for finding in rule.check(subject)
+    ]
+    return tuple(sorted(found, key=lambda each: each.severity is Severity.WARNING))

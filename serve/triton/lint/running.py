@@ -1,0 +1,295 @@
+"""Rules about how a model is run: warm-up, accelerators, parameters, fields that are too new."""
+
+import re
+
+from serve.core.errors import Invalid
+from serve.tensors.datatypes import numpy_dtype
+from serve.triton.lint.subject import Finding, Findings, Subject
+from serve.triton.lint.tensors import datatype_of, datatype_word, shown
+
+# Source: onnxruntime.cc of NVIDIA's onnxruntime backend; any other key fails the load.
+TENSORRT_PARAMETERS = frozenset(
+    {
+        "precision_mode",
+        "max_workspace_size_bytes",
+        "trt_max_partition_iterations",
+        "trt_min_subgraph_size",
+        "int8_calibration_table_name",
+        "int8_use_native_calibration_table",
+        "trt_dla_enable",
+        "trt_dla_core",
+        "trt_engine_cache_enable",
+        "trt_engine_cache_path",
+        "trt_engine_cache_prefix",
+        "trt_dump_subgraphs",
+        "trt_force_sequential_engine_build",
+        "trt_context_memory_sharing_enable",
+        "trt_layer_norm_fp32_fallback",
+        "trt_timing_cache_enable",
+        "trt_timing_cache_path",
+        "trt_force_timing_cache",
+        "trt_detailed_build_log",
+        "trt_build_heuristics_enable",
+        "trt_sparsity_enable",
+        "trt_builder_optimization_level",
+        "trt_auxiliary_streams",
+        "trt_tactic_sources",
+        "trt_extra_plugin_lib_paths",
+        "trt_profile_min_shapes",
+        "trt_profile_max_shapes",
+        "trt_profile_opt_shapes",
+        "trt_cuda_graph_enable",
+        "trt_dump_ep_context_model",
+        "trt_ep_context_file_path",
+        "trt_ep_context_embed_mode",
+    }
+)
+_FLAG = "true, false, on, off, 1 or 0"
+ORT_PARAMETERS = {  # what each must look like, in the pattern's and in plain words
+    "intra_op_thread_count": (r"\d{1,9}", "a number, 0 or more"),
+    "inter_op_thread_count": (r"\d{1,9}", "a number, 0 or more"),
+    "execution_mode": (r"[01]", "0 or 1"),
+    "enable_mem_arena": (r"(?i:true|on|1|false|off|0)", _FLAG),
+    "enable_mem_pattern": (r"(?i:true|on|1|false|off|0)", _FLAG),
+    "memory.enable_memory_arena_shrinkage": (
+        r"(cpu|gpu):\d+(;(cpu|gpu):\d+)*",
+        "devices such as cpu:0;gpu:0",
+    ),
+}
+_WARMUP_KINDS = frozenset({"zero_data", "random_data", "input_data_file"})
+
+
+def warmup_input_unknown(subject: Subject) -> Findings:
+    """A warm-up sample for an input that the model does not have.
+
+    Triton fails the load: `failed to run warmup sample`. Now and then 2.51 dies of SIGSEGV over it.
+    """
+    known = {entry.name for entry in subject.message.input}
+    for sample in subject.message.model_warmup if known else ():
+        for name in sorted(sample.inputs):
+            if name not in known:
+                yield Finding(
+                    f"model_warmup '{sample.name}'",
+                    f"there is no input '{name}', only {', '.join(sorted(known))}",
+                    "the inputs of the configuration",
+                )
+
+
+def warmup_input_missing(subject: Subject) -> Findings:
+    """A warm-up sample without one of the inputs.
+
+    Triton fails the load: `missing required input(s)`.
+    """
+    wanted = [entry.name for entry in subject.message.input if not entry.optional]
+    for sample in subject.message.model_warmup:
+        for name in wanted:
+            if name not in sample.inputs:
+                yield Finding(
+                    f"model_warmup '{sample.name}'",
+                    f"input '{name}' is missing",
+                    f'inputs {{ key: "{name}" value {{ … }} }}',
+                )
+
+
+def warmup_differs(subject: Subject) -> Findings:
+    """A warm-up sample of another data type or shape than the input has.
+
+    Triton fails the load: `unexpected shape for input`, or `inference input 'x' data-type is`.
+    """
+    entries = {entry.name: entry for entry in subject.message.input}
+    for sample in subject.message.model_warmup:
+        for name, value in sorted(sample.inputs.items()):
+            entry = entries.get(name)
+            if entry is None:
+                continue
+            field = f"model_warmup '{sample.name}' input '{name}'"
+            if value.data_type != entry.data_type:
+                wanted = datatype_word(entry.data_type)
+                yield Finding(
+                    field, f"it is {datatype_word(value.data_type)}, the input {wanted}", wanted
+                )
+            given = list(value.dims)
+            if len(given) != len(entry.dims) or any(
+                size < 1 or wanted not in (-1, size)
+                for size, wanted in zip(given, entry.dims, strict=True)
+            ):
+                yield Finding(
+                    field,
+                    f"dims are {shown(given)}, the input has {shown(entry.dims)}",
+                    "whole sizes that fit the input, without the batch dimension",
+                )
+
+
+def warmup_batch_size(subject: Subject) -> Findings:
+    """A warm-up sample of a larger batch than `max_batch_size`.
+
+    Triton fails the load: `batch size 16 for 'm', max allowed is 8`.
+    """
+    largest = subject.message.max_batch_size
+    for sample in subject.message.model_warmup:
+        if sample.batch_size > max(largest, 1):
+            yield Finding(
+                f"model_warmup '{sample.name}'.batch_size",
+                f"{sample.batch_size} is above max_batch_size {largest}",
+                f"batch_size: {max(largest, 1)}",
+            )
+
+
+def warmup_file_missing(subject: Subject) -> Findings:
+    """The data file of a warm-up sample is not in the folder `warmup` beside config.pbtxt.
+
+    Triton fails the load: `failed to open text file for read …/warmup/x.raw`.
+    """
+    for sample in subject.message.model_warmup:
+        for name, value in sorted(sample.inputs.items()):
+            path = f"warmup/{value.input_data_file}"
+            if value.input_data_file and path not in subject.model_files:
+                yield Finding(
+                    f"model_warmup '{sample.name}' input '{name}'",
+                    f"there is no file '{path}'",
+                    "add the file, or zero_data: true",
+                )
+
+
+def warmup_data_missing(subject: Subject) -> Findings:
+    """A warm-up sample that does not say which data an input gets.
+
+    Triton fails the load: `warmup setting expects input 'x' to have input_data_type set`.
+    """
+    for sample in subject.message.model_warmup:
+        for name, value in sorted(sample.inputs.items()):
+            if value.WhichOneof("input_data_type") not in _WARMUP_KINDS:
+                yield Finding(
+                    f"model_warmup '{sample.name}' input '{name}'",
+                    "it does not say which data to send",
+                    "zero_data: true, random_data: true, or input_data_file",
+                )
+
+
+def warmup_random_text(subject: Subject) -> Findings:
+    """Random data for an input of text.
+
+    Triton sends empty strings in its place.
+    """
+    for sample in subject.message.model_warmup:
+        for name, value in sorted(sample.inputs.items()):
+            try:
+                is_text = numpy_dtype(datatype_of(value.data_type)).hasobject
+            except Invalid:
+                continue
+            if value.random_data and is_text:
+                yield Finding(
+                    f"model_warmup '{sample.name}' input '{name}'",
+                    "there is no random text: Triton sends empty strings",
+                    "input_data_file with texts of your own",
+                )
+
+
+def accelerator_unknown(subject: Subject) -> Findings:
+    """An execution accelerator that the onnxruntime backend does not know.
+
+    The backend refuses the load: `unknown Execution Accelerator 'x' is requested`.
+    """
+    known = {"gpu": ("tensorrt", "cuda"), "cpu": ("openvino",)}
+    accelerators = subject.message.optimization.execution_accelerators
+    for place, names in known.items():
+        for each in getattr(accelerators, f"{place}_execution_accelerator"):
+            if subject.backend == "onnxruntime" and each.name not in names:
+                yield Finding(
+                    f"{place}_execution_accelerator",
+                    f"the onnxruntime backend knows no '{each.name}'",
+                    f"one of {', '.join(names)}",
+                )
+
+
+def accelerator_parameter(subject: Subject) -> Findings:
+    """A parameter that the TensorRT accelerator does not have.
+
+    The onnxruntime backend refuses the load: `unknown parameter 'x' is provided for TensorRT`.
+    """
+    for parameters in _tensorrt(subject):
+        for key in sorted(parameters):
+            if key not in TENSORRT_PARAMETERS:
+                yield Finding(
+                    f"gpu_execution_accelerator 'tensorrt' parameter '{key}'",
+                    "the accelerator has no such parameter",
+                    "leave it out, or correct the spelling",
+                )
+
+
+def precision_mode_removed(subject: Subject) -> Findings:
+    """`precision_mode` of the TensorRT accelerator.
+
+    TensorRT 11 (Triton 26.06) is strongly typed: the precision lies in the model file.
+    """
+    for parameters in _tensorrt(subject):
+        if "precision_mode" in parameters:
+            yield Finding(
+                "gpu_execution_accelerator 'tensorrt' parameter 'precision_mode'",
+                "TensorRT 11 removed it: the precision is that of the model file",
+                "convert the model to the precision that you want",
+            )
+
+
+def _tensorrt(subject: Subject) -> list[dict[str, str]]:
+    accelerators = subject.message.optimization.execution_accelerators.gpu_execution_accelerator
+    return [dict(each.parameters) for each in accelerators if each.name == "tensorrt"]
+
+
+def parameter_value(subject: Subject) -> Findings:
+    """A parameter of the onnxruntime backend with a value that it cannot read.
+
+    The backend refuses the load: `parameter 'intra_op_thread_count' has the value 'many'`.
+    """
+    for key, parameter in sorted(subject.message.parameters.items()):
+        pattern, words = ORT_PARAMETERS.get(key, ("", ""))
+        is_ours = subject.backend == "onnxruntime" and pattern
+        if is_ours and not re.fullmatch(pattern, parameter.string_value):
+            yield Finding(
+                f"parameters '{key}'", f"'{parameter.string_value}' is not {words}", words
+            )
+
+
+def parameter_path(subject: Subject) -> Findings:
+    """A parameter that holds an absolute path.
+
+    It means a place on the Triton's machine, which is another one on each replica.
+    """
+    for key, parameter in sorted(subject.message.parameters.items()):
+        if parameter.string_value.startswith(("/", "~")):
+            yield Finding(
+                f"parameters '{key}'",
+                f"'{parameter.string_value}' is a path on the machine of one Triton",
+                "$$TRITON_MODEL_DIRECTORY/… for a file of the model",
+            )
+
+
+def graph_level(subject: Subject) -> Findings:
+    """A level of graph optimisation that the onnxruntime backend does not have.
+
+    The backend of a local Triton refuses the load.
+    """
+    level = subject.message.optimization.graph.level
+    if subject.backend == "onnxruntime" and level not in (-1, 0, 1, 2):
+        yield Finding(
+            "optimization.graph.level",
+            f"there is no level {level}",
+            "0 for all, -1 basic, 1 extended, 2 none",
+        )
+
+
+def field_new(subject: Subject) -> Findings:
+    """A field that Tritons before 2.52 do not know.
+
+    Triton 2.51: `failed to read text proto`, and nothing more.
+    """
+    message = subject.message
+    used = {
+        "model_metrics": message.HasField("model_metrics"),
+        "ensemble_scheduling.max_inflight_requests": bool(
+            message.ensemble_scheduling.max_inflight_requests
+        ),
+    }
+    for field, is_used in used.items():
+        if is_used:
+            yield Finding(field, "Triton 2.51 and older cannot read it", "leave it out")

@@ -1,0 +1,141 @@
+"""Rules about inputs and outputs that the configuration alone can break."""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from math import prod
+from typing import Any
+
+from tritonclient.grpc import model_config_pb2
+
+from serve.tensors.signature import DYNAMIC
+from serve.triton.lint.subject import Finding, Findings, Subject
+
+
+def roles(subject: Subject) -> Iterator[tuple[str, Any]]:
+    """`input` and `output` with each configured tensor."""
+    for role in ("input", "output"):
+        for entry in getattr(subject.message, role):
+            yield role, entry
+
+
+def datatype_word(value: int) -> str:
+    """A data type as the configuration writes it, such as TYPE_FP32."""
+    return str(model_config_pb2.DataType.Name(value))
+
+
+def datatype_of(value: int) -> str:
+    """A data type as the wire and signatures write it: TYPE_STRING is BYTES."""
+    word = datatype_word(value).removeprefix("TYPE_")
+    return "BYTES" if word == "STRING" else word
+
+
+def config_word(datatype: str) -> str:
+    """The configuration's word for a signature's data type."""
+    return "TYPE_STRING" if datatype == "BYTES" else f"TYPE_{datatype}"
+
+
+def shape_of(entry: Any, largest: int) -> list[int]:
+    """The shape that the model file gets or gives: the batch dimension, then reshape or dims."""
+    dims = entry.reshape.shape if entry.HasField("reshape") else entry.dims
+    return [DYNAMIC, *dims] if largest > 0 else list(dims)
+
+
+def is_shape(dims: Sequence[int]) -> bool:
+    """Whether Triton takes these dimensions: at least one, each 1 or more, or -1."""
+    return bool(dims) and all(size >= 1 or size == DYNAMIC for size in dims)
+
+
+def shown(sizes: Any) -> str:
+    """Dimensions as config.pbtxt writes them."""
+    return f"[ {', '.join(map(str, sizes))} ]" if sizes else "[ ]"
+
+
+def tensor_unnamed(subject: Subject) -> Findings:
+    """An input or output without a name.
+
+    Triton: `model input must specify 'name'`.
+    """
+    for role, entry in roles(subject):
+        if not entry.name:
+            yield Finding(f"{role}.name", "it is empty", "the tensor's name in the model file")
+
+
+def tensor_twice(subject: Subject) -> Findings:
+    """The same input, or the same output, twice.
+
+    Triton loads it; which of the two entries counts is left to the backend.
+    """
+    names = Counter((role, entry.name) for role, entry in roles(subject) if entry.name)
+    for (role, name), count in names.items():
+        if count > 1:
+            yield Finding(f"{role} '{name}'", f"it is listed {count} times", "keep one of them")
+
+
+def datatype_missing(subject: Subject) -> Findings:
+    """A tensor without a data type.
+
+    Triton: `model input 'x' must specify 'data_type'`.
+    """
+    for role, entry in roles(subject):
+        if entry.data_type == model_config_pb2.TYPE_INVALID:
+            yield Finding(f"{role} '{entry.name}'.data_type", "it is missing", "such as TYPE_FP32")
+
+
+def dims_invalid(subject: Subject) -> Findings:
+    """Dimensions that are missing, zero, or below -1.
+
+    Triton: `must specify 'dims'`, or `dimension must be integer >= 1, or -1`.
+    """
+    for role, entry in roles(subject):
+        if not is_shape(entry.dims):
+            yield Finding(
+                f"{role} '{entry.name}'.dims",
+                f"{shown(entry.dims)} is no shape",
+                "sizes from 1 on, -1 for any size; [ 1 ] with reshape { shape: [ ] } for a scalar",
+            )
+
+
+def reshape_size(subject: Subject) -> Findings:
+    """A reshape to another number of elements than `dims` has.
+
+    Triton: `model input 'x' has different size for dims and reshape`.
+    """
+    for role, entry in roles(subject):
+        if not entry.HasField("reshape") or not entry.dims:
+            continue
+        given, wanted = list(entry.dims), list(entry.reshape.shape)
+        free = given.count(DYNAMIC) != wanted.count(DYNAMIC)
+        if free or prod(x for x in given if x > 0) != prod(x for x in wanted if x > 0):
+            yield Finding(
+                f"{role} '{entry.name}'.reshape",
+                f"{shown(given)} and {shown(wanted)} do not have the same number of elements",
+                "a shape with as many elements, and as many -1",
+            )
+
+
+def reshape_empty(subject: Subject) -> Findings:
+    """A reshape to a scalar without batches.
+
+    Triton: `cannot have empty reshape for non-batching model as scalar tensors are not supported`.
+    """
+    for role, entry in roles(subject) if subject.message.max_batch_size == 0 else ():
+        if entry.HasField("reshape") and not entry.reshape.shape:
+            yield Finding(
+                f"{role} '{entry.name}'.reshape",
+                "without batches there are no scalars",
+                "dims: [ 1 ] alone",
+            )
+
+
+def format_rank(subject: Subject) -> Findings:
+    """FORMAT_NHWC or FORMAT_NCHW on an input that has not three dimensions.
+
+    Triton: `model input NHWC/NCHW require 3 dims`.
+    """
+    for entry in subject.message.input:
+        if entry.format and entry.dims and len(entry.dims) != 3:
+            yield Finding(
+                f"input '{entry.name}'.format",
+                f"pictures have three dimensions, dims are {shown(entry.dims)}",
+                "leave format out: only a few backends look at it",
+            )

@@ -1,0 +1,293 @@
+"""Quarantine: a throw-away Triton tries a version before any serving replica sees it.
+
+    start ──▶ load, one order after the other ──▶ the caller asks it ──▶ killed
+                │                                    │
+                └─ refused · too slow · too large · died ─▶ TrialFailed, killed
+
+It listens on loopback, has the lowest claim to processor and memory, and knows no secret. Nothing
+of it outlives this process: see `serve/processes`; what a killed process has left is swept away
+when the next quarantine is made.
+"""
+
+import asyncio
+import contextlib
+import hashlib
+import http.client
+import logging
+import os
+import random
+from collections.abc import AsyncIterator, Callable, Container, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from serve.core.errors import (
+    CannotStart,
+    ServegateError,
+    TrialFailed,
+    TritonDidNotStart,
+    TritonFailed,
+    Unavailable,
+)
+from serve.core.replicas import Replica
+from serve.processes import Child, Ledger, Program, spawn, sweep_shared_memory
+from serve.triton import metrics
+from serve.triton.backend_directory import build_backend_directory
+from serve.triton.control import TritonControl
+from serve.triton.installation import Facts, Installation, problems
+from serve.triton.local_triton import Setup, command, shared_memory_prefix
+from serve.triton.log_relay import LogRelay
+from serve.triton.ports import LOOPBACK, free_ports
+from serve.triton.probe import Answer, look
+from serve.triton.quarantine_watch import Watch, watching
+
+LEDGER_FILE = "quarantine.json"
+NAME = "quarantine"
+_STARTS = 3  # a port that was free may be taken when Triton comes to it
+_PROBE_PAUSE = 0.05  # seconds
+_QUICK = 10.0  # seconds for a question that needs no work
+_METRICS_INTERVAL = 0.2  # seconds between two readings of the GPUs
+_WITHHELD = ("SERVEGATE_", "AWS_", "AZURE_", "GOOGLE_", "PG")  # variables that may hold secrets
+_NICE, _FIRST_TO_BE_KILLED = 10, 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """A model to load: its name in Triton, and its configuration as JSON, or empty for its own."""
+
+    name: str
+    config_json: str
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """A Triton that has loaded everything. `memory` is the bytes that the last order added to its
+    processes, `gpu_memory` those on the GPUs; None where there is no GPU."""
+
+    replica: Replica
+    memory: int
+    gpu_memory: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TrialLimits:
+    """`memory`: bytes that each order may add, until the trial is over. `loading`: seconds for
+    each order. `starting`: seconds until Triton answers."""
+
+    memory: int = 4 << 30
+    loading: float = 300.0
+    starting: float = 60.0
+
+
+class Quarantine:
+    """Trials, one at a time. The caller holds the lock of the state folder.
+
+    `avoid` are ports that belong to others, even if nobody listens on them now.
+    """
+
+    def __init__(
+        self,
+        installation: Installation,
+        *,
+        state: Path,
+        logger: logging.Logger,
+        limits: TrialLimits | None = None,
+        extra_args: tuple[str, ...] = (),
+        environ: Mapping[str, str] = os.environ,
+        avoid: Container[int] = (),
+        draw: Callable[[], float] = random.random,
+    ) -> None:
+        self._installation = installation
+        self._state = state.resolve()
+        self._logger = logger
+        self._limits = limits or TrialLimits()
+        self._extra_args = extra_args
+        self._environ = environ
+        self._avoid = avoid
+        self._draw = draw
+        self._turn = asyncio.Lock()
+        self._mark = hashlib.sha256(os.fsencode(self._state)).hexdigest()[:8]
+        self._server_id = f"servegate-{self._mark}-{NAME}"
+        self._ledger = Ledger(self._state / LEDGER_FILE)
+        self._ledger.sweep()
+        self._sweep_shared_memory()
+
+    def __repr__(self) -> str:
+        return f"<Quarantine {self._state} {'busy' if self._turn.locked() else 'free'}>"
+
+    @staticmethod
+    def available(facts: Facts) -> CannotStart | None:
+        """Why there can be no quarantine on this machine; None if there can."""
+        return next(iter(problems(facts)), None)
+
+    @contextlib.asynccontextmanager
+    async def trial(self, repository: Path, orders: Sequence[Order]) -> AsyncIterator[Trial]:
+        """A Triton on this folder that has loaded the orders, those that others need first.
+
+        `TrialFailed` says why the last order or one that it needs is not fit, also after it was
+        loaded; it takes the place of an error that the caller meets because Triton is gone.
+        `TritonDidNotStart` is no fault of the models.
+        """
+        async with self._turn:
+            setup = await asyncio.to_thread(self._setup, repository)
+            log = LogRelay(NAME, self._logger)
+            clean = _Cleaner(setup, orders)
+            try:
+                child, replica = await self._start(setup, log)
+                async with watching(
+                    child, last_words=lambda: clean(_end_of(log)), limit=self._limits.memory
+                ) as watch:
+                    try:
+                        yield await self._load(replica, orders, watch, clean)
+                    except ServegateError as error:
+                        if isinstance(error, Unavailable):
+                            await watch.settle()
+                        if watch.failure is not None:
+                            raise watch.failure from error
+                        raise
+                    if watch.failure is not None:
+                        raise watch.failure
+            finally:
+                self._sweep_shared_memory()
+
+    async def _load(
+        self, replica: Replica, orders: Sequence[Order], watch: Watch, clean: "_Cleaner"
+    ) -> Trial:
+        control = TritonControl(replica, timeout=_QUICK)
+        memory, gpu = 0, None
+        try:
+            for order in orders:
+                it = "it" if order is orders[-1] else f"'{order.name}', which it needs,"
+                loading = "while loading" + ("" if it == "it" else f" '{order.name}'")
+                before = await watch.begin(loading)
+                gpu_before = await asyncio.to_thread(_gpu_memory, replica)
+                await self._obey(order, it, control, watch, clean)
+                memory = max(0, await watch.memory() - before)
+                if gpu_before is not None:
+                    await asyncio.sleep(2 * _METRICS_INTERVAL)  # until Triton has looked again
+                    gpu = max(0, (await asyncio.to_thread(_gpu_memory, replica) or 0) - gpu_before)
+        finally:
+            await control.close()
+        watch.doing = "after it was loaded"
+        return Trial(replica, memory, gpu)
+
+    async def _obey(
+        self, order: Order, it: str, control: TritonControl, watch: Watch, clean: "_Cleaner"
+    ) -> None:
+        try:
+            async with asyncio.timeout(self._limits.loading):
+                await control.load(order.name, order.config_json or None)
+        except TimeoutError:
+            raise TrialFailed(f"{it} was still loading after {self._limits.loading:g} s") from None
+        except (TritonFailed, Unavailable) as error:
+            if isinstance(error, Unavailable):
+                await watch.settle()
+            raise TrialFailed(f"{it} did not load", why=clean(error.why or error.what)) from error
+
+    async def _start(self, setup: Setup, log: LogRelay) -> tuple[Child, Replica]:
+        """A Triton that answers."""
+        why = ""
+        for _ in range(_STARTS):
+            self._sweep_shared_memory()
+            log.begin()
+            ports = free_ports(3, self._draw, besides=self._avoid)
+            replica = Replica(NAME, LOOPBACK, ports[0], ports[1], ports[2])
+            try:
+                child = spawn(self._program(setup, replica), on_line=log, ledger=self._ledger)
+            except OSError as error:
+                raise TritonDidNotStart(NAME, str(error.strerror), ()) from error
+            try:
+                _step_back(child.pid)
+                async with asyncio.timeout(self._limits.starting):
+                    if await self._answers(child, replica):
+                        return child, replica
+                why = str(await child.wait())
+            except TimeoutError:
+                await child.stop(0)
+                why = f"no answer within {self._limits.starting:g} seconds"
+                break
+            except BaseException:
+                await child.stop(0)
+                raise
+        raise TritonDidNotStart(NAME, why, log.last_lines)
+
+    async def _answers(self, child: Child, replica: Replica) -> bool:
+        """Wait until it answers; False when it ends before."""
+        while not child.is_gone:
+            if await look(replica, self._server_id) is Answer.LIVE:
+                return True
+            await asyncio.sleep(_PROBE_PAUSE)
+        return False
+
+    def _setup(self, repository: Path) -> Setup:
+        backends = build_backend_directory(self._installation, self._state)
+        interval = f"--metrics-interval-ms={_METRICS_INTERVAL * 1000:.0f}"
+        return Setup(
+            installation=self._installation,
+            backends=backends,
+            repositories=(str(repository.resolve()),),
+            folder=backends.parent,
+            mark=self._mark,
+            extra_args=(interval, *self._extra_args),
+            environ=self._environ,
+            drain=0,
+        )
+
+    def _program(self, setup: Setup, replica: Replica) -> Program:
+        inherited = {k: v for k, v in setup.environ.items() if not k.startswith(_WITHHELD)}
+        return Program(
+            NAME,
+            command(setup, replica, self._server_id),
+            env=setup.installation.environment(inherited),
+            cwd=setup.folder,
+            grace=0.0,  # nobody waits for its last words
+        )
+
+    def _sweep_shared_memory(self) -> None:
+        sweep_shared_memory(shared_memory_prefix(self._server_id))
+
+
+class _Cleaner:
+    """Takes the paths of this machine out of Triton's sentences."""
+
+    def __init__(self, setup: Setup, orders: Sequence[Order]) -> None:
+        (repository,) = setup.repositories
+        self._shorter = {f"{repository}/{order.name}/": "" for order in orders} | {
+            f"{repository}/": "",
+            repository: "the repository",
+            str(setup.backends): "backends",
+            str(setup.folder): "triton",
+            str(setup.installation.libraries.parent): "site-packages",
+        }
+
+    def __call__(self, text: str) -> str:
+        for path, shorter in self._shorter.items():
+            text = text.replace(path, shorter)
+        return text
+
+
+def _end_of(log: LogRelay) -> str:
+    return f"; the end of its log: {' | '.join(log.last_lines)}" if log.last_lines else ""
+
+
+def _step_back(pid: int) -> None:
+    """The kernel serves others first, and kills this one first when memory runs out."""
+    claims = {"oom_score_adj": _FIRST_TO_BE_KILLED, "autogroup": _NICE}
+    for name, value in claims.items():
+        with contextlib.suppress(OSError):
+            Path(f"/proc/{pid}/{name}").write_text(str(value))
+    with contextlib.suppress(OSError):
+        os.setpriority(os.PRIO_PROCESS, pid, _NICE)
+
+
+def _gpu_memory(replica: Replica) -> int | None:
+    """Bytes in use on all GPUs that this Triton sees; None when it sees none, or does not say."""
+    connection = http.client.HTTPConnection(replica.host, replica.metrics_port, timeout=_QUICK)
+    try:
+        connection.request("GET", "/metrics")
+        readings = metrics.read(connection.getresponse().read().decode())
+    except (OSError, ValueError, http.client.HTTPException):
+        return None
+    finally:
+        connection.close()
+    used = [gpu.memory_used for gpu in readings.gpus.values() if gpu.memory_used is not None]
+    return int(sum(used)) if used else None

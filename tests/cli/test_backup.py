@@ -1,0 +1,125 @@
+"""`servegate backup` and `restore`: on a state folder and on PostgreSQL, and what is refused."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from database import PASSWORD, PostgresServer, postgres
+
+from serve.app.paths import LOCK_FILE
+from serve.processes import hold_lock
+
+SERVEGATE = Path(sys.executable).parent / "servegate"
+
+
+def run(folder: Path, *arguments: str) -> "subprocess.CompletedProcess[str]":
+    """One command in a folder of its own."""
+    own = {name: text for name, text in os.environ.items() if not name.startswith("SERVEGATE_")}
+    return subprocess.run(
+        [str(SERVEGATE), *arguments],
+        capture_output=True,
+        text=True,
+        cwd=folder,
+        env=own | {"SERVEGATE_ADMIN_PORT": "9"},
+        stdin=subprocess.DEVNULL,
+        timeout=60,
+    )
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[PostgresServer]:
+    with postgres() as running:
+        yield running
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A folder whose store holds a key, and its backup."""
+    assert run(tmp_path, "key", "create", "--role", "predictor").returncode == 0
+    made = run(tmp_path, "backup", "monday")
+    assert (made.returncode, made.stdout) == (0, ""), made.stderr
+    assert made.stderr == "monday holds 1 things and 1 revisions\n"
+    return tmp_path
+
+
+def keys(folder: Path, state: str) -> list[str]:
+    listed = run(folder, "key", "ls", "--json", "--state", state)
+    return [key["id"] for key in json.loads(listed.stdout)]
+
+
+def test_a_store_is_restored_into_an_empty_state_folder(folder: Path) -> None:
+    done = run(folder, "restore", "monday", "--state", "other")
+    assert done.returncode == 0, done.stderr
+    assert keys(folder, "other") == keys(folder, ".servegate")
+    assert (folder / "monday").stat().st_mode & 0o777 == 0o600
+
+
+def test_a_store_moves_to_postgres_and_back(folder: Path, server: PostgresServer) -> None:
+    url = server.new_database()
+    there = run(folder, "restore", "monday", "--database", url)
+    assert there.returncode == 0, there.stderr
+    saved = run(folder, "backup", "tuesday", "--database", url)
+    assert saved.returncode == 0, saved.stderr
+    back = run(folder, "restore", "tuesday", "--state", "other")
+    assert back.returncode == 0, back.stderr
+    assert keys(folder, "other") == keys(folder, ".servegate")
+    assert not any(PASSWORD in done.stderr or url in done.stderr for done in (there, saved, back))
+
+
+def test_a_store_that_is_not_empty_wants_to_be_replaced_in_so_many_words(folder: Path) -> None:
+    plain = run(folder, "restore", "monday")
+    assert plain.returncode == 5 and "--replace" in plain.stderr
+    unasked = run(folder, "restore", "monday", "--replace")
+    assert unasked.returncode == 2 and "--yes" in unasked.stderr
+    done = run(folder, "restore", "monday", "--replace", "--yes")
+    assert done.returncode == 0, done.stderr
+
+
+def test_nothing_is_restored_while_a_gateway_runs(folder: Path) -> None:
+    with hold_lock(folder / ".servegate" / LOCK_FILE):
+        done = run(folder, "restore", "monday", "--replace", "--yes")
+        assert done.returncode == 1 and "is in use" in done.stderr
+        assert run(folder, "backup", "tuesday").returncode == 0
+
+
+def test_nothing_is_restored_while_a_control_plane_leads(
+    folder: Path, server: PostgresServer
+) -> None:
+    url = server.new_database()
+    code = "import asyncio, sys; from pathlib import Path\n"
+    code += "from serve.control.storing.leadership import leadership_of\n"
+    code += "one = leadership_of(sys.argv[1], Path('lock'))\n"
+    code += "assert asyncio.run(one.try_acquire()); print('leads', flush=True); sys.stdin.read()"
+    leader = subprocess.Popen(
+        [sys.executable, "-c", code, url], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    with leader:
+        assert leader.stdout and leader.stdout.readline() == "leads\n"
+        done = run(folder, "restore", "monday", "--database", url)
+        assert done.returncode == 1 and "a control plane runs on it" in done.stderr
+        leader.communicate()
+    assert run(folder, "restore", "monday", "--database", url).returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        (("backup", "x", "--state", "nowhere"), 3),
+        (("backup", "x", "--database", "mysql://h/x"), 1),
+        (("backup", "x", "--database", "postgresql://h@127.0.0.1:9/x"), 6),
+        (("restore", "x", "--database", "postgresql://h@127.0.0.1:9/x"), 6),
+        (("restore", "no-such-file", "--state", "other"), 1),
+        (("restore", "key.txt", "--state", "other"), 2),
+    ],
+)
+def test_exit_codes_say_what_went_wrong(
+    tmp_path: Path, arguments: tuple[str, ...], code: int
+) -> None:
+    (tmp_path / "key.txt").write_text("no backup\n")
+    done = run(tmp_path, *arguments)
+    assert done.returncode == code, done.stderr
+    assert "Traceback" not in done.stderr and done.stdout == ""

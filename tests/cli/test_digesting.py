@@ -1,0 +1,66 @@
+"""Digests of files: right, counted, and taken of files that stand still."""
+
+import hashlib
+import os
+from pathlib import Path
+
+import pytest
+
+from serve.cli.digesting import digest
+from serve.cli.pieces import Piece
+from serve.core.errors import Conflict, Invalid
+
+
+def test_every_piece_gets_its_digest_in_its_place(tmp_path: Path) -> None:
+    counted: list[int] = []
+    (tmp_path / "large").write_bytes(bytes(3 << 20))
+    (tmp_path / "none").write_bytes(b"")
+    pieces = [Piece("a", b"abc"), Piece("b", tmp_path / "large"), Piece("c", tmp_path / "none")]
+    blobs = digest(pieces, counted.append)
+    assert [(blob.file.path, blob.file.size) for blob in blobs] == [
+        ("a", 3),
+        ("b", 3 << 20),
+        ("c", 0),
+    ]
+    assert blobs[1].file.sha256 == hashlib.sha256(bytes(3 << 20)).hexdigest()
+    assert sum(counted) == (3 << 20) + 3
+
+
+def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    with pytest.raises(Invalid, match="gone cannot be read: No such file"):
+        digest([Piece("a", tmp_path / "gone")], lambda count: None)
+
+
+def test_a_file_that_grows_while_it_is_read_is_noticed(tmp_path: Path) -> None:
+    path = tmp_path / "a"
+    path.write_bytes(bytes(2 << 20))
+
+    def grow(count: int) -> None:
+        with path.open("ab") as file:
+            file.write(b"x")
+
+    with pytest.raises(Conflict, match="has changed"):
+        digest([Piece("a", path)], grow)
+
+
+@pytest.mark.parametrize("change", ["touched", "replaced", "longer"])
+def test_a_file_that_changed_since_its_digest_is_not_opened(tmp_path: Path, change: str) -> None:
+    path = tmp_path / "a"
+    path.write_bytes(b"abc")
+    [blob] = digest([Piece("a", path)], lambda count: None)
+    if change == "touched":
+        os.utime(path, ns=(1, 1))
+    elif change == "replaced":
+        (tmp_path / "b").write_bytes(b"abd")
+        (tmp_path / "b").rename(path)
+    else:
+        path.write_bytes(b"abcd")
+    with pytest.raises(Conflict, match="has changed"):
+        blob.open()
+
+
+def test_an_unchanged_file_is_opened(tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(b"abc")
+    [blob] = digest([Piece("a", tmp_path / "a")], lambda count: None)
+    with blob.open() as file:
+        assert file.read() == b"abc"

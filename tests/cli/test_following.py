@@ -1,0 +1,210 @@
+"""How far a version has come, as record, model and replicas together say it, and what is told."""
+
+import asyncio
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from fake_gateway import FakeGateway, Fault, replica
+
+from serve.cli.channel import Channel, Patience
+from serve.cli.client import AdminClient
+from serve.cli.following import Following, Standing, conclusion, standing
+from serve.cli.output import exit_code
+from serve.cli.talk import Lines
+from serve.core.errors import (
+    CheckFailed,
+    Conflict,
+    DeadlineExceeded,
+    LoadFailed,
+    ServegateError,
+    TrialFailed,
+)
+from serve.core.versions import File
+
+FILE = File("1/model.onnx", 3, "a" * 64)
+UP = [replica("a"), replica("b")]
+MODEL = {"name": "m", "pool": "default", "versions": [], "labels": {}, "split": {"2": 1}}
+
+
+def record(recorded: str = "published", state: str = "", **more: Any) -> dict[str, Any]:
+    page = {
+        "model": "m",
+        "version": 3,
+        "recorded": recorded,
+        "state": state or recorded,
+        "replicas": [],
+        "reason": "",
+        "findings": [],
+        "labels": [],
+        "live": False,
+        "times": {"uploaded": 1.0},
+    }
+    return page | more
+
+
+@pytest.mark.parametrize("state", ["uploaded", "checked"])
+def test_before_it_is_published_there_is_only_the_record(state: str) -> None:
+    assert standing(record(state, reason="the disk is full"), None, ()) == Standing(
+        state, why="the disk is full"
+    )
+
+
+@pytest.mark.parametrize(
+    ("state", "holders", "now"),
+    [
+        ("loading", [], Standing("loading", 0, 2)),
+        ("ready", ["a"], Standing("loading", 1, 2)),
+        ("ready", ["a", "b"], Standing("ready", 2, 2)),
+        ("serving", ["a", "b", "gone"], Standing("ready", 2, 2)),
+        ("failed", [], Standing("failed", 0, 2)),
+        ("not wanted", [], Standing("not wanted", 0, 2)),
+    ],
+)
+def test_a_published_version_is_ready_when_every_replica_of_its_pool_has_it(
+    state: str, holders: list[str], now: Standing
+) -> None:
+    assert standing(record("published", state, replicas=holders), MODEL, UP) == now
+
+
+def test_replicas_that_are_lost_or_of_another_pool_are_not_waited_for() -> None:
+    replicas = [replica("a"), replica("b", state="lost"), replica("c", pool="gpu")]
+    now = standing(record("published", "ready", replicas=["a"]), MODEL, replicas)
+    assert now == Standing("ready", 1, 1)
+    assert now.is_done
+
+
+def test_without_any_replica_it_is_not_ready() -> None:
+    now = standing(record("published", "ready"), MODEL, [replica("a", state="lost")])
+    assert not now.is_done and "no replica of the pool 'default' is up" in now.why
+
+
+@pytest.mark.parametrize(
+    ("pending", "words"),
+    [
+        ({"labels": ["candidate"]}, "label 'candidate' not set yet"),
+        ({"live": True}, "the route not set yet"),
+        ({"labels": ["x"], "reason": "too few"}, "label 'x' not set yet: too few"),
+    ],
+)
+def test_what_still_waits_for_it_is_waited_for(pending: dict[str, Any], words: str) -> None:
+    page = record("published", "ready", replicas=["a", "b"], **pending)
+    now = standing(page, MODEL, UP)
+    assert now.why == words
+    assert not now.is_done
+
+
+@pytest.mark.parametrize(
+    ("times", "reason", "kind", "status"),
+    [
+        ({"uploaded": 1.0}, "two; three", CheckFailed, 7),
+        ({"uploaded": 1.0, "checked": 2.0}, "it took too much", TrialFailed, 7),
+        ({"uploaded": 1.0}, "an error in Servegate; its log says more", ServegateError, 1),
+    ],
+)
+def test_a_version_that_failed_is_an_error_of_its_own_kind(
+    times: dict[str, float], reason: str, kind: type[ServegateError], status: int
+) -> None:
+    with pytest.raises(kind) as raised:
+        standing(record("failed", times=times, reason=reason), None, ())
+    assert exit_code(raised.value) == status
+    assert reason in raised.value.why
+
+
+def test_all_findings_of_the_checks_are_told() -> None:
+    with pytest.raises(CheckFailed) as raised:
+        standing(record("failed", reason="x", findings=["one", "two"]), None, ())
+    assert raised.value.findings == ("one", "two")
+
+
+@pytest.mark.parametrize("state", ["retired", "removed"])
+def test_a_version_that_was_put_away_is_not_waited_for(state: str) -> None:
+    with pytest.raises(Conflict, match=f"is {state}"):
+        standing(record(state), None, ())
+
+
+@pytest.mark.parametrize(
+    ("split", "labels", "words"),
+    [
+        ({"2": 1}, {}, "version 3 is ready on 2 replicas; calls still go to version 2. Try: "),
+        ({"3": 7}, {}, "version 3 is ready on 2 replicas; all calls go to it"),
+        ({"2": 90, "3": 10}, {}, "version 3 is ready on 2 replicas; 10 % of the calls go to it"),
+        ({}, {}, "version 3 is ready on 2 replicas; no calls go to it by themselves. Try: "),
+        ({"3": 1}, {"new": 3}, "version 3 is ready on 2 replicas, and m:new names it; all calls"),
+    ],
+)
+def test_the_end_says_what_serves_now(
+    split: dict[str, int], labels: dict[str, int], words: str
+) -> None:
+    assert conclusion(MODEL | {"split": split, "labels": labels}, 3, 2).startswith(words)
+
+
+# --- following, against the fake gateway -------------------------------------------------------
+
+
+@pytest.fixture
+def gateway() -> Iterator[FakeGateway]:
+    with FakeGateway().running() as running:
+        running.add(1, "m", [FILE])
+        yield running
+
+
+def followed(gateway: FakeGateway, *looks: dict[str, Any], within: float = 5.0) -> Standing:
+    """Follow version 1, which changes with each look."""
+    gateway.versions[1].looks += looks
+
+    async def follow() -> Standing:
+        async with AdminClient(gateway.url).asynchronous() as client:
+            channel = Channel(client, Lines(), patience=Patience(0.001, 0.01, 5.0))
+            following = Following(channel, Lines(), model="m", number=1, pause=0.001)
+            now, _ = await following.until_ready(within)
+            return now
+
+    return asyncio.run(follow())
+
+
+WAY = (
+    {"recorded": "uploaded", "state": "uploaded"},
+    {"recorded": "checked", "state": "checked"},
+    {"recorded": "published", "state": "loading", "replicas": []},
+    {"state": "ready", "replicas": ["a"]},
+)
+
+
+def test_a_version_is_followed_until_it_is_ready_everywhere(
+    gateway: FakeGateway, capsys: pytest.CaptureFixture[str]
+) -> None:
+    now = followed(gateway, *WAY, {"state": "serving", "replicas": ["a", "b"]})
+    assert now.is_done
+    assert capsys.readouterr().err.splitlines() == [
+        "version 1: uploaded",
+        "version 1: checked",
+        "version 1: loading (0 of 2 replicas)",
+        "version 1: loading (1 of 2 replicas)",
+        "version 1: ready (2 of 2 replicas)",
+    ]
+
+
+def test_a_restart_of_the_gateway_does_not_end_the_waiting(gateway: FakeGateway) -> None:
+    gateway.faults += [Fault("GET", status=503), Fault("GET", "/api/replicas", status=502)]
+    assert followed(gateway, *WAY, {"state": "ready", "replicas": ["a", "b"]}).is_done
+
+
+def test_a_load_that_fails_once_may_still_succeed(gateway: FakeGateway) -> None:
+    failed = {"state": "failed", "replicas": [], "reason": "no memory"}
+    right = {"state": "ready", "replicas": ["a", "b"], "reason": ""}
+    assert followed(gateway, failed, failed, right).is_done
+
+
+def test_a_load_that_goes_on_failing_is_an_error(gateway: FakeGateway) -> None:
+    with pytest.raises(LoadFailed, match="no memory") as raised:
+        followed(gateway, {"state": "failed", "replicas": [], "reason": "no memory"})
+    assert exit_code(raised.value) == 1
+
+
+def test_who_waits_too_long_hears_how_far_it_is(gateway: FakeGateway) -> None:
+    with pytest.raises(DeadlineExceeded) as raised:
+        followed(gateway, {"state": "ready", "replicas": ["a"]}, within=1.0)
+    assert "loading (1 of 2 replicas)" in raised.value.why
+    assert "servegate model show m@1" in raised.value.try_this
+    assert exit_code(raised.value) == 8

@@ -1,0 +1,120 @@
+"""`servegate history` against an admin API: what is printed, what is asked, and exit codes."""
+
+import asyncio
+import json
+import os
+import pty
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import uvicorn
+from builders import until
+from listeners.admin_scene import send
+from listeners.history_scene import history_scene
+
+SERVEGATE = Path(sys.executable).parent / "servegate"
+
+
+@pytest.fixture
+def url(tmp_path: Path) -> Iterator[str]:
+    """An admin API: revisions 1 and 2 are routes."""
+    _, app = history_scene(tmp_path)
+    for weights in ({"1": 100}, {"1": 60, "2": 40}):
+        send(app, "PUT", "/api/routes/m", body={"split": weights}, servegate_author="ada")
+    config = uvicorn.Config(app, port=0, log_level="error", timeout_graceful_shutdown=1)
+    server = uvicorn.Server(config)
+    thread = threading.Thread(target=server.run)
+    thread.start()
+    asyncio.run(until(lambda: server.started))
+    yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
+    server.should_exit = True
+    thread.join()
+
+
+def run(url: str, *arguments: str) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(
+        [str(SERVEGATE), "history", *arguments, "--admin-url", url],
+        capture_output=True,
+        text=True,
+        stdin=subprocess.DEVNULL,
+        timeout=60,
+    )
+
+
+def on_a_terminal(url: str, *arguments: str, keys: str = "") -> str:
+    """What a person sees who types these keys."""
+    ours, theirs = pty.openpty()
+    os.write(ours, keys.encode())
+    child = subprocess.Popen(
+        [str(SERVEGATE), "history", *arguments, "--admin-url", url],
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+        env=os.environ | {"TERM": "xterm", "COLUMNS": "200"},
+    )
+    os.close(theirs)
+    seen = b""
+    try:
+        while piece := os.read(ours, 4096):
+            seen += piece
+    except OSError:  # the terminal is gone with its last process
+        pass
+    child.wait(60)
+    os.close(ours)
+    return seen.decode()
+
+
+def test_changes_are_a_table_for_people_and_json_for_programs(url: str) -> None:
+    shown = run(url, "show").stdout.splitlines()
+    assert shown[0].split("\t") == ["revision", "at", "author", "kind", "key", "change", "reason"]
+    assert shown[1].split("\t") == [
+        *("2", "2023-11-14 22:13:20Z", "ada", "route", "m"),
+        *("split.1: 100 → 60; split.2: (nothing) → 40", ""),
+    ]
+    [first] = json.loads(run(url, "show", "--before", "2", "--json").stdout)
+    assert first["revision"] == 1
+    assert json.loads(run(url, "show", "--kind", "label", "--json").stdout) == []
+
+
+def test_differences_are_plain_lines_in_a_pipe(url: str) -> None:
+    assert run(url, "diff", "2").stdout == "split.1: 100 → 60\nsplit.2: (nothing) → 40\n"
+    assert run(url, "diff", "2", "1").stdout == "split.1: 60 → 100\nsplit.2: 40 → (nothing)\n"
+    same = run(url, "diff", "1", "1")
+    assert (same.stdout, same.stderr) == ("", "nothing differs\n")
+
+
+def test_differences_are_coloured_on_a_terminal(url: str) -> None:
+    assert "split.1: \x1b[31m100\x1b[0m → \x1b[32m60\x1b[0m" in on_a_terminal(url, "diff", "2")
+
+
+def test_going_back_needs_a_yes_where_nobody_can_be_asked(url: str) -> None:
+    refused = run(url, "rollback", "1")
+    assert refused.returncode == 2 and "--yes" in refused.stderr
+    assert "split.1: 60 → 100" in refused.stderr
+    done = run(url, "rollback", "1", "--yes", "--reason", "too slow")
+    assert done.returncode == 0 and "route m is as after revision 1" in done.stderr
+    assert json.loads(run(url, "show", "--json").stdout)[0]["reason"] == (
+        "rollback to revision 1: too slow"
+    )
+
+
+def test_going_back_is_shown_and_asked_on_a_terminal(url: str) -> None:
+    seen = on_a_terminal(url, "rollback", "1", keys="n\n")
+    assert "route m goes back to revision 1:" in seen and "split.1: 60 → 100" in seen
+    assert len(json.loads(run(url, "show", "--json").stdout)) == 2
+    seen = on_a_terminal(url, "rollback", "1", keys="y\n")
+    assert "route m is as after revision 1" in seen
+    assert len(json.loads(run(url, "show", "--json").stdout)) == 3
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [(("rollback", "99", "--yes"), 3), (("diff", "99"), 3), (("diff", "0"), 2)],
+)
+def test_exit_codes_say_what_went_wrong(url: str, arguments: tuple[str, ...], code: int) -> None:
+    done = run(url, *arguments)
+    assert done.returncode == code and "Traceback" not in done.stderr

@@ -1,0 +1,105 @@
+"""`servegate model lint`: what is said of folders, repositories and single files."""
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from serve.cli.lint import lint
+
+REPOSITORY = Path(__file__).parents[2] / "model_repo"
+app = typer.Typer()
+app.command()(lint)
+
+
+def run(*words: str) -> tuple[int, str]:
+    """Exit status and standard output."""
+    ended = CliRunner().invoke(app, list(words), catch_exceptions=False)
+    return ended.exit_code, ended.stdout
+
+
+def findings(*words: str) -> tuple[int, list[dict[str, Any]]]:
+    code, said = run(*words, "--json")
+    return code, json.loads(said)
+
+
+@pytest.fixture
+def broken(tmp_path: Path) -> Path:
+    """A repository with a good model and one whose configuration has another shape."""
+    shutil.copytree(REPOSITORY / "digits", tmp_path / "good")
+    wrong = shutil.copytree(REPOSITORY / "digits", tmp_path / "wrong")
+    for folder in (tmp_path / "good", wrong):
+        config = folder / "config.pbtxt"
+        config.write_text(config.read_text().replace('name: "digits"', ""))
+    text = (wrong / "config.pbtxt").read_text()
+    (wrong / "config.pbtxt").write_text(text.replace("[ 8, 8, 1 ]", "[ 8, 8 ]"))
+    (tmp_path / "notes").mkdir()
+    return tmp_path
+
+
+def test_a_good_model_ends_with_0_and_says_nothing_on_stdout() -> None:
+    assert run(str(REPOSITORY / "digits")) == (0, "")
+
+
+def test_every_version_of_every_model_of_a_repository_is_looked_at(broken: Path) -> None:
+    code, found = findings(str(broken))
+    assert code == 1
+    assert [(each["model"], each["version"], len(each["findings"])) for each in found] == [
+        ("good", 1, 0),
+        ("good", 2, 0),
+        ("wrong", 1, 1),
+        ("wrong", 2, 1),
+    ]
+    assert found[2]["findings"][0]["rule"] == "dims-count"
+
+
+def test_for_people_each_finding_is_a_row(broken: Path) -> None:
+    code, said = run(str(broken / "wrong"))
+    head, *rows = said.splitlines()
+    assert code == 1
+    assert head.split("\t") == ["model", "version", "severity", "field", "why", "fix", "rule"]
+    assert [row.split("\t")[:3] for row in rows] == [
+        ["wrong", "1", "error"],
+        ["wrong", "2", "error"],
+    ]
+
+
+def test_warnings_alone_leave_the_exit_status_at_0(broken: Path) -> None:
+    config = broken / "good" / "config.pbtxt"
+    config.write_text('name: "other"\n' + config.read_text())
+    code, found = findings(str(broken / "good"))
+    assert code == 0
+    assert [each["severity"] for each in found[0]["findings"]] == ["warning"]
+
+
+def test_one_onnx_file_is_held_against_what_would_be_generated_for_it() -> None:
+    code, found = findings(str(REPOSITORY / "digits" / "1" / "model.onnx"))
+    assert (code, found) == (0, [{"model": "model", "version": 1, "findings": []}])
+
+
+def test_what_cannot_be_read_is_a_finding_and_the_rest_is_still_looked_at(broken: Path) -> None:
+    (broken / "good" / "1" / "model.onnx").write_bytes(b"hello")
+    code, found = findings(str(broken / "good"))
+    assert code == 1
+    assert [[finding["rule"] for finding in each["findings"]] for each in found] == [
+        ["unreadable"],
+        [],
+    ]
+
+
+def test_a_version_that_brings_code_is_told_which(tmp_path: Path) -> None:
+    (tmp_path / "m" / "1").mkdir(parents=True)
+    (tmp_path / "m" / "1" / "model.py").touch()
+    (tmp_path / "m" / "config.pbtxt").write_text('backend: "python"')
+    code, found = findings(str(tmp_path))
+    assert code == 0
+    assert [finding["rule"] for finding in found[0]["findings"]] == ["brings-code"]
+
+
+def test_a_folder_without_models_is_invalid(tmp_path: Path) -> None:
+    with pytest.raises(Exception, match="there is no model"):
+        run(str(tmp_path))

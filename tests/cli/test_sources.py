@@ -1,0 +1,264 @@
+"""What can be pushed: which files of which folder, and the sentences for what cannot."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from serve.cli.pieces import Source
+from serve.cli.sources import open_source
+from serve.core.errors import Invalid
+from serve.tensors.signature import Signature, TensorSpec
+
+X = TensorSpec("x", "FP32", (-1, 4))
+Y = TensorSpec("y", "FP32", (-1, 2))
+
+
+def reads(**facts: Any) -> Any:
+    """A reader of model files that finds one input and one output everywhere."""
+    return lambda path: Signature("onnx", (X,), (Y,), facts)
+
+
+def opened(path: Path, version: int | None = None, **facts: Any) -> Source:
+    return open_source(path, "m", read_model=reads(**facts), version=version)
+
+
+def paths(source: Source) -> list[str]:
+    return sorted(piece.path for piece in source.pieces)
+
+
+def refused(path: Path, version: int | None = None, **facts: Any) -> Invalid:
+    with pytest.raises(Invalid) as raised:
+        opened(path, version, **facts)
+    return raised.value
+
+
+def folder(root: Path, *files: str) -> Path:
+    """A folder with these files."""
+    for name in files:
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(f"of {name}")
+    return root
+
+
+# --- a model folder of Triton ------------------------------------------------------------------
+
+
+def test_a_model_folder_is_taken_with_everything_that_belongs_to_it(tmp_path: Path) -> None:
+    files = ["1/data/w.bin", "1/model.onnx", "config.pbtxt", "contract/contract.json", "labels.txt"]
+    source = opened(folder(tmp_path / "m", *files))
+    assert paths(source) == files
+    assert (source.kind, source.name, source.notes) == ("triton", "m", ())
+
+
+def test_of_several_versions_the_highest_is_taken_and_that_is_said(tmp_path: Path) -> None:
+    source = opened(folder(tmp_path, "1/a", "2/a", "10/a", "config.pbtxt"))
+    assert paths(source) == ["10/a", "config.pbtxt"]
+    assert "1, 2" in source.notes[0]
+
+
+def test_another_version_can_be_asked_for(tmp_path: Path) -> None:
+    assert paths(opened(folder(tmp_path, "1/a", "2/a"), 1)) == ["1/a"]
+
+
+def test_a_version_that_is_not_there_is_named(tmp_path: Path) -> None:
+    error = refused(folder(tmp_path, "1/a", "2/a"), 3)
+    assert "no version 3" in error.what and "1, 2" in error.why
+
+
+def test_dot_files_and_caches_are_left_out_and_that_is_said(tmp_path: Path) -> None:
+    source = opened(folder(tmp_path, "1/a", "1/__pycache__/a.pyc", ".git/config", "1/.DS_Store"))
+    assert paths(source) == ["1/a"]
+    assert source.notes == ("left out: .git, 1/.DS_Store, 1/__pycache__",)
+
+
+def test_links_within_the_folder_are_followed(tmp_path: Path) -> None:
+    root = folder(tmp_path, "1/model.onnx", "config.pbtxt")
+    (root / "1/again.onnx").symlink_to("model.onnx")
+    (root / "1/more").symlink_to("../extra", target_is_directory=True)
+    folder(root, "extra/w")
+    assert paths(opened(root)) == [
+        "1/again.onnx",
+        "1/model.onnx",
+        "1/more/w",
+        "config.pbtxt",
+        "extra/w",
+    ]
+
+
+@pytest.mark.parametrize("target", ["../secret", "/etc/passwd", "../outside"])
+def test_links_out_of_the_folder_are_refused(tmp_path: Path, target: str) -> None:
+    folder(tmp_path, "secret", "outside/file")
+    root = folder(tmp_path / "m", "1/model.onnx")
+    (root / "1/link").symlink_to(f"../{target}" if target.startswith("..") else target)
+    error = refused(root)
+    assert "the link '1/link' leads out of the folder" in error.what
+
+
+def test_a_link_that_leads_nowhere_is_refused(tmp_path: Path) -> None:
+    root = folder(tmp_path, "1/model.onnx")
+    (root / "1/gone").symlink_to("nothing")
+    assert "'1/gone' leads nowhere" in refused(root).what
+
+
+def test_links_that_go_round_in_circles_end(tmp_path: Path) -> None:
+    root = folder(tmp_path, "1/model.onnx")
+    (root / "1/loop").symlink_to("..", target_is_directory=True)
+    source = opened(root)
+    assert paths(source) == ["1/model.onnx"]
+    assert "1/loop" in source.notes[0]
+
+
+def test_the_folder_itself_may_be_a_link(tmp_path: Path) -> None:
+    folder(tmp_path / "real", "1/model.onnx")
+    (tmp_path / "link").symlink_to("real")
+    assert paths(opened(tmp_path / "link")) == ["1/model.onnx"]
+
+
+def test_an_ensemble_needs_no_file_of_its_own(tmp_path: Path) -> None:
+    (tmp_path / "1").mkdir()
+    step = 'ensemble_scheduling { step { model_name: "a" model_version: -1 } }'
+    (tmp_path / "config.pbtxt").write_text(f'platform: "ensemble" {step}')
+    assert paths(opened(tmp_path)) == ["1/placeholder", "config.pbtxt"]
+
+
+def test_any_other_empty_version_folder_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "1").mkdir()
+    assert "holds no file" in refused(tmp_path).what
+
+
+def test_an_empty_folder_is_named(tmp_path: Path) -> None:
+    assert "is empty" in refused(tmp_path).what
+
+
+def test_a_repository_of_models_is_told_from_a_model(tmp_path: Path) -> None:
+    error = refused(folder(tmp_path, "a/1/model.onnx", "b/1/model.onnx"))
+    assert "repository" in error.what and "a, b" in error.why
+
+
+def test_an_onnx_file_without_a_version_folder_is_pointed_at(tmp_path: Path) -> None:
+    error = refused(folder(tmp_path, "net.onnx"))
+    assert "net.onnx" in error.try_this
+
+
+def test_a_path_that_is_not_there_is_named(tmp_path: Path) -> None:
+    assert "there is no" in refused(tmp_path / "nothing").what
+
+
+def test_a_name_that_no_model_can_have_is_refused_first(tmp_path: Path) -> None:
+    with pytest.raises(Invalid, match="cannot be the name of a model"):
+        open_source(tmp_path / "nothing", "a/b", read_model=reads())
+
+
+# --- one ONNX file -------------------------------------------------------------------------------
+
+
+def test_an_onnx_file_gets_a_configuration(tmp_path: Path) -> None:
+    source = opened(folder(tmp_path, "net.onnx") / "net.onnx")
+    assert paths(source) == ["1/model.onnx", "config.pbtxt"]
+    config = source.find("config.pbtxt")
+    assert config is not None and isinstance(config.origin, bytes)
+    assert b'name: "x"' in config.origin
+    assert (source.kind, source.name) == ("onnx", "net.onnx")
+
+
+def test_the_data_that_a_model_keeps_outside_is_taken_along(tmp_path: Path) -> None:
+    root = folder(tmp_path, "net.onnx", "w/0.bin", "w1.bin", "other.bin")
+    source = opened(root / "net.onnx", external_data=["w/0.bin", "w1.bin", "w1.bin"])
+    assert paths(source) == ["1/model.onnx", "1/w/0.bin", "1/w1.bin", "config.pbtxt"]
+
+
+@pytest.mark.parametrize("name", ["../secret", "/etc/passwd", "missing.bin", "link"])
+def test_data_that_is_not_beside_the_model_is_refused(tmp_path: Path, name: str) -> None:
+    folder(tmp_path, "secret")
+    root = folder(tmp_path / "m", "net.onnx")
+    (root / "link").symlink_to("../secret")
+    refused(root / "net.onnx", external_data=[name])
+
+
+def test_a_version_cannot_be_chosen_from_one_file(tmp_path: Path) -> None:
+    assert "--source-version" in refused(folder(tmp_path, "a.onnx") / "a.onnx", 1).what
+
+
+# --- what has to be converted, and what nobody can serve -----------------------------------------
+
+
+@pytest.mark.parametrize("name", ["m.keras", "m.h5", "saved/saved_model.pb"])
+def test_what_has_to_be_converted_is_told_so(tmp_path: Path, name: str) -> None:
+    path = folder(tmp_path, name) / name.removesuffix("/saved_model.pb")
+    error = refused(path)
+    assert error.code == "not_yet"
+    assert "has to be converted" in error.what and "push model.onnx" in error.try_this
+
+
+@pytest.mark.parametrize("name", ["m.plan", "m.pt"])
+def test_a_file_that_needs_a_configuration_is_told_so(tmp_path: Path, name: str) -> None:
+    assert f"1/{name}" in refused(folder(tmp_path, name) / name).try_this
+
+
+def test_any_other_file_is_refused(tmp_path: Path) -> None:
+    refused(folder(tmp_path, "notes.txt") / "notes.txt")
+
+
+# --- MLflow --------------------------------------------------------------------------------------
+
+ONNX = {"onnx": {"onnx_version": "1.19", "data": "model.onnx"}, "python_function": {"env": {}}}
+
+
+def mlflow(root: Path, flavours: Mapping[str, Any], **more: Any) -> Path:
+    """An MLflow model folder; JSON is YAML."""
+    folder(root, "model.onnx")
+    (root / "MLmodel").write_text(json.dumps({"flavors": flavours, **more}))
+    return root
+
+
+def test_the_onnx_flavour_of_mlflow_is_pushed_with_where_it_comes_from(tmp_path: Path) -> None:
+    signature = {"inputs": '[{"name": "x"}]', "outputs": None}
+    root = mlflow(
+        tmp_path, ONNX, run_id="0af1", mlflow_version="3.4.0", model_uuid="7", signature=signature
+    )
+    source = opened(root)
+    assert paths(source) == ["1/model.onnx", "config.pbtxt"]
+    assert source.kind == "mlflow"
+    assert source.tools == {"mlflow": "3.4.0"}
+    assert source.tags == {
+        "mlflow.run_id": "0af1",
+        "mlflow.model_uuid": "7",
+        "mlflow.inputs": '[{"name": "x"}]',
+    }
+
+
+@pytest.mark.parametrize("flavour", ["tensorflow", "keras"])
+def test_mlflow_flavours_that_can_be_converted_are_told_so(tmp_path: Path, flavour: str) -> None:
+    assert refused(mlflow(tmp_path, {flavour: {}, "python_function": {}})).code == "not_yet"
+
+
+@pytest.mark.parametrize("flavour", ["sklearn", "pytorch", "somebodys_own"])
+def test_other_mlflow_flavours_are_refused_with_what_to_do(tmp_path: Path, flavour: str) -> None:
+    error = refused(mlflow(tmp_path, {flavour: {}, "python_function": {}}))
+    assert flavour in error.why and error.try_this
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "[]",
+        "flavors: 3",
+        "flavors: [",
+        "!!python/object/apply:os.system ['true']",
+        "a: &a [*a]",
+    ],
+)
+def test_what_is_no_mlmodel_is_refused(tmp_path: Path, text: str) -> None:
+    folder(tmp_path, "model.onnx")
+    (tmp_path / "MLmodel").write_text(text)
+    assert "MLmodel is no description" in refused(tmp_path).what
+
+
+def test_an_mlmodel_that_names_a_file_elsewhere_is_refused(tmp_path: Path) -> None:
+    folder(tmp_path, "secret.onnx")
+    root = mlflow(tmp_path / "m", {"onnx": {"data": "../secret.onnx"}})
+    assert "outside its folder" in refused(root).what

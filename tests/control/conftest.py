@@ -1,0 +1,32 @@
+"""Stores for tests: each test that asks for `where` runs on SQLite and on PostgreSQL."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from database import PostgresServer, postgres
+
+Where = Path | str
+
+
+@pytest.fixture(scope="session")
+def server() -> Iterator[PostgresServer]:
+    """A PostgreSQL that all tests share; nobody stops it."""
+    with postgres() as running:
+        yield running
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def fresh(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[], Where]:
+    """Where an empty store can be kept, another one at each call."""
+    if request.param == "postgres":
+        made: PostgresServer = request.getfixturevalue("server")
+        return made.new_database
+    numbers = iter(range(100))
+    return lambda: tmp_path / f"{next(numbers)}.sqlite"
+
+
+@pytest.fixture
+def where(fresh: Callable[[], Where]) -> Where:
+    """Where one empty store can be kept."""
+    return fresh()

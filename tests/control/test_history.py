@@ -1,0 +1,240 @@
+"""History: what two states differ in, what no answer shows, and which way back there is."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pytest
+
+from serve.control.decisions import SERVING, Decisions
+from serve.control.history import History, differences
+from serve.control.models import By, Written
+from serve.control.restoring import Restoring
+from serve.control.storing.store import Change, Store, etag
+from serve.core.errors import Invalid, PreconditionFailed, UnknownRevision
+from serve.core.routes import Split
+
+T = TypeVar("T")
+BY = By("eve", "too slow")
+
+
+class Commands:
+    """Stands for `Models` and `Management`: writes down what is asked of it."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self.asked: list[tuple[Any, ...]] = []
+
+    async def set_route(self, name: str, split: Split, by: By) -> Written:
+        body = {"split": {str(version): weight for version, weight in split.shares}}
+        change = Change("route", name, body, by.author, by.reason, by.if_match)
+        self.asked.append(("route", name, str(split), by))
+        return Written(7, etag(await self._store.apply(change)))
+
+    async def set_label(self, name: str, label: str, version: int, by: By) -> Written:
+        self.asked.append(("label", name, label, version))
+        return Written(7, "")
+
+    async def remove_label(self, name: str, label: str, by: By) -> Written:
+        self.asked.append(("no label", name, label))
+        return Written(7, "")
+
+    async def configure(
+        self, name: str, *, objective: str | None, pool: str | None, by: By
+    ) -> Written:
+        self.asked.append(("model", name, objective, pool))
+        return Written(7, "")
+
+    async def load(self, name: str, config: str | None, by: By, within: float) -> None:
+        self.asked.append(("load", name, config))
+
+    async def unload(self, name: str, by: By, within: float) -> None:
+        self.asked.append(("unload", name))
+
+
+class Scene:
+    """A store with a history, and the commands that stand for the control plane."""
+
+    def __init__(self, where: Path | str) -> None:
+        self.store = Store(where, clock=lambda: 1.5)
+        self.store.migrate()
+        self.commands = Commands(self.store)
+        self.decisions = Decisions()
+        restoring = Restoring(
+            self.commands,
+            self.commands,
+            decisions=lambda: self.decisions,
+            generation=lambda: 9,
+        )
+        self.history = History(self.store, restoring.by_kind)
+
+    def play(self, scenario: Callable[[], Awaitable[T]]) -> T:
+        async def run() -> T:
+            try:
+                return await scenario()
+            finally:
+                self.store.close()
+
+        return asyncio.run(run())
+
+    async def set(self, kind: str, key: str, *bodies: Any) -> list[int]:
+        """One change after the other; their numbers."""
+        made = [await self.store.apply(Change(kind, key, body, "ada")) for body in bodies]
+        self.decisions = Decisions(await self.store.read())
+        return made
+
+
+@pytest.fixture
+def scene(where: Path | str) -> Scene:
+    return Scene(where)
+
+
+def split(**weights: int) -> Mapping[str, Any]:
+    return {"split": {name.removeprefix("v"): weight for name, weight in weights.items()}}
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "lines"),
+    [
+        (split(v1=100), split(v1=60, v2=40), ["split.1: 100 → 60", "split.2: (nothing) → 40"]),
+        (split(v9=1, v10=1), split(v9=2, v10=2), ["split.9: 1 → 2", "split.10: 1 → 2"]),
+        (None, {"objective": "p99<50ms"}, ['objective: (nothing) → "p99<50ms"']),
+        ({"pool": "a"}, None, ['pool: "a" → (nothing)']),
+        ({"labels": ["a"]}, {"labels": ["a", "b"]}, ['labels: ["a"] → ["a", "b"]']),
+        ({"io": [{"n": 1}]}, {"io": [{"n": 2}]}, ["io.0.n: 1 → 2"]),
+        ({"tags": {}}, {"tags": {"x": "\x1b[31m"}}, ['tags.x: (nothing) → "\\u001b[31m"']),
+        ({"live": False}, {"live": True, "labels": []}, ["live: false → true"]),
+        ({"memory": None}, {"memory": None}, []),
+        ({"memory": None}, {}, []),
+        (None, {}, []),
+        (1, 2, ["value: 1 → 2"]),
+    ],
+)  # fmt: skip
+def test_a_difference_is_told_field_by_field(old: Any, new: Any, lines: list[str]) -> None:
+    assert [str(one) for one in differences(old, new)] == lines
+
+
+def test_the_newest_changes_come_first_of_all_or_of_some(scene: Scene) -> None:
+    async def scenario() -> None:
+        first, second = await scene.set("route", "m", split(v1=1), split(v2=1))
+        (third,) = await scene.set("label", "m:stable", {"version": 1})
+        assert [one.number for one in await scene.history.all()] == [third, second, first]
+        found = await scene.history.all(kind="route", key="m", before=second, limit=5)
+        assert [(one.number, one.before, one.after) for one in found] == [
+            (first, None, split(v1=1))
+        ]
+        assert (found[0].at, found[0].author, found[0].thing) == (1.5, "ada", "route m")
+
+    scene.play(scenario)
+
+
+@pytest.mark.parametrize("number", [-1, 0, 99, 2**63, 10**30])
+def test_a_revision_that_there_is_not_is_unknown(scene: Scene, number: int) -> None:
+    async def scenario() -> None:
+        await scene.set("route", "m", split(v1=1))
+        with pytest.raises(UnknownRevision):
+            await scene.history.get(number)
+        assert len(await scene.history.all(before=max(number, 99))) == 1
+
+    scene.play(scenario)
+
+
+def test_a_revision_is_compared_with_what_was_before_or_with_another(scene: Scene) -> None:
+    async def scenario() -> None:
+        one, two, three = await scene.set("route", "m", split(v1=1), split(v1=2), split(v1=3))
+        (other,) = await scene.set("route", "x", split(v1=1))
+        assert [str(line) for line in await scene.history.diff(two)] == ["split.1: 1 → 2"]
+        assert [str(line) for line in await scene.history.diff(one, three)] == ["split.1: 1 → 3"]
+        assert await scene.history.diff(one, one) == ()
+        with pytest.raises(Invalid, match=r"changed route m, .* changed route x"):
+            await scene.history.diff(one, other)
+
+    scene.play(scenario)
+
+
+def test_no_answer_shows_the_digest_of_a_key(scene: Scene) -> None:
+    async def scenario() -> None:
+        first, second = await scene.set(
+            "key", "3f", {"digest": "d1", "role": "admin"}, {"digest": "d1", "revoked": True}
+        )
+        for number in (first, second):
+            told = f"{await scene.history.get(number)} {await scene.history.diff(number)}"
+            assert "d1" not in told and "digest" not in told
+        assert "digest" not in str(await scene.history.all())
+
+    scene.play(scenario)
+
+
+def test_a_route_goes_back_as_a_new_change_of_today(scene: Scene) -> None:
+    async def scenario() -> None:
+        first, second = await scene.set("route", "m", split(v1=100), split(v2=100))
+        written = await scene.history.rollback(first, By("eve", "too slow", etag(second)))
+        entry = (await scene.store.read())["route", "m"]
+        assert (entry.body, entry.etag) == (split(v1=100), written.etag)
+        newest = (await scene.history.all())[0]
+        assert (newest.author, newest.reason, newest.before) == (
+            "eve",
+            f"rollback to revision {first}: too slow",
+            split(v2=100),
+        )
+        with pytest.raises(PreconditionFailed):
+            await scene.history.rollback(second, By("eve", "", etag(second)))
+
+    scene.play(scenario)
+
+
+@pytest.mark.parametrize(
+    ("kind", "key", "body", "asked"),
+    [
+        ("label", "a:b:stable", {"version": 3}, ("label", "a:b", "stable", 3)),
+        ("label", "m:stable", None, ("no label", "m", "stable")),
+        ("model", "m", {"pool": "a100"}, ("model", "m", "", "a100")),
+        ("model", "m", None, ("model", "m", "", "")),
+        ("serving", "m", {"unloaded": True}, ("unload", "m")),
+        ("serving", "m", {"config": "{}"}, ("load", "m", "{}")),
+        ("serving", "m", None, ("load", "m", None)),
+    ],
+)
+def test_each_kind_goes_back_by_its_own_command(
+    scene: Scene, kind: str, key: str, body: Any, asked: tuple[Any, ...]
+) -> None:
+    async def scenario() -> None:
+        _, number, _ = await scene.set(kind, key, {"version": 1}, body, {"version": 2})
+        await scene.history.rollback(number, BY)
+        assert scene.commands.asked == [asked]
+
+    scene.play(scenario)
+
+
+def test_what_is_served_goes_back_only_from_the_state_that_was_seen(scene: Scene) -> None:
+    async def scenario() -> None:
+        first, second = await scene.set(SERVING, "m", {"unloaded": True}, {"config": "{}"})
+        with pytest.raises(PreconditionFailed):
+            await scene.history.rollback(first, By("eve", "", etag(first)))
+        assert scene.commands.asked == []
+        written = await scene.history.rollback(first, By("eve", "", etag(second)))
+        assert written == Written(9, etag(second))  # the stand-in writes nothing
+
+    scene.play(scenario)
+
+
+@pytest.mark.parametrize(
+    ("kind", "key", "body", "why"),
+    [
+        ("key", "3f", {"digest": "d", "role": "admin"}, "a key that was revoked must stay so"),
+        ("version", "m:1", None, "a version never changes"),
+        ("trace", "", {"trace_level": ["OFF"]}, "only route, label, model, serving can go back"),
+        ("route", "m", None, "a route cannot be removed"),
+    ],
+)
+def test_what_cannot_go_back_is_refused_with_the_reason(
+    scene: Scene, kind: str, key: str, body: Any, why: str
+) -> None:
+    async def scenario() -> None:
+        number = await scene.store.apply(Change(kind, key, body, "ada"))
+        with pytest.raises(Invalid, match=why):
+            await scene.history.rollback(number, BY)
+        assert scene.commands.asked == []
+
+    scene.play(scenario)

@@ -1,0 +1,114 @@
+"""Placement: which published versions are held, and which give way."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+from builders import Clock
+
+from serve.control.decisions import Decisions
+from serve.control.placement import Placed, Placement, Rules, memory_of
+from serve.core.versions import State
+
+from .versions_scene import decided, split, version
+
+ENSEMBLE = """
+ensemble_scheduling { step [
+  { model_name: "part" model_version: 1 },
+  { model_name: "part--0badcafe" model_version: 2 }
+] }
+"""
+
+
+def placed(
+    decisions: Decisions, *, plain: Mapping[str, tuple[int, ...]] | None = None, **rules: Any
+) -> Placed:
+    return Placement(Rules(**({"keep_loaded": 0} | rules)), clock=Clock()).place(
+        decisions, plain or {}
+    )
+
+
+def numbers(result: Placed, model: str = "m") -> list[int]:
+    return sorted(number for name, number in result.wanted if name == model)
+
+
+def versions(*given: int, **more: Any) -> list[Any]:
+    return [version("m", number, **more) for number in given]
+
+
+def test_without_a_route_only_the_newest_is_needed() -> None:
+    assert numbers(placed(decided(*versions(1, 2, 3)))) == [3]
+
+
+def test_a_version_below_one_in_the_plain_folder_does_not_serve_by_itself() -> None:
+    assert numbers(placed(decided(*versions(1, 2)), plain={"m": (7,)})) == []
+
+
+def test_what_the_route_or_a_label_names_is_needed() -> None:
+    decisions = decided(
+        *versions(1, 2, 3, 4), route__m=split(v1=90, v2=10), label__m__old={"version": 3}
+    )
+    assert numbers(placed(decisions)) == [1, 2, 3]
+
+
+@pytest.mark.parametrize("waiting", [{"labels": ("candidate",)}, {"live": True}])
+def test_what_waits_for_its_label_is_needed(waiting: dict[str, Any]) -> None:
+    decisions = decided(version("m", 1), version("m", 2, **waiting), route__m=split(v1=100))
+    assert numbers(placed(decisions)) == [1, 2]
+
+
+def test_the_parts_of_a_needed_ensemble_are_needed_whatever_their_own_routes_say() -> None:
+    parts = [version("part", 1), version("part", 2, physical="part--0badcafe"), version("part", 3)]
+    whole = version("whole", 1, config=ENSEMBLE)
+    result = placed(decided(*parts, whole, route__part=split(v3=100)))
+    assert numbers(result, "part") == [1, 2, 3]
+
+
+def test_the_newest_stay_loaded_without_being_used() -> None:
+    decisions = decided(*versions(1, 2, 3, 4), route__m=split(v1=100))
+    assert numbers(placed(decisions, keep_loaded=2)) == [1, 3, 4]
+
+
+def test_what_was_needed_stays_for_a_while() -> None:
+    clock = Clock()
+    placement = Placement(Rules(keep_loaded=0, unload_after=300.0), clock=clock)
+    placement.place(decided(*versions(1, 2), route__m=split(v1=100)), {})
+    after = decided(*versions(1, 2), route__m=split(v2=100))
+    clock.now += 299
+    assert numbers(placement.place(after, {})) == [1, 2]
+    clock.now += 300
+    assert numbers(placement.place(after, {})) == [2]
+
+
+def test_retired_failed_and_unloaded_versions_are_held_nowhere() -> None:
+    states = [version("m", 1, state=State.RETIRED), version("m", 2, state=State.FAILED)]
+    gone = version("gone", 1)
+    assert placed(decided(*states, gone, serving__gone={"unloaded": True})).wanted == frozenset()
+
+
+def test_what_is_not_needed_gives_way_when_memory_is_short_the_oldest_first() -> None:
+    decisions = decided(*versions(1, 2, 3, 4, memory=100), route__m=split(v1=100))
+    kept = placed(decisions, keep_loaded=3, budgets={"default": 200})
+    assert numbers(kept) == [1, 4]
+    assert kept.problems == {}
+
+
+def test_what_is_needed_and_finds_no_room_is_told_and_displaces_nobody() -> None:
+    old = version("m", 1, memory=150, times={"published": 1.0})
+    new = version("m", 2, memory=100, times={"published": 2.0})
+    result = placed(decided(old, new, route__m=split(v1=50, v2=50)), budgets={"default": 200})
+    assert numbers(result) == [1]
+    assert result.problems == {
+        ("m", 2): "pool 'default' has no room for it: it takes 100 bytes, and 50 of 200 are left"
+    }
+
+
+def test_each_pool_has_its_own_budget() -> None:
+    big = version("big", 1, memory=500)
+    decisions = decided(big, version("m", 1, memory=100), model__big={"pool": "a100"})
+    result = placed(decisions, budgets={"default": 100, "a100": 500})
+    assert result.wanted == {("big", 1), ("m", 1)}
+
+
+def test_a_version_takes_what_was_measured_or_else_the_size_of_its_files() -> None:
+    assert (memory_of(version(memory=7)), memory_of(version(size=9))) == (7, 9)

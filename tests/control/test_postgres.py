@@ -1,0 +1,234 @@
+"""The store in PostgreSQL while that is gone, stands still, comes back, or cannot be used."""
+
+import asyncio
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from typing import Any
+
+import pytest
+from database import ENCODED, PASSWORD, PostgresServer, postgres
+from relay import relay
+from ticking import Ticks
+
+from serve.control.storing.database import open_database
+from serve.control.storing.store import TICK, Change, Store
+from serve.core.errors import CannotStart, ServegateError, Unavailable
+
+FEW = 9.0  # seconds: what `postgres.py` allows for an answer and a new connection, and some
+ROUTE = Change("route", "m", 1, "ada")
+
+
+@pytest.fixture
+def own() -> Iterator[PostgresServer]:
+    """A PostgreSQL that this test may stop."""
+    with postgres() as running:
+        yield running
+
+
+def opened(url: str, pause: Callable[[float], Awaitable[None]] = asyncio.sleep) -> Store:
+    store = Store(url, clock=lambda: 0.0, pause=pause)
+    store.migrate()
+    return store
+
+
+def hidden(error: BaseException) -> bool:
+    """Whether neither the error nor what it came from tells the password."""
+    told = ""
+    while error is not None:
+        told += f"{error} {error!r}"
+        error = error.__cause__ or error.__context__  # type: ignore[assignment]
+    return PASSWORD not in told and ENCODED not in told
+
+
+def test_a_store_that_went_in_the_middle_is_unavailable_and_comes_back_by_itself(
+    own: PostgresServer,
+) -> None:
+    async def scenario() -> None:
+        store = opened(own.url())
+        await store.apply(ROUTE)
+        await asyncio.to_thread(own.stop, "immediate")
+        for call in (store.read, store.newest, lambda: store.apply(ROUTE)):
+            with pytest.raises(Unavailable, match="does not answer") as caught:
+                await call()
+            assert hidden(caught.value)
+        await asyncio.to_thread(own.start)
+        assert ("route", "m") in await store.read()
+        assert await store.apply(ROUTE) > 1
+        store.close()
+
+    asyncio.run(scenario())
+
+
+def test_who_waits_for_a_change_has_it_one_tick_after_the_database_came_back(
+    own: PostgresServer,
+) -> None:
+    async def scenario() -> None:
+        ticks = Ticks()
+        store = opened(own.url(), ticks)
+        before = await store.apply(ROUTE)
+        waiting = asyncio.create_task(store.changed(before))
+        await ticks.asked()
+        await asyncio.to_thread(own.stop, "immediate")
+        ticks.tick()
+        await ticks.asked()  # it has looked in vain, and waits again
+        assert not waiting.done()
+        await asyncio.to_thread(own.start)
+        other = opened(own.url())
+        after = await other.apply(ROUTE)
+        ticks.tick()
+        async with asyncio.timeout(20):
+            assert await waiting == after
+        assert set(ticks.lengths) == {TICK}
+        other.close()
+        store.close()
+
+    asyncio.run(scenario())
+
+
+def test_who_waits_for_a_change_is_told_before_the_next_tick(server: PostgresServer) -> None:
+    url = server.new_database()
+
+    async def scenario() -> None:
+        store, other = opened(url, Ticks()), opened(url)  # no tick ever ends
+        for _ in range(3):
+            seen = await store.newest()
+            waiting = asyncio.create_task(store.changed(seen))
+            await asyncio.sleep(0)
+            written = await other.apply(ROUTE)
+            async with asyncio.timeout(20):
+                assert await waiting == written
+        other.close()
+        store.close()
+
+    asyncio.run(scenario())
+
+
+def test_a_server_that_stands_still_is_unavailable_within_seconds(own: PostgresServer) -> None:
+    async def scenario() -> None:
+        store = opened(own.url())
+        await store.read()
+        own.freeze()
+        begun, longest, turn = time.monotonic(), 0.0, time.monotonic()
+        calls = [asyncio.create_task(store.read()) for _ in range(5)]
+        while not all(call.done() for call in calls):
+            await asyncio.sleep(0.01)
+            longest, turn = max(longest, time.monotonic() - turn), time.monotonic()
+        results = await asyncio.gather(*calls, return_exceptions=True)
+        assert [type(result) for result in results] == [Unavailable] * 5
+        assert time.monotonic() - begun < FEW
+        assert longest < 1.0, "the event loop hung"
+        own.thaw()
+        async with asyncio.timeout(20):
+            assert await store.read() == {}
+        store.close()
+
+    asyncio.run(scenario())
+
+
+def test_an_address_that_never_answers_is_unavailable_within_seconds() -> None:
+    with socket.socket() as deaf:
+        deaf.bind(("127.0.0.1", 0))
+        deaf.listen()
+        url = f"postgresql://ada:{ENCODED}@127.0.0.1:{deaf.getsockname()[1]}/x"
+        store = Store(url, clock=lambda: 0.0)
+        begun = time.monotonic()
+        with pytest.raises(Unavailable) as caught:
+            asyncio.run(store.read())
+        assert time.monotonic() - begun < FEW and hidden(caught.value)
+
+
+def test_a_writer_that_holds_the_lock_makes_others_wait_for_seconds_only(
+    server: PostgresServer,
+) -> None:
+    url = server.new_database()
+    store, holder = opened(url), open_database(url)
+    with holder.writing():
+        begun = time.monotonic()
+        with pytest.raises(Unavailable, match="does not answer"):
+            asyncio.run(store.apply(ROUTE))
+        assert time.monotonic() - begun < FEW
+        assert asyncio.run(store.read()) == {}
+    assert asyncio.run(store.apply(ROUTE)) > 0
+    holder.close()
+    store.close()
+
+
+@pytest.mark.parametrize(
+    ("url", "match"),
+    [
+        (f"mysql://ada:{ENCODED}@h/x", "does not start with postgresql://"),
+        (f"postgresql://ada:{ENCODED}%zz@h/x", "is no PostgreSQL URL"),
+        (f"postgresql://ada:{ENCODED}@h/x?no_such_option=1", "is no PostgreSQL URL"),
+    ],
+)
+def test_a_wrong_url_is_refused_without_being_repeated(url: str, match: str) -> None:
+    with pytest.raises(CannotStart, match=match) as caught:
+        Store(url, clock=lambda: 0.0)
+    assert ENCODED not in str(caught.value) and "gehe1m" not in str(caught.value)
+
+
+def test_a_wrong_password_is_an_error_that_does_not_tell_it(server: PostgresServer) -> None:
+    wrong = server.url().replace(ENCODED, "another-one")
+    with pytest.raises(CannotStart, match="cannot be read") as caught:
+        opened(wrong)
+    assert "authentication failed" in str(caught.value) and "another-one" not in repr(caught.value)
+
+
+def test_no_word_for_people_has_the_password(server: PostgresServer) -> None:
+    url = server.new_database()
+    store, database = opened(url), open_database(url)
+    for word in (repr(store), repr(database), database.name):
+        assert f"servegate@127.0.0.1:{server.port}" in word
+        assert "gehe1m" not in word
+    database.close()
+    store.close()
+
+
+def test_a_url_says_more_than_the_defaults(server: PostgresServer) -> None:
+    url = server.new_database()
+    store = opened(f"{url}?application_name=mine&options=-csearch_path%3Dpublic")
+    assert asyncio.run(store.read()) == {}
+    store.close()
+
+
+def test_without_the_driver_the_error_says_what_to_install() -> None:
+    code = "import sys; sys.modules['psycopg'] = None\n"
+    code += "from serve.control.storing.store import Store\n"
+    code += "Store('postgresql://h/x', clock=lambda: 0.0)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert "CannotStart" in done.stderr and "pip install 'servegate[postgres]'" in done.stderr
+
+
+def test_the_driver_is_not_loaded_for_a_store_in_a_file() -> None:
+    code = "import sys; from pathlib import Path; from serve.control.storing.store import Store\n"
+    code += "Store(Path('x'), clock=lambda: 0.0); print('psycopg' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.stdout == "False\n"
+
+
+def test_a_statement_that_fails_is_no_reason_to_tell_more_than_its_first_line(
+    server: PostgresServer,
+) -> None:
+    store = Store(server.new_database(), clock=lambda: 0.0)  # never migrated
+    with pytest.raises(Unavailable, match='relation "settings" does not exist') as caught:
+        asyncio.run(store.read())
+    error: Any = caught.value
+    assert isinstance(error, ServegateError) and "\n" not in error.why
+    store.close()
+
+
+def test_a_change_whose_commit_was_not_answered_is_said_to_be_uncertain(
+    server: PostgresServer,
+) -> None:
+    url = server.new_database()
+    with relay(server.port, b"COMMIT\0") as between:
+        store = opened(url.replace(str(server.port), str(between.port)))
+        between.armed = True
+        with pytest.raises(Unavailable, match="while a change was being committed") as caught:
+            asyncio.run(store.apply(ROUTE))
+        assert caught.value.try_this == "read it again: the change may hold"
+        assert ("route", "m") in asyncio.run(store.read())
+        store.close()

@@ -1,0 +1,92 @@
+"""Publishing that is killed at every step: the next process goes on from what the record says."""
+
+import asyncio
+import contextlib
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from builders import until
+from control.publishing import Scene, files, play
+
+from serve.core.versions import State
+from serve.processes.failpoints import POINTS, STATUS, VARIABLE
+
+TESTS = Path(__file__).parents[1]
+MINE = ("commit.", "check.", "quarantine.", "manifest.", "publish.", "upload.forgotten", "label.")
+_CHILD = """
+import sys
+from pathlib import Path
+from control.publishing import Scene, files, play
+from serve.control.publishing.publications import Ask
+
+scene = Scene(Path(sys.argv[1]))
+scene.ready.add(("m", 1))
+
+async def run():
+    await scene.push("m", files(), Ask(labels=("new",)))
+    await scene.pipeline.round()
+    await scene.pending.round()
+
+play(scene, run)
+"""
+
+
+def crash(folder: Path, failpoint: str) -> int:
+    """The exit status of a process that publishes, and dies at this point."""
+    environment = {**os.environ, VARIABLE: failpoint}
+    command = [sys.executable, "-W", "ignore", "-c", _CHILD, str(folder)]
+    return subprocess.run(command, cwd=TESTS, env=environment, timeout=60, check=False).returncode
+
+
+@pytest.mark.parametrize("point", [one for one in POINTS if one.startswith(MINE)])
+def test_after_a_crash_the_version_is_published_once_and_whole(tmp_path: Path, point: str) -> None:
+    assert crash(tmp_path, point) == STATUS
+    scene = Scene(tmp_path)
+    scene.ready.add(("m", 1))
+
+    async def run() -> None:
+        await scene.pipeline.round()
+        await scene.pending.round()
+        (version,) = scene.records.all()
+        assert (version.state, version.number) == (State.PUBLISHED, 1), version.reason
+        manifest = await scene.storage.manifest("m", 1)
+        for file in manifest.files:
+            assert await scene.storage.has(file.sha256, file.size)
+        assert scene.uploads.all() == () and version.labels == ()
+        assert scene.set == ["ada: m:new=1"]  # again where it was set but not written down
+
+    play(scene, run)
+
+
+@pytest.mark.parametrize("point", ["check.passed", "quarantine.started", "manifest.written"])
+def test_between_crash_and_restart_nothing_is_half_published(tmp_path: Path, point: str) -> None:
+    assert crash(tmp_path, point) == STATUS
+    scene = Scene(tmp_path)
+
+    async def run() -> None:
+        (version,) = scene.records.all()
+        assert version.state is (State.UPLOADED if point == "check.passed" else State.CHECKED)
+        assert scene.plane.inventory.loadables == {} and len(scene.uploads.all()) == 1
+
+    play(scene, run)
+
+
+def test_a_process_that_starts_works_off_what_is_left_and_clears_away(tmp_path: Path) -> None:
+    assert crash(tmp_path, "quarantine.started") == STATUS
+    scene = Scene(tmp_path)
+    assert any(scene.work.iterdir())  # the repository of the trial
+
+    async def run() -> None:
+        working = asyncio.create_task(scene.publications.run())
+        await until(lambda: scene.version().is_published)
+        await scene.push("m", files(b"another"))
+        await until(lambda: scene.version("m", 2).is_published)
+        working.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await working
+
+    play(scene, run)
+    assert list(scene.work.iterdir()) == []

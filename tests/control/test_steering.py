@@ -1,0 +1,150 @@
+"""Steering: which replica may load, when, and what calls do meanwhile."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+from builders import ControlPlane, replica, until, write_model
+
+from serve.control.reconciling.steering import NoSpare, Steering
+
+
+def plane(folder: Path, *holders: str, of: tuple[str, ...] = ("a", "b", "c")) -> ControlPlane:
+    """Model `m`, held by the replicas named; all others are up and hold nothing."""
+    made = ControlPlane(folder, replicas=[replica(name) for name in of])
+    write_model(made.repository)
+    held = {name: {"m": (1, 2)} if name in holders else {} for name in of}
+    return asyncio.run(made.begin(**held))
+
+
+def steering(one: ControlPlane, *, share: float = 0.5, refuse: bool = False) -> Steering:
+    return Steering(one.fleet, one.publisher, min_available=share, refuse=refuse)
+
+
+def called(one: ControlPlane) -> tuple[str, ...]:
+    """The replicas to which calls go by now."""
+    return one.publisher.snapshot.models["m"].targets[1].replicas
+
+
+async def during(one: ControlPlane, steer: Steering, name: str = "a") -> tuple[str, ...]:
+    async with steer.away(name):
+        return called(one)
+
+
+def test_calls_go_elsewhere_while_a_replica_is_away_and_come_back(tmp_path: Path) -> None:
+    one = plane(tmp_path, "a", "b", "c")
+    assert asyncio.run(during(one, steering(one))) == ("b", "c")
+    assert called(one) == ("a", "b", "c")
+
+
+def test_only_one_replica_of_a_pool_is_away_at_a_time(tmp_path: Path) -> None:
+    one = plane(tmp_path, "a", "b", "c")
+    steer, order = steering(one), []
+
+    async def work(name: str, go: asyncio.Event) -> None:
+        async with steer.away(name):
+            order.append((name, called(one)))
+            await go.wait()
+
+    async def scenario() -> None:
+        go = asyncio.Event()
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(work("a", go))
+            tasks.create_task(work("b", go))
+            await until(lambda: bool(order))
+            assert len(order) == 1
+            go.set()
+
+    asyncio.run(scenario())
+    assert order == [("a", ("b", "c")), ("b", ("a", "c"))]
+
+
+def test_a_replica_that_serves_nothing_waits_for_nobody_and_gets_no_calls_before_it_is_done(
+    tmp_path: Path,
+) -> None:
+    one = plane(tmp_path, "a", "b")
+
+    async def scenario() -> tuple[str, ...]:
+        steer = steering(one, share=0.3)
+        async with steer.away("a"), steer.away("c"):
+            one.fleet.saw("c", {"m": (1, 2)})
+            await one.publisher.refresh()
+            return called(one)
+
+    assert asyncio.run(scenario()) == ("b",)
+    assert called(one) == ("a", "b", "c")
+
+
+def test_replicas_that_start_together_serve_what_they_have(tmp_path: Path) -> None:
+    one = plane(tmp_path, of=("a", "b"))
+
+    async def scenario() -> tuple[str, ...]:
+        steer = steering(one)
+        async with steer.away("a"), steer.away("b"):
+            one.fleet.saw("a", {"m": (1, 2)})
+            await one.publisher.refresh()
+            return called(one)
+
+    assert asyncio.run(scenario()) == ("a",)
+
+
+@pytest.mark.parametrize(
+    ("holders", "share", "spared"),
+    [
+        (("a", "b"), 0.5, False),  # one of three would go on, two are needed
+        (("a", "b", "c"), 0.5, True),
+        (("a", "b", "c"), 0.9, False),
+        (("a", "b"), 0.0, True),  # but never the last one
+        (("a",), 0.0, False),
+    ],
+)
+def test_a_replica_is_spared_only_while_enough_others_serve(
+    tmp_path: Path, holders: tuple[str, ...], share: float, spared: bool
+) -> None:
+    one = plane(tmp_path, *holders)
+    assert (steering(one, share=share).lacking("a") == "") is spared
+
+
+def test_a_replica_that_does_not_answer_does_not_count(tmp_path: Path) -> None:
+    one = plane(tmp_path, "a", "b", of=("a", "b"))
+    one.fleet.lost("b", "refused")
+    asyncio.run(one.publisher.refresh())
+    assert steering(one).lacking("a") == (
+        "0 other replicas of pool 'default' would serve, 1 are needed"
+    )
+
+
+def test_the_only_replica_loads_while_it_serves(tmp_path: Path) -> None:
+    one = plane(tmp_path, "a", of=("a",))
+    assert asyncio.run(during(one, steering(one))) == ("a",)
+
+
+def test_the_only_replica_does_not_load_where_that_is_refused(tmp_path: Path) -> None:
+    one = plane(tmp_path, "a", of=("a",))
+    with pytest.raises(NoSpare, match="cannot be spared") as caught:
+        asyncio.run(during(one, steering(one, refuse=True)))
+    assert "--without-spare warn" in caught.value.try_this
+
+
+def test_calls_of_sequences_are_not_steered_around(tmp_path: Path) -> None:
+    one = ControlPlane(tmp_path, replicas=[replica("a"), replica("b")])
+    write_model(one.repository, config='backend: "x" sequence_batching { }')
+    asyncio.run(one.begin(a={"m": (2,)}, b={"m": (2,)}))
+
+    async def scenario() -> tuple[str, ...]:
+        async with steering(one).away("a"):
+            return one.publisher.snapshot.models["m"].targets[2].replicas
+
+    assert asyncio.run(scenario()) == ("a", "b")
+
+
+def test_calls_come_back_to_a_replica_whose_work_has_failed(tmp_path: Path) -> None:
+    one = plane(tmp_path, "a", "b", "c")
+
+    async def scenario() -> None:
+        with pytest.raises(RuntimeError):
+            async with steering(one).away("a"):
+                raise RuntimeError
+
+    asyncio.run(scenario())
+    assert called(one) == ("a", "b", "c")

@@ -1,0 +1,166 @@
+"""What is special about a storage in a folder: links, full disks, other disks, crashes."""
+
+import asyncio
+import errno
+import os
+import stat
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+
+import pytest
+from control.storage_scene import (
+    DATA,
+    ENOSPC,
+    FullDisk,
+    digest,
+    file,
+    listed,
+    manifest,
+    names_in,
+    written,
+)
+
+from serve.control.artifacts.durable import DRAFT, Disk
+from serve.control.artifacts.folder import FolderObjects
+from serve.control.artifacts.storage import Storage
+from serve.core.errors import CannotStart, NoSpace, NotFound, Unavailable
+
+
+class OtherDisk(Disk):
+    """As if the staging files lay on another disk."""
+
+    def rename(self, source: Path, target: Path) -> None:
+        if not source.name.startswith(DRAFT):
+            raise OSError(errno.EXDEV, os.strerror(errno.EXDEV))
+        super().rename(source, target)
+
+
+def storage_on(disk: Disk, folder: Path) -> Storage:
+    return Storage(FolderObjects(folder / "storage", disk=disk))
+
+
+def test_a_fetched_file_is_the_blob_itself_and_nobody_can_write_it(tmp_path: Path) -> None:
+    storage = Storage.of(str(tmp_path / "storage"))
+    asyncio.run(storage.add_file(written(tmp_path / "staged"), file()))
+    asyncio.run(storage.fetch(file(), tmp_path / "target"))
+    blob = storage.local_path(file().sha256)
+    assert blob is not None and blob.samefile(tmp_path / "target")
+    assert stat.S_IMODE(blob.stat().st_mode) == 0o444
+
+
+def test_a_file_of_another_disk_is_copied(tmp_path: Path) -> None:
+    storage = storage_on(OtherDisk(), tmp_path)
+    path = written(tmp_path / "staged")
+    asyncio.run(storage.add_file(path, file()))
+    assert asyncio.run(storage.read(file().sha256, most=len(DATA))) == DATA
+    assert not path.exists()
+    assert len(names_in(tmp_path / "storage")) == 1
+
+
+@pytest.mark.parametrize("call", ["rename", "sync"])
+def test_a_full_disk_takes_no_file_and_leaves_it_where_it_was(tmp_path: Path, call: str) -> None:
+    disk = FullDisk(call)
+    storage, path = storage_on(disk, tmp_path), written(tmp_path / "staged")
+    with pytest.raises(NoSpace):
+        asyncio.run(storage.add_file(path, file()))
+    assert path.read_bytes() == DATA
+    disk.empty()
+    asyncio.run(storage.add_file(path, file()))
+    assert asyncio.run(storage.has(file().sha256, file().size))
+
+
+def test_a_copy_for_which_there_is_no_space_leaves_nothing_behind(tmp_path: Path) -> None:
+    class Both(OtherDisk):
+        def write(self, descriptor: int, data: memoryview, offset: int) -> int:
+            raise ENOSPC
+
+    storage, path = storage_on(Both(), tmp_path), written(tmp_path / "staged")
+    with pytest.raises(NoSpace):
+        asyncio.run(storage.add_file(path, file()))
+    assert path.read_bytes() == DATA
+    assert names_in(tmp_path / "storage") == []
+
+
+@pytest.mark.parametrize("call", ["rename", "sync"])
+def test_bytes_for_which_there_is_no_space_leave_nothing_behind(tmp_path: Path, call: str) -> None:
+    storage = storage_on(FullDisk(call), tmp_path)
+    with pytest.raises(NoSpace):
+        asyncio.run(storage.add_bytes(b"text"))
+    assert names_in(tmp_path / "storage") == []
+
+
+@pytest.mark.parametrize("disk", [FullDisk("link"), FullDisk(left=100)])
+def test_a_manifest_for_which_there_is_no_space_is_not_there_at_all(
+    tmp_path: Path, disk: FullDisk
+) -> None:
+    storage = storage_on(disk, tmp_path)
+    with pytest.raises(NoSpace):
+        asyncio.run(storage.put_manifest(manifest()))
+    with pytest.raises(NotFound):
+        asyncio.run(storage.manifest("digits", 1))
+    assert names_in(tmp_path / "storage") == []
+
+
+def test_drafts_of_a_crash_are_swept_but_not_those_of_today(tmp_path: Path) -> None:
+    Storage.of(str(tmp_path))
+    old = written(tmp_path / "drafts" / f"{DRAFT}old")
+    written(tmp_path / "drafts" / f"{DRAFT}new")
+    os.utime(old, (0, 0))
+    Storage.of(str(tmp_path))
+    assert names_in(tmp_path) == [f"drafts/{DRAFT}new"]
+
+
+def test_files_that_people_put_into_the_storage_are_no_blobs(tmp_path: Path) -> None:
+    storage = Storage.of(str(tmp_path))
+    (tmp_path / "blobs" / "ab").mkdir(parents=True)
+    written(tmp_path / "blobs" / "ab" / "notes.txt")
+    assert asyncio.run(listed(storage.blobs())) == []
+
+
+def test_a_folder_that_cannot_be_made_is_no_storage(tmp_path: Path) -> None:
+    with pytest.raises(CannotStart, match="cannot be made"):
+        Storage.of(str(written(tmp_path / "file") / "storage"))
+
+
+class _Full(BaseHTTPRequestHandler):
+    """An S3 server whose disk is full."""
+
+    def do_PUT(self) -> None:
+        self.rfile.read(int(self.headers["content-length"]))
+        self.send_response(507)
+        self.end_headers()
+        self.wfile.write(b"<Error><Code>XMinioStorageFull</Code></Error>")
+
+    def do_HEAD(self) -> None:
+        self.send_response(404)
+        self.end_headers()
+
+    def log_message(self, format: str, *args: object) -> None:
+        pass
+
+
+@pytest.fixture
+def full() -> Iterator[str]:
+    server = HTTPServer(("127.0.0.1", 0), _Full)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_port}"
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+def test_a_bucket_that_is_full_is_told_as_such(full: str) -> None:
+    keys = {"access_key_id": "k", "secret_access_key": "s", "region": "us-east-1"}
+    storage = Storage.of("s3://bucket/prefix", endpoint=full, **keys)
+    with pytest.raises(NoSpace):
+        asyncio.run(storage.add_bytes(b"text"))
+
+
+def test_a_bucket_whose_server_is_away_is_unavailable() -> None:
+    keys = {"access_key_id": "k", "secret_access_key": "s", "region": "us-east-1"}
+    storage = Storage.of("s3://bucket/prefix", endpoint="http://127.0.0.1:9", **keys)
+    with pytest.raises(Unavailable):
+        asyncio.run(storage.has(digest(DATA), len(DATA)))

@@ -1,0 +1,39 @@
+"""Uploads into a storage in a folder, for the tests of what they take and what they refuse."""
+
+from pathlib import Path
+
+from builders import Clock
+from control.storage_scene import DATA, digest, file, listed, pieces
+
+from serve.control.artifacts.storage import Storage
+from serve.control.uploading.uploads import Upload, UploadLimits, Uploads
+from serve.core.versions import File
+
+OTHER = b"labels\n" * 100
+FILES = (file(), file(OTHER, "labels.txt"), file(b"", "1/empty"), file(DATA, "1/copy.onnx"))
+
+
+class Scene:
+    """Uploads into a storage in a folder; `restart` is another process on the same folder."""
+
+    def __init__(self, folder: Path, *, limits: UploadLimits | None = None) -> None:
+        self.folder = folder / "uploads"
+        self.wall = Clock(1_700_000_000.0)
+        self.storage = Storage.of(str(folder / "storage"))
+        self.limits = limits
+        self.uploads = self.restart()
+
+    def restart(self) -> Uploads:
+        self.uploads = Uploads(self.folder, self.storage, limits=self.limits, wall=self.wall)
+        return self.uploads
+
+    async def begin(self, *files: File, model: str = "digits") -> Upload:
+        return await self.uploads.begin(model, files or FILES, "ada")
+
+    async def send(self, upload: Upload, data: bytes = DATA, start: int = 0, end: int = -1) -> int:
+        part = data[start:] if end < 0 else data[start:end]
+        return await self.uploads.append(upload.id, digest(data), start, pieces(part))
+
+    async def stored(self) -> dict[str, bytes]:
+        blobs = await listed(self.storage.blobs())
+        return {one: await self.storage.read(one, most=size) for one, size, _ in blobs}

@@ -1,0 +1,88 @@
+"""Versions to push: small ONNX models whose answers tell which one answered; and contracts."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+from harness import Up, request, servegate, until
+from onnx import TensorProto, helper
+
+CONFIG = """
+backend: "onnxruntime"
+max_batch_size: {batch}
+input [{{ name: "x" data_type: TYPE_FP32 dims: [ 4 ] }}]
+output [{{ name: "y" data_type: TYPE_FP32 dims: [ 4 ] }}]
+{more}
+"""
+ROW = [1.0, 2.0, 3.0, 4.0]
+
+
+def times(factor: float) -> bytes:
+    """An ONNX model that answers its rows times a factor."""
+    shape = ["batch", 4]
+    graph = helper.make_graph(
+        [helper.make_node("Mul", ["x", "factor"], ["y"])],
+        "times",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, shape)],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, shape)],
+        [helper.make_tensor("factor", TensorProto.FLOAT, [1], [factor])],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)])
+    model.ir_version = 8
+    return model.SerializeToString()
+
+
+def source(folder: Path, factor: float, *, batch: int = 8, more: str = "") -> Path:
+    """A model folder to push."""
+    (folder / "1").mkdir(parents=True)
+    (folder / "1" / "model.onnx").write_bytes(times(factor))
+    (folder / "config.pbtxt").write_text(CONFIG.format(batch=batch, more=more))
+    return folder
+
+
+def golden(path: Path, factor: float) -> Path:
+    """A golden case that holds for this factor."""
+    x = np.array([ROW], np.float32)
+    np.savez(path, **{"input/x": x, "output/y": x * np.float32(factor)})
+    return path
+
+
+def push(up: Up, folder: Path, name: str, *flags: str, env=None):
+    """`servegate model push`, run to its end; gives the process."""
+    where = ("--admin-url", up.admin)
+    return servegate("model", "push", str(folder), name, *where, *flags, env=env)
+
+
+def pushed(up: Up, folder: Path, name: str, *flags: str) -> dict:
+    """The last event of a push that succeeds."""
+    done = push(up, folder, name, "--json", *flags)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def infer(up: Up, name: str, version: str = "") -> tuple[int, list[float] | str]:
+    """One row through the HTTP data port: status, and the answer or the error."""
+    path = f"/v2/models/{name}" + (f"/versions/{version}" if version else "") + "/infer"
+    body = {"inputs": [{"name": "x", "shape": [1, 4], "datatype": "FP32", "data": ROW}]}
+    status, answer = request(f"http://{up.http}{path}", "POST", body)
+    return status, answer["outputs"][0]["data"] if status == 200 else answer
+
+
+def factor_of(up: Up, name: str, version: str = "") -> float:
+    """The factor of the version that answers."""
+    status, answer = infer(up, name, version)
+    assert status == 200, answer
+    return answer[0] / ROW[0]
+
+
+def state(up: Up, name: str, number: int) -> dict:
+    """A version as the admin API shows it."""
+    status, answer = request(f"{up.admin}/api/models/{name}/versions/{number}")
+    assert status == 200, answer
+    return answer
+
+
+def wait_state(up: Up, name: str, number: int, *states: str) -> dict:
+    """Until the version is in one of these states; gives it."""
+    until(lambda: state(up, name, number)["state"] in states, what=f"{name}@{number} is {states}")
+    return state(up, name, number)

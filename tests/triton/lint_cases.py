@@ -1,0 +1,287 @@
+"""Models with exactly one thing wrong, by the rule that has to find it."""
+
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Any
+
+from serve.core.versions import File
+from serve.tensors.signature import Signature, TensorSpec
+from serve.triton.config import parse
+from serve.triton.lint import Subject
+
+X, Y = TensorSpec("x", "FP32", (-1, 3)), TensorSpec("y", "FP32", (-1, 3))
+INPUT = 'input { name: "x" data_type: TYPE_FP32 dims: [ 3 ] }\n'
+OUTPUT = 'output { name: "y" data_type: TYPE_FP32 dims: [ 3 ] }\n'
+IO = INPUT + OUTPUT
+BACKEND = 'backend: "onnxruntime"\n'
+HEAD = BACKEND + "max_batch_size: 8\n"
+GOOD = HEAD + IO
+FILES = ("config.pbtxt", "1/model.onnx")
+
+
+def file_of(
+    inputs: Sequence[TensorSpec] = (X,),
+    outputs: Sequence[TensorSpec] = (Y,),
+    kind: str = "onnx",
+    **facts: Any,
+) -> Signature:
+    """What a reader tells of a model file."""
+    return Signature(kind, tuple(inputs), tuple(outputs), MappingProxyType(facts))
+
+
+ONNX = file_of()
+
+
+def subject(
+    config: str | None = GOOD,
+    *,
+    files: Sequence[str] = FILES,
+    signature: Signature | None = ONNX,
+    others: Mapping[str, str] | None = None,
+    gpus: int | None = None,
+    name: str = "m",
+) -> Subject:
+    """A model named m, with nothing wrong unless it is said."""
+    return Subject(
+        name,
+        None if config is None else parse(config),
+        tuple(File(path, 1, "") for path in files),
+        signature,
+        {key: parse(text) for key, text in (others or {}).items()},
+        gpus,
+    )
+
+
+def onnx(more: str, **changes: Any) -> Subject:
+    """The good model and a line more."""
+    return subject(GOOD + more, **changes)
+
+
+def tensors(inputs: str, outputs: str = OUTPUT, **changes: Any) -> Subject:
+    """The good model with another input, or another output."""
+    return subject(HEAD + inputs + outputs, **changes)
+
+
+def unbatched(config: str, *shapes: tuple[int, ...], **changes: Any) -> Subject:
+    """A model without batches, whose file has one input x and one output y of these shapes."""
+    x, y = (TensorSpec(name, "FP32", shape) for name, shape in zip("xy", shapes, strict=True))
+    return subject(BACKEND + config, signature=file_of([x], [y], **changes))
+
+
+def group(text: str, **changes: Any) -> Subject:
+    """The good model with an instance group."""
+    return onnx(f"instance_group {{ {text} }}", **changes)
+
+
+def warmup(inputs: str, batch: int = 1, **changes: Any) -> Subject:
+    """The good model with a warm-up sample."""
+    return onnx(f'model_warmup {{ name: "w" batch_size: {batch} {inputs} }}', **changes)
+
+
+def sample(name: str = "x", kind: str = "TYPE_FP32", dims: str = "3", data: str = "zero") -> str:
+    """One input of a warm-up sample."""
+    given = f"{data}_data: true" if data in ("zero", "random") else data
+    return f'inputs {{ key: "{name}" value {{ data_type: {kind} dims: [ {dims} ] {given} }} }}'
+
+
+def accelerated(name: str, parameters: str = "", place: str = "gpu") -> Subject:
+    """The good model with an execution accelerator."""
+    return onnx(
+        f"optimization {{ execution_accelerators {{ {place}_execution_accelerator "
+        f'{{ name: "{name}" {parameters} }} }} }}'
+    )
+
+
+def parameter(key: str, value: str) -> str:
+    """One entry of the map `parameters` of a model."""
+    return f'parameters {{ key: "{key}" value {{ string_value: "{value}" }} }}'
+
+
+FIXED = file_of([TensorSpec("x", "FP32", (1, 3))], [TensorSpec("y", "FP32", (1, 3))])
+OFFSET = {"name": "o", "datatype": "FP32", "shape": [3]}
+LABELLED = 'output { name: "y" data_type: TYPE_FP32 dims: [ 3 ] label_filename: "labels.txt" }'
+SPARSE = file_of(outputs=[Y, TensorSpec("z", "sequence", None)])
+SPARE = 'input { name: "o" data_type: TYPE_FP32 dims: [ 3 ] optional: true }'
+TEXT = TensorSpec("x", "BYTES", (-1, 3))
+
+CASES: Mapping[str, Sequence[Subject]] = {
+    "tensor-unnamed": [tensors(INPUT + "input { data_type: TYPE_FP32 dims: [ 3 ] }")],
+    "tensor-twice": [tensors(INPUT * 2), tensors(INPUT, OUTPUT * 2)],
+    "datatype-missing": [tensors('input { name: "x" dims: [ 3 ] }')],
+    "datatype-unsupported": [
+        subject(signature=SPARSE),
+        subject(signature=file_of(outputs=[Y, TensorSpec("z", "float8e5m2", (-1, 3))])),
+    ],
+    "datatype-differs": [
+        tensors(INPUT.replace("FP32", "INT64")),
+        tensors(INPUT, OUTPUT.replace("FP32", "STRING")),
+    ],
+    "dims-invalid": [
+        tensors(INPUT.replace("[ 3 ]", f"[ {dims} ]")) for dims in ("", "0", "-2", "3, 0")
+    ],
+    "dims-hold-batch": [
+        tensors(INPUT.replace("[ 3 ]", "[ -1, 3 ]")),
+        tensors(INPUT, OUTPUT.replace("[ 3 ]", "[ -1, 3 ]")),
+    ],
+    "dims-count": [
+        tensors(INPUT.replace("[ 3 ]", "[ 3, 1, 1 ]")),
+        unbatched(IO.replace("[ 3 ]", "[ 3, 1 ]", 1), (3,), (3,)),
+    ],
+    "dims-differ": [
+        tensors(INPUT.replace("[ 3 ]", "[ 4 ]")),
+        tensors(INPUT.replace("[ 3 ]", "[ -1 ]")),
+        tensors(INPUT, OUTPUT.replace("[ 3 ]", "[ -1 ]")),
+        tensors(INPUT.replace("[ 3 ]", "[ 2, 2 ] reshape { shape: [ 4 ] }")),
+        unbatched(IO.replace("[ 3 ]", "[ 3, 2 ]"), (3, 3), (3, 2)),
+    ],
+    "reshape-size": [
+        tensors(INPUT.replace("[ 3 ]", "[ 4 ] reshape { shape: [ 3 ] }")),
+        tensors(INPUT.replace("[ 3 ]", "[ -1 ] reshape { shape: [ 3 ] }")),
+    ],
+    "reshape-empty": [
+        unbatched(IO.replace("[ 3 ]", "[ 1 ] reshape { shape: [ ] }", 1), (), (3,)),
+    ],
+    "format-rank": [tensors(INPUT.replace("dims", "format: FORMAT_NCHW dims"))],
+    "input-missing": [subject(signature=file_of([X, TensorSpec("more", "FP32", (-1, 2))]))],
+    "input-unknown": [tensors(INPUT + INPUT.replace('"x"', '"z"'))],
+    "output-unknown": [tensors(INPUT, OUTPUT + OUTPUT.replace('"y"', '"z"'))],
+    "optional-without-default": [
+        unbatched(IO.replace("dims: [ 3 ] }", "dims: [ 3 ] optional: true }", 1), (3,), (3,))
+    ],
+    "default-not-optional": [
+        unbatched(IO + SPARE.replace("optional: true", ""), (3,), (3,), defaulted=[OFFSET])
+    ],
+    "optional-batched": [onnx(SPARE, signature=file_of(defaulted=[OFFSET | {"shape": [-1, 3]}]))],
+    "batch-size-negative": [subject(BACKEND + "max_batch_size: -1\n" + IO)],
+    "batch-dimension-fixed": [
+        subject(signature=FIXED),
+        subject(HEAD + INPUT, signature=file_of([X], [TensorSpec("y", "FP32", ())])),
+    ],
+    "batching-without-batches": [unbatched(IO + "dynamic_batching { }", (3,), (3,))],
+    "preferred-beyond-largest": [
+        onnx("dynamic_batching { preferred_batch_size: [ 4, 16 ] }"),
+        onnx("sequence_batching { oldest { preferred_batch_size: [ 9 ] } }"),
+    ],
+    "preferred-not-positive": [onnx("dynamic_batching { preferred_batch_size: [ 0 ] }")],
+    "delay-absurd": [
+        onnx("dynamic_batching { max_queue_delay_microseconds: 2000000 }"),
+        onnx("sequence_batching { oldest { max_queue_delay_microseconds: 2000000 } }"),
+    ],
+    "delay-without-effect": [
+        subject(
+            BACKEND
+            + "max_batch_size: 1\ndynamic_batching { max_queue_delay_microseconds: 9 }\n"
+            + IO
+        ),
+        onnx("sequence_batching { direct { max_queue_delay_microseconds: 9 } }"),
+    ],
+    "priority-default-outside": [
+        onnx(f"dynamic_batching {{ priority_levels: 2 default_priority_level: {level} }}")
+        for level in (0, 3)
+    ],
+    "priority-policy-outside": [
+        onnx(
+            "dynamic_batching { priority_levels: 2 default_priority_level: 1 "
+            "priority_queue_policy { key: 5 value { } } }"
+        )
+    ],
+    "priority-without-levels": [onnx("dynamic_batching { default_priority_level: 1 }")],
+    "cache-unsupported": [
+        onnx("response_cache { enable: true } sequence_batching { }"),
+        subject(
+            'backend: "identity" max_batch_size: 8 response_cache { enable: true } '
+            "model_transaction_policy { decoupled: true }"
+        ),
+    ],
+    "control-unknown": [
+        onnx(
+            'sequence_batching { control_input { name: "start" control '
+            "{ kind: CONTROL_SEQUENCE_START fp32_false_true: [ 0, 1 ] } } }"
+        )
+    ],
+    "unsupported-here": [
+        onnx("model_transaction_policy { decoupled: true }"),
+        tensors(INPUT.replace("dims", "allow_ragged_batch: true dims")),
+    ],
+    "instance-count": [group("count: -1")],
+    "gpu-missing": [group("kind: KIND_GPU"), group("kind: KIND_GPU", gpus=0)],
+    "gpus-without-gpu-kind": [group(f"kind: KIND_{kind} gpus: [ 0 ]") for kind in ("CPU", "MODEL")],
+    "gpu-number": [
+        group("kind: KIND_GPU gpus: [ -3 ]"),
+        group("kind: KIND_GPU gpus: [ 2 ]", gpus=2),
+        group("kind: KIND_AUTO gpus: [ 0 ]", gpus=0),
+    ],
+    "gpu-required": [
+        subject(
+            'backend: "tensorrt" instance_group { kind: KIND_CPU }',
+            files=("1/model.plan",),
+            signature=file_of([], [], "plan"),
+        )
+    ],
+    "name-invalid": [subject(name="a/b"), subject(name="stats")],
+    "name-differs": [onnx('name: "other"')],
+    "version-policy-ignored": [onnx("version_policy { latest { num_versions: 1 } }")],
+    "label-file-missing": [tensors(INPUT, LABELLED)],
+    "label-file-misplaced": [
+        tensors(INPUT, LABELLED, files=(*FILES, "1/labels.txt")),
+        tensors(INPUT, LABELLED.replace("labels", "1/labels"), files=(*FILES, "1/labels.txt")),
+    ],
+    "platform-unknown": [subject('platform: "onnx"\nmax_batch_size: 8\n' + IO)],
+    "backend-unknown": [subject('backend: "onnx"\nmax_batch_size: 8\n' + IO)],
+    "backend-missing": [subject("max_batch_size: 8\n" + IO, files=("1/net.onnx",))],
+    "platform-against-backend": [onnx('platform: "tensorrt_plan"')],
+    "platform-against-file": [
+        subject('platform: "onnxruntime_onnx"', files=("1/model.plan",), signature=None)
+    ],
+    "tensorflow-ended": [
+        subject('platform: "tensorflow_savedmodel"', files=("1/model.savedmodel/saved_model.pb",)),
+        subject('platform: "tensorflow_graphdef"', files=("1/model.graphdef",), signature=None),
+        subject(None, files=("1/model.savedmodel/saved_model.pb",), signature=None),
+    ],
+    "version-empty": [subject(files=("config.pbtxt",), signature=None)],
+    "model-file-missing": [subject(files=("1/net.onnx",), signature=None)],
+    "default-file-missing": [onnx('default_model_filename: "net.onnx"')],
+    "external-data-missing": [subject(signature=file_of(external_data=["weights.bin"]))],
+    "external-data-outside": [
+        subject(signature=file_of(external_data=[path])) for path in ("../w.bin", "/etc/passwd")
+    ],
+    "opset-new": [subject(signature=file_of(opset={"ai.onnx": 26}))],
+    "graph-invalid": [subject(signature=file_of(checker="Nodes in a graph must be sorted"))],
+    "warmup-input-unknown": [warmup(sample() + sample("z"))],
+    "warmup-input-missing": [warmup("")],
+    "warmup-differs": [
+        warmup(sample(kind="TYPE_INT32")),
+        warmup(sample(dims="4")),
+        warmup(sample(dims="-1")),
+        warmup(sample(dims="1, 3")),
+    ],
+    "warmup-batch-size": [warmup(sample(), 16)],
+    "warmup-file-missing": [
+        warmup(sample(data='input_data_file: "x.raw"')),
+        warmup(sample(data='input_data_file: "x.raw"'), files=(*FILES, "x.raw")),
+    ],
+    "warmup-data-missing": [warmup(sample(data=""))],
+    "warmup-random-text": [
+        subject(
+            HEAD
+            + INPUT.replace("FP32", "STRING")
+            + OUTPUT
+            + f'model_warmup {{ name: "w" {sample(kind="TYPE_STRING", data="random")} }}',
+            signature=file_of([TEXT]),
+        )
+    ],
+    "accelerator-unknown": [accelerated("trt"), accelerated("tensorrt", place="cpu")],
+    "accelerator-parameter": [accelerated("tensorrt", 'parameters { key: "trt_x" value: "1" }')],
+    "precision-mode-removed": [
+        accelerated("tensorrt", 'parameters { key: "precision_mode" value: "FP16" }')
+    ],
+    "parameter-value": [
+        onnx(parameter("intra_op_thread_count", "many")),
+        onnx(parameter("enable_mem_arena", "perhaps")),
+        onnx(parameter("memory.enable_memory_arena_shrinkage", "cpu")),
+    ],
+    "parameter-path": [onnx(parameter("cache", "/var/cache/m"))],
+    "graph-level": [onnx("optimization { graph { level: 7 } }")],
+    "field-new": [onnx("model_metrics { }")],
+    "field-refused": [onnx('runtime: "libevil.so"')],
+}

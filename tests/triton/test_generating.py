@@ -1,0 +1,101 @@
+"""Generated configurations: what an ONNX file says, in the words of config.pbtxt."""
+
+from pathlib import Path
+
+import pytest
+
+from serve.core.errors import Invalid
+from serve.core.versions import File
+from serve.tensors.signature import Signature, TensorSpec
+from serve.triton.config import parse
+from serve.triton.generating import generate
+from serve.triton.lint import Subject, lint
+
+from .conftest import BareTritonFactory, load
+from .onnx_models import identity, node, onnx_file, tensor
+
+FREE = (TensorSpec("x", "FP32", (-1, 3)), TensorSpec("y", "INT64", (-1, -1, 2)))
+FIXED = (TensorSpec("x", "BYTES", (2, 3)), TensorSpec("y", "FP16", (-1, 3)))
+SCALARS = (TensorSpec("x", "FP32", ()), TensorSpec("y", "FP32", ()))
+ROWS = (TensorSpec("x", "BF16", (-1,)), TensorSpec("y", "BOOL", (-1,)))
+
+
+def signature(given: TensorSpec, taken: TensorSpec, kind: str = "onnx") -> Signature:
+    return Signature(kind, (given,), (taken,))
+
+
+@pytest.mark.parametrize(
+    ("pair", "largest", "dims"),
+    [
+        (FREE, 8, [[3], [-1, 2]]),
+        (FIXED, 0, [[2, 3], [-1, 3]]),
+        (SCALARS, 0, [[1], [1]]),
+        (ROWS, 8, [[1], [1]]),
+    ],
+)
+def test_a_free_first_dimension_everywhere_is_the_batch(
+    pair: tuple[TensorSpec, TensorSpec], largest: int, dims: list[list[int]]
+) -> None:
+    message = parse(generate("m", signature(*pair))).message
+    assert message.max_batch_size == largest
+    assert message.HasField("dynamic_batching") == (largest > 0)
+    assert [list(entry.dims) for entry in (*message.input, *message.output)] == dims
+    assert not message.instance_group
+
+
+@pytest.mark.parametrize("pair", [FREE, FIXED, SCALARS, ROWS])
+def test_what_is_generated_has_no_findings(pair: tuple[TensorSpec, TensorSpec]) -> None:
+    found = signature(*pair)
+    files = (File("1/model.onnx", 1, ""),)
+    assert lint(Subject("m", parse(generate("m", found)), files, found)) == ()
+
+
+@pytest.mark.parametrize(("asked", "batches"), [(0, False), (1, False), (32, True)])
+def test_the_largest_batch_can_be_asked_for(asked: int, batches: bool) -> None:
+    message = parse(generate("m", signature(*FREE), max_batch_size=asked)).message
+    assert (message.max_batch_size, message.HasField("dynamic_batching")) == (asked, batches)
+
+
+@pytest.mark.parametrize(
+    ("found", "asked", "words"),
+    [
+        (signature(*FIXED), 4, "first dimension of 'x' is not free"),
+        (signature(*FREE), -1, "negative"),
+        (signature(*FREE, "plan"), None, "ONNX files only"),
+        (signature(FREE[0], TensorSpec("y", "sequence", None)), None, "data type"),
+        (signature(FREE[0], TensorSpec("y", "FP32", None)), None, "its shape"),
+    ],
+)
+def test_what_the_file_does_not_say_is_told(
+    found: Signature, asked: int | None, words: str
+) -> None:
+    with pytest.raises(Invalid, match=words):
+        generate("m", found, max_batch_size=asked)
+
+
+@pytest.mark.triton
+def test_what_is_generated_loads_in_triton(bare_triton_factory: BareTritonFactory) -> None:
+    server = bare_triton_factory()
+    widened = onnx_file(
+        [tensor("x", "FP32", "batch", "n")],
+        [tensor("y", "FP64", "batch", "n")],
+        node("Cast", "x", "y", to=11),
+    )
+    pairs = {
+        "free": (FREE[:1] * 1, identity("FP32", "batch", 3)),
+        "fixed": ((TensorSpec("x", "BYTES", (2, 3)),), identity("STRING", 2, 3)),
+        "scalar": (SCALARS[:1], identity("FP32")),
+        "rows": (ROWS[:1], identity("BF16", "batch")),
+        "widened": ((TensorSpec("x", "FP32", (-1, -1)),), widened),
+    }
+    for name, ((given,), model) in pairs.items():
+        datatype = "FP64" if name == "widened" else given.datatype
+        text = generate(name, signature(given, TensorSpec("y", datatype, given.shape)))
+        write(server.repository / name, text, model)
+        load(server, name)
+
+
+def write(folder: Path, config: str, model: bytes) -> None:
+    (folder / "1").mkdir(parents=True)
+    (folder / "1" / "model.onnx").write_bytes(model)
+    (folder / "config.pbtxt").write_text(config)

@@ -1,0 +1,112 @@
+"""Lint: every rule finds its own failing case and nothing else, and good models pass."""
+
+import json
+
+import pytest
+
+from serve.triton.config import parse
+from serve.triton.lint import RULES, Diagnosis, Severity, Subject, lint
+
+from . import lint_cases, lint_ensembles
+from .lint_cases import BACKEND, FIXED, GOOD, HEAD, IO, file_of, onnx, subject
+
+CASES = {**lint_cases.CASES, **lint_ensembles.CASES}
+
+
+def test_every_rule_has_a_failing_case_and_every_case_a_rule() -> None:
+    assert {rule.name for rule in RULES} == CASES.keys()
+
+
+@pytest.mark.parametrize(
+    ("rule", "wrong"),
+    [
+        pytest.param(rule, case, id=f"{rule}-{index}")
+        for rule, cases in CASES.items()
+        for index, case in enumerate(cases)
+    ],
+)
+def test_a_failing_case_is_found_by_its_rule_alone(rule: str, wrong: Subject) -> None:
+    found = lint(wrong)
+    assert {each.rule for each in found} == {rule}, "\n".join(map(str, found))
+    assert all(each.field and each.why and each.fix for each in found)
+
+
+@pytest.mark.parametrize(
+    "good",
+    [
+        subject(),
+        subject(None),
+        subject(BACKEND, signature=FIXED),
+        subject(HEAD, signature=None),
+        onnx("version_policy { all { } }"),
+        onnx("dynamic_batching { preferred_batch_size: [ 4, 8 ] max_queue_delay_microseconds: 9 }"),
+        onnx('default_model_filename: "net.onnx"', files=("1/net.onnx",)),
+        subject(
+            files=("1/model.onnx/model.onnx", "1/model.onnx/w"),
+            signature=file_of(external_data=["w"]),
+        ),
+        subject('backend: "python"', files=("1/model.py",), signature=None),
+        subject(None, files=("1/model.plan",), signature=file_of([], [], "plan")),
+        lint_cases.warmup(
+            lint_cases.sample(data='input_data_file: "x.raw"'),
+            files=(*lint_cases.FILES, "warmup/x.raw"),
+        ),
+        lint_cases.group("kind: KIND_GPU", gpus=1),
+        *lint_ensembles.GOOD_ENSEMBLES,
+    ],
+)
+def test_a_good_model_has_no_findings(good: Subject) -> None:
+    assert lint(good) == ()
+
+
+def test_a_scalar_per_request_is_written_with_a_reshape() -> None:
+    scalar = lint_cases.TensorSpec("x", "FP32", (-1,))
+    text = HEAD + IO.replace("dims: [ 3 ]", "dims: [ 1 ] reshape { shape: [ ] }", 1)
+    assert lint(subject(text, signature=file_of([scalar]))) == ()
+
+
+def test_an_input_may_narrow_a_free_dimension_of_an_onnx_file() -> None:
+    free = lint_cases.TensorSpec("x", "FP32", (-1, -1))
+    assert lint(subject(GOOD, signature=file_of([free]))) == ()
+
+
+@pytest.mark.parametrize(
+    ("config", "files", "readable"),
+    [
+        (GOOD, ("1/model.onnx",), "model.onnx"),
+        (GOOD, ("1/model.onnx/model.onnx", "1/model.onnx/w"), "model.onnx/model.onnx"),
+        (GOOD + 'default_model_filename: "net.onnx"', ("1/net.onnx",), "net.onnx"),
+        (GOOD + 'default_model_filename: "../x.onnx"', ("1/model.onnx", "x.onnx"), ""),
+        (None, ("1/model.plan",), "model.plan"),
+        (None, ("1/model.savedmodel/saved_model.pb",), "model.savedmodel"),
+        (None, ("1/saved_model.pb", "1/variables/variables.index"), "."),
+        ('backend: "python"', ("1/model.py", "1/model.onnx"), ""),
+        (GOOD, ("1/other.onnx", "model.onnx"), ""),
+    ],
+)
+def test_the_file_that_a_reader_knows_lies_in_the_version(
+    config: str | None, files: tuple[str, ...], readable: str
+) -> None:
+    assert subject(config, files=files).readable == readable
+
+
+def test_two_schedulers_are_refused_by_the_parser_already() -> None:
+    with pytest.raises(Exception, match="sequence_batching"):
+        parse(GOOD + "dynamic_batching { } sequence_batching { }")
+
+
+def test_errors_come_before_warnings() -> None:
+    found = lint(onnx('name: "other" instance_group { count: -1 }'))
+    assert [each.severity for each in found] == [Severity.ERROR, Severity.WARNING]
+
+
+def test_a_diagnosis_is_one_sentence_and_plain_json() -> None:
+    one = Diagnosis("gpu-number", Severity.ERROR, "instance_group[0].gpus", "there is none", "none")
+    assert str(one) == "instance_group[0].gpus: there is none. Fix: none [gpu-number]"
+    assert json.loads(json.dumps(one.to_json()))["severity"] == "error"
+
+
+def test_every_rule_says_what_it_means_and_what_triton_does() -> None:
+    for rule in RULES:
+        assert rule.meaning.endswith("."), rule.name
+        assert len((rule.check.__doc__ or "").strip().splitlines()) >= 3, rule.name

@@ -1,0 +1,88 @@
+"""Lint against a real Triton: what a rule calls an error, Triton refuses; what passes, loads."""
+
+import pytest
+
+from serve.triton.canonical import canonical_text
+from serve.triton.lint import RULES, Severity, Subject
+
+from .conftest import BareTriton, BareTritonFactory, load
+from .lint_cases import CASES, FILES, ONNX, onnx, subject
+from .lint_ensembles import CASES as ENSEMBLES
+from .lint_ensembles import GOOD_ENSEMBLES, OTHERS
+from .onnx_models import identity, node, onnx_file, tensor
+
+pytestmark = pytest.mark.triton
+
+# What Triton 2.51 loads all the same: its meaning is a matter of luck, or only other things fail.
+LOADS = {
+    *("tensor-twice", "instance-count", "field-refused"),
+    *("tensor-cycle", "input-overwritten", "step-itself"),
+}
+# A warm-up that fails while it runs: Triton 2.51 fails the load, or dies of SIGSEGV.
+DEADLY = {"warmup-input-unknown", "warmup-batch-size"}
+ONE_INSTANCE = "instance_group { count: 1 kind: KIND_CPU }\n"
+BATCHED = identity("FP32", "batch", 3)
+TWO = onnx_file(
+    [tensor("x", "FP32", "batch", 3), tensor("w", "FP32", "batch", 3)],
+    [tensor("y", "FP32", "batch", 3)],
+    node("Add", "x w", "y"),
+)
+
+
+def errors() -> list[tuple[str, Subject]]:
+    """Failing cases around the file that gives x back as y, and ensembles."""
+    wrong = {rule.name for rule in RULES if rule.severity is Severity.ERROR}
+    return [
+        (rule, case)
+        for rule, cases in {**CASES, **ENSEMBLES}.items()
+        for case in cases
+        if rule in wrong - LOADS - DEADLY and case.name == "m" and case.gpus is None
+        if case.is_ensemble or (case.signature == ONNX and tuple(case_files(case)) == FILES)
+    ]
+
+
+def case_files(case: Subject) -> list[str]:
+    return [file.path for file in case.files]
+
+
+def write(server: BareTriton, name: str, case: Subject, model: bytes = BATCHED) -> None:
+    """The model's folder; the configuration under this name."""
+    folder = server.repository / name
+    (folder / "1").mkdir(parents=True)
+    assert case.config is not None
+    text = canonical_text(case.config).replace('"m"', f'"{name}"')
+    if not case.is_ensemble and not case.message.instance_group:
+        text += ONE_INSTANCE
+    (folder / "config.pbtxt").write_text(text)
+    if not case.is_ensemble:
+        (folder / "1" / "model.onnx").write_bytes(model)
+
+
+@pytest.fixture(scope="module")
+def server(bare_triton_factory: BareTritonFactory) -> BareTriton:
+    running = bare_triton_factory()
+    write(running, "a", subject(OTHERS["a"]))
+    write(running, "two", subject(OTHERS["two"]), TWO)
+    return running
+
+
+def test_triton_refuses_what_lint_calls_an_error(server: BareTriton) -> None:
+    loaded = []
+    cases = errors()
+    for index, (rule, case) in enumerate(cases):
+        name = f"wrong_{index}"
+        write(server, name, case)
+        try:
+            load(server, name)
+            loaded.append(rule)
+        except RuntimeError:
+            pass
+    assert len(cases) > 40
+    assert loaded == []
+
+
+def test_triton_loads_what_lint_passes(server: BareTriton) -> None:
+    good = [subject(), onnx("dynamic_batching { preferred_batch_size: [ 4, 8 ] }"), *GOOD_ENSEMBLES]
+    for index, case in enumerate(good):
+        write(server, f"good_{index}", case)
+        load(server, f"good_{index}")

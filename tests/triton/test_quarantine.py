@@ -1,0 +1,335 @@
+"""Real trials: what a version can do wrong in quarantine, what is said of it, and what is left."""
+
+import asyncio
+import hashlib
+import logging
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import uvloop
+from living import ends
+
+from serve.core.errors import TrialFailed, TritonDidNotStart, TritonFailed, Unavailable
+from serve.processes import Ledger
+from serve.processes.table import carries, rows
+from serve.triton.config import parse
+from serve.triton.installation import Facts, Installation
+from serve.triton.predicting import predict
+from serve.triton.quarantine import LEDGER_FILE, Order, Quarantine, TrialLimits
+
+from .onnx_models import Model, config, identity
+
+pytestmark = pytest.mark.triton
+
+ROOT = Path(__file__).parents[2]
+PATIENCE = 60.0  # seconds; a bound for what takes two
+CONFIG = config("x FP32 [2]", "y FP32 [2]")
+PYTHON = CONFIG.replace("onnxruntime", "python")
+ONE = np.ones((1, 2), np.float32)
+CODE = """
+import ctypes, os, signal, time
+import triton_python_backend_utils as pb
+
+class TritonPythonModel:
+    def initialize(self, args):
+        {initialize}
+
+    def execute(self, requests):
+        {execute}
+        return [
+            pb.InferenceResponse([pb.Tensor("y", pb.get_input_tensor_by_name(r, "x").as_numpy())])
+            for r in requests
+        ]
+"""
+ALLOCATE = "self.held = [bytearray(os.urandom(1) * (32 << 20)) for _ in range(64)]"
+SLEEP = "time.sleep(600)"
+BUSY = "import re, threading; threading.Timer(0.1, re.match, ('(a+)+$', 'a' * 60 + 'b')).start()"
+
+
+def order(name: str = "m", text: str = CONFIG) -> Order:
+    return Order(name, parse(text).for_load([1]))
+
+
+def onnx(folder: Path, content: bytes = identity("FP32", "n", 2)) -> Path:
+    (folder / "models").mkdir(exist_ok=True)
+    Model({1: content}, CONFIG).write(folder / "models" / "m")
+    return folder / "models"
+
+
+def python(folder: Path, initialize: str = "pass", execute: str = "pass") -> Path:
+    version = folder / "models" / "m" / "1"
+    version.mkdir(parents=True)
+    (version / "model.py").write_text(CODE.format(initialize=initialize, execute=execute))
+    (version.parent / "config.pbtxt").write_text(PYTHON)
+    return folder / "models"
+
+
+def quarantine(folder: Path, **more: Any) -> Quarantine:
+    return Quarantine(
+        Installation.find(Facts.here()),
+        state=folder / "state",
+        logger=logging.Logger("servegate.quarantine"),
+        **more,
+    )
+
+
+def on(loop: Callable[[Coroutine[Any, Any, None]], None], work: Coroutine[Any, Any, None]) -> None:
+    async def bounded() -> None:
+        async with asyncio.timeout(PATIENCE):
+            await work
+
+    loop(bounded())
+
+
+def oom_score(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/oom_score_adj").read_text())
+
+
+def left_behind(folder: Path) -> list[object]:
+    """Processes of this quarantine, and its shared memory."""
+    repository = f"--model-repository={folder / 'models'}".encode()
+    found: list[object] = []
+    for one in rows():
+        try:
+            line = Path(f"/proc/{one.pid}/cmdline").read_bytes()
+        except OSError:
+            continue
+        if repository in line or (b"stub" in line and bytes(folder) in line):
+            found.append(one)
+    mark = hashlib.sha256(bytes(folder / "state")).hexdigest()[:8]
+    return found + list(Path("/dev/shm").glob(f"servegate-{mark}-quarantine-*"))
+
+
+def fails(folder: Path, text: str, body: Any = None, **limits: Any) -> TrialFailed:
+    """How the trial of model m ends; nothing may be left of it."""
+
+    async def main() -> None:
+        async with quarantine(folder, limits=TrialLimits(**limits)).trial(
+            folder / "models", [order(text=text)]
+        ) as trial:
+            assert body is not None, "it was loaded"
+            await body(trial.replica)
+
+    with pytest.raises(TrialFailed) as caught:
+        on(asyncio.run, main())
+    assert left_behind(folder) == []
+    assert Ledger(folder / "state" / LEDGER_FILE).entries == ()
+    return caught.value
+
+
+async def ask(replica: Any) -> None:
+    await predict(replica, "m", 1, {"x": ONE}, timeout=PATIENCE)
+
+
+@pytest.mark.parametrize("loop", [asyncio.run, uvloop.run], ids=["asyncio", "uvloop"])
+def test_a_sound_version_answers_and_nothing_is_left(
+    tmp_path: Path, loop: Callable[[Coroutine[Any, Any, None]], None]
+) -> None:
+    async def main() -> None:
+        environ = os.environ | {"SERVEGATE_SECRET": "s3cr3t", "AWS_SECRET_ACCESS_KEY": "s3cr3t"}
+        async with quarantine(tmp_path, environ=environ).trial(onnx(tmp_path), [order()]) as trial:
+            answer = await predict(trial.replica, "m", 1, {"x": 3 * ONE}, timeout=PATIENCE)
+            assert answer["y"].tolist() == [[3, 3]]
+            assert 10 << 20 < trial.memory < 400 << 20
+            (entry,) = Ledger(tmp_path / "state" / LEDGER_FILE).entries
+            family = [one.pid for one in rows() if one.session == entry.pid]
+            assert len(family) == 2
+            for pid in family:
+                assert oom_score(pid) == 1000
+                assert os.getpriority(os.PRIO_PROCESS, pid) == 10
+                assert not carries(pid, "SERVEGATE_SECRET=s3cr3t")
+                assert not carries(pid, "AWS_SECRET_ACCESS_KEY=s3cr3t")
+        assert left_behind(tmp_path) == []
+
+    on(loop, main())
+
+
+def test_trials_take_turns(tmp_path: Path) -> None:
+    async def main() -> None:
+        repository, at_once, most = onnx(tmp_path), 0, 0
+        one = quarantine(tmp_path)
+
+        async def attempt() -> None:
+            nonlocal at_once, most
+            async with one.trial(repository, [order()]) as trial:
+                at_once += 1
+                most = max(most, at_once)
+                await ask(trial.replica)
+                at_once -= 1
+
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(attempt())
+            tasks.create_task(attempt())
+        assert most == 1
+
+    on(asyncio.run, main())
+
+
+def test_a_corrupt_file_is_refused_with_tritons_sentence(tmp_path: Path) -> None:
+    onnx(tmp_path, b"no onnx")
+    failure = fails(tmp_path, CONFIG)
+    assert failure.what == "it did not load"
+    assert failure.why.startswith("load failed for model 'm': version 1 is at UNAVAILABLE state: ")
+    assert "cannot load 'model.onnx': Protobuf parsing failed" in failure.why
+
+
+def test_the_paths_of_this_machine_are_not_told(tmp_path: Path) -> None:
+    python(tmp_path, "raise OSError(f'{__file__} {ctypes.__file__} {os.getcwd()}')")
+    failure = fails(tmp_path, PYTHON)
+    assert "OSError: 1/model.py " in failure.why
+    assert str(tmp_path) not in str(failure)
+
+
+def test_a_part_that_does_not_load_is_named(tmp_path: Path) -> None:
+    async def main() -> None:
+        onnx(tmp_path)
+        orders = [Order("part", ""), order()]
+        async with quarantine(tmp_path).trial(tmp_path / "models", orders):
+            raise AssertionError("it was loaded")
+
+    with pytest.raises(TrialFailed) as caught:
+        on(asyncio.run, main())
+    assert caught.value.what == "'part', which it needs, did not load"
+
+
+def test_a_version_that_hangs_is_given_up_in_time(tmp_path: Path) -> None:
+    python(tmp_path, SLEEP)
+    began = time.monotonic()
+    assert str(fails(tmp_path, PYTHON, loading=1.0)) == "it was still loading after 1 s"
+    assert time.monotonic() - began < 15
+
+
+def test_a_version_that_takes_too_much_memory_while_loading_is_killed(tmp_path: Path) -> None:
+    python(tmp_path, ALLOCATE)
+    failure = fails(tmp_path, PYTHON, memory=300 << 20)
+    assert str(failure) == "it took more than 300 MiB of memory while loading"
+
+
+def test_a_version_that_takes_too_much_memory_when_it_is_asked_is_killed(tmp_path: Path) -> None:
+    python(tmp_path, execute=f"{ALLOCATE}; {SLEEP}")
+    failure = fails(tmp_path, PYTHON, ask, memory=1 << 30)
+    assert str(failure) == "it took more than 1.0 GiB of memory after it was loaded"
+
+
+def test_a_server_that_crashes_while_loading_is_told_with_its_last_words(tmp_path: Path) -> None:
+    python(
+        tmp_path,
+        "print('farewell', flush=True); os.kill(os.getppid(), signal.SIGSEGV); time.sleep(600)",
+    )
+    failure = fails(tmp_path, PYTHON)
+    assert failure.what == "its Triton died while loading"
+    assert failure.why.startswith(
+        "killed by signal 11 (SIGSEGV); the end of its log: "
+    ) or failure.why.startswith("exit status ")
+    assert str(tmp_path) not in str(failure)
+
+
+def test_a_server_that_crashes_when_it_is_asked_is_told(tmp_path: Path) -> None:
+    python(tmp_path, execute="os.kill(os.getppid(), signal.SIGKILL)")
+    failure = fails(tmp_path, PYTHON, ask)
+    assert failure.what == "its Triton died after it was loaded"
+    assert failure.why.startswith("killed by signal 9 (SIGKILL)")
+
+
+def test_a_stub_that_crashes_while_loading_is_refused(tmp_path: Path) -> None:
+    python(tmp_path, "os.abort()")
+    failure = fails(tmp_path, PYTHON)
+    assert failure.what == "it did not load"
+    assert "m" in failure.why
+
+
+def test_a_stub_that_crashes_when_it_is_asked_is_an_error_of_that_call(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with quarantine(tmp_path).trial(
+            python(tmp_path, execute="ctypes.string_at(0)"), [order(text=PYTHON)]
+        ) as trial:
+            with pytest.raises((TritonFailed, Unavailable)):
+                await ask(trial.replica)
+
+    on(asyncio.run, main())
+    assert left_behind(tmp_path) == []
+
+
+def test_an_error_of_the_caller_passes_and_the_triton_ends(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with quarantine(tmp_path).trial(onnx(tmp_path), [order()]):
+            raise TrialFailed("its answers are wrong")
+
+    with pytest.raises(TrialFailed, match="its answers are wrong"):
+        on(asyncio.run, main())
+    assert left_behind(tmp_path) == []
+
+
+def test_a_trial_that_is_cancelled_leaves_nothing(tmp_path: Path) -> None:
+    async def main() -> None:
+        loaded = asyncio.Event()
+
+        async def attempt() -> None:
+            async with quarantine(tmp_path).trial(onnx(tmp_path), [order()]):
+                loaded.set()
+                await asyncio.Event().wait()
+
+        task = asyncio.create_task(attempt())
+        await loaded.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    on(asyncio.run, main())
+    assert left_behind(tmp_path) == []
+
+
+def test_a_triton_that_does_not_start_is_no_fault_of_the_version(tmp_path: Path) -> None:
+    async def main() -> None:
+        strange = quarantine(tmp_path, extra_args=("--no-such-flag",))
+        async with strange.trial(onnx(tmp_path), [order()]):
+            raise AssertionError("it was loaded")
+
+    with pytest.raises(TritonDidNotStart, match="no-such-flag"):
+        on(asyncio.run, main())
+
+
+PARENT = """
+import asyncio, logging, sys
+from pathlib import Path
+from serve.triton.config import parse
+from serve.triton.installation import Facts, Installation
+from serve.triton.quarantine import Order, Quarantine
+
+async def main(folder):
+    quarantine = Quarantine(
+        Installation.find(Facts.here()),
+        state=folder / "state",
+        logger=logging.getLogger("servegate.quarantine"),
+    )
+    text = (folder / "models" / "m" / "config.pbtxt").read_text()
+    async with quarantine.trial(folder / "models", [Order("m", parse(text).for_load([1]))]):
+        print("loaded", flush=True)
+        await asyncio.Event().wait()
+
+asyncio.run(main(Path(sys.argv[1])))
+"""
+
+
+def test_a_killed_parent_leaves_nothing_to_the_next_quarantine(tmp_path: Path) -> None:
+    python(tmp_path, BUSY)
+    argv = (sys.executable, "-c", PARENT, str(tmp_path))
+    with subprocess.Popen(argv, cwd=ROOT, stdout=subprocess.PIPE, text=True) as parent:
+        assert parent.stdout is not None
+        assert parent.stdout.readline() == "loaded\n"
+        (entry,) = Ledger(tmp_path / "state" / LEDGER_FILE).entries
+        (stub,) = (r.pid for r in rows() if r.session == entry.pid and r.pid != entry.pid)
+        parent.send_signal(signal.SIGKILL)
+    assert ends(entry.pid, PATIENCE)  # at once, by the kernel; the busy stub lives on
+    assert len(left_behind(tmp_path)) == 2  # and its shared memory
+    quarantine(tmp_path)
+    assert ends(stub, PATIENCE)
+    assert left_behind(tmp_path) == []
