@@ -7,7 +7,7 @@ PYTEST := $(BIN)/python -m pytest
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test check format lint types contracts test-fast chaos fuzz deps deps-dev lock clean docs \
-  bench bench-control bench-report bench-peers profile deps-bench deps-kserve deps-postgres
+  bench bench-control bench-push bench-report bench-peers profile deps-bench deps-kserve deps-postgres
 
 help:  ## Explain the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -46,6 +46,9 @@ bench-control: deps-dev  ## Measure the warm start against a bare Triton, and a 
 	$(BIN)/python -m loadtests.bench.start
 	$(BIN)/python -m loadtests.bench.propagation
 
+bench-push: deps-dev  ## Measure the push of half a gigabyte, beside cp and sha256sum of its file
+	$(BIN)/python -m loadtests.bench.push
+
 bench-peers: deps-bench deps-kserve  ## Measure a KServe transformer beside the gateway
 	$(BIN)/python -m loadtests.bench.against_kserve $(if $(QUICK),--quick)
 
@@ -81,7 +84,7 @@ docs: deps-dev  ## Write again what is generated: references, and descriptors fo
 lock: deps-dev  ## Resolve the dependencies anew into constraints.txt
 	$(BIN)/python -m pip install -q uv
 	$(BIN)/uv pip compile -q --universal --python-version 3.11 --no-header --no-annotate \
-	  --extra local --extra convert --extra load --extra dev pyproject.toml -o constraints.txt
+	  --extra local --extra convert --extra load --extra dev --extra postgres pyproject.toml -o constraints.txt
 
 clean:  ## Remove the environment, run-time state and caches
 	rm -rf $(VENV) .venv-bench .venv-kserve .venv-fuzz .servegate .mypy_cache .ruff_cache .pytest_cache dist build

@@ -7,32 +7,15 @@ set -eu
 cd "$(dirname "$0")/.."
 venv=${VENV:-.venv}
 
-say() { printf '%s\n' "$*" >&2; }
+. scripts/debian.sh
 
 missing=""
 for pair in nginx:nginx haproxy:haproxy wrk:wrk h2load:nghttp2-client gcc:gcc taskset:util-linux; do
     command -v "${pair%%:*}" >/dev/null || missing="$missing ${pair#*:}"
 done
 case "$missing" in *gcc*) missing="$missing libc6-dev" ;; esac
-if [ -n "$missing" ]; then
-    if [ "$(id -u)" != 0 ] || ! command -v apt-get >/dev/null; then
-        say "error: these packages are missing:$missing"
-        say "  try: sudo apt-get install$missing"
-        exit 1
-    fi
-    say "installing$missing"
-    # Debian starts a service when it installs one; an exit status of 101 forbids it.
-    forbid=/usr/sbin/policy-rc.d
-    if [ ! -e "$forbid" ]; then
-        printf '#!/bin/sh\nexit 101\n' >"$forbid"
-        chmod 755 "$forbid"
-        trap 'rm -f "$forbid"' EXIT
-    fi
-    export DEBIAN_FRONTEND=noninteractive
-    apt-get update -qq >/dev/null
-    # shellcheck disable=SC2086  # a list of package names
-    apt-get install -y -qq --no-install-recommends $missing >/dev/null
-fi
+# shellcheck disable=SC2086  # a list of package names
+[ -z "$missing" ] || install_packages $missing
 
 environment() { # FOLDER PACKAGE…
     folder=$1

@@ -1,10 +1,11 @@
-"""Writes the reference pages from the code: settings, commands, metrics, errors.
+"""Writes the reference pages from the code: settings, commands, metrics, errors, lint rules.
 
 Run it with `make docs`; a test fails while a page differs from what this would write.
 """
 
 import asyncio
 import dataclasses
+import inspect
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -21,6 +22,7 @@ from serve.cli.main import app
 from serve.cli.output import EXIT_CODES
 from serve.core import errors
 from serve.settings import PREFIX, Settings
+from serve.triton.lint import RULES
 from serve.wire.status import code_name, grpc_code, http_status
 
 FOLDER = Path(__file__).resolve().parents[1] / "docs" / "reference"
@@ -34,6 +36,7 @@ def pages() -> dict[str, str]:
         "commands.md": commands(),
         "metrics.md": asyncio.run(metrics()),
         "errors.md": error_codes(),
+        "lint.md": lint_rules(),
     }
 
 
@@ -129,6 +132,28 @@ def error_codes() -> str:
             "| code | HTTP | gRPC | when |",
             "|---|---|---|---|",
             *(row for _, row in sorted(rows)),
+            "",
+        )
+    )
+
+
+def lint_rules() -> str:
+    """A row per rule, with what Triton does."""
+    rows = []
+    for rule in RULES:
+        meaning, _, rest = inspect.cleandoc(rule.check.__doc__ or "").partition("\n\n")
+        triton = " ".join(rest.split()).replace("|", "\\|")
+        rows.append(f"| `{rule.name}` | {rule.severity.value} | {meaning} | {triton} |")
+    return "\n".join(
+        (
+            "# Lint rules",
+            NOTE,
+            "`servegate model lint PATH` and every push look for these. An error keeps a version",
+            "from being published; a warning is recorded with it.",
+            "",
+            "| rule | severity | what it finds | what Triton 2.51 does, and more |",
+            "|---|---|---|---|",
+            *rows,
             "",
         )
     )
