@@ -36,7 +36,7 @@ class Results:
 
     def save(self, path: Path) -> None:
         """Write the JSON form; the folder is made."""
-        _write(path, dataclasses.asdict(self))
+        write_page(path, dataclasses.asdict(self))
 
     @classmethod
     def load(cls, path: Path) -> "Results":
@@ -64,7 +64,7 @@ class Results:
 def save_measured(measured: Measured, path: Path) -> None:
     """Write a single row, with its date and machine."""
     page = {"date": today(), "machine": machine.describe(), **dataclasses.asdict(measured)}
-    _write(path, page)
+    write_page(path, page)
 
 
 def load_measured(path: Path) -> Measured:
@@ -83,7 +83,8 @@ def latest(kind: str) -> Path | None:
     return found[-1] if found else None
 
 
-def _write(path: Path, page: dict[str, Any]) -> None:
+def write_page(path: Path, page: dict[str, Any]) -> None:
+    """Write any results; the folder is made."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(page, indent=1) + "\n")
 
