@@ -1,6 +1,28 @@
-"""What all tests share: property tests try the same examples every time, and write nothing."""
+"""What all tests share: servers that nobody stops, and property tests that try the same each time.
 
+Property tests write nothing.
+"""
+
+from collections.abc import Iterator
+
+import pytest
+from database import PostgresServer, postgres
 from hypothesis import settings
+from object_store import ObjectStore, object_store
 
 settings.register_profile("repeatable", database=None, deadline=None, derandomize=True)
 settings.load_profile("repeatable")
+
+
+@pytest.fixture(scope="session")
+def postgresql() -> Iterator[PostgresServer]:
+    """A PostgreSQL; each test makes a database of its own in it."""
+    with postgres() as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def s3() -> Iterator[ObjectStore]:
+    """An S3 server; each test makes a bucket of its own in it."""
+    with object_store() as running:
+        yield running

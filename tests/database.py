@@ -75,6 +75,12 @@ class PostgresServer:
         self._process.wait(30)
         self._process = None
 
+    def ensure_running(self) -> None:
+        """Undo what an earlier test has left."""
+        if self._process is None:
+            self.start()
+        self.thaw()
+
     def freeze(self) -> None:
         """Have it stand still, all its processes: connections stay, nothing is answered."""
         self._signal(signal.SIGSTOP)

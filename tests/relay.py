@@ -22,9 +22,17 @@ class Relay:
         with contextlib.suppress(OSError):
             while True:
                 client, _ = self._listener.accept()
-                server = socket.create_connection(self._target)
+                try:
+                    server = socket.create_connection(self._target)
+                except ConnectionRefusedError:
+                    client.close()  # as whoever is not there would have refused it
+                    continue
                 for start, end in ((client, server), (server, client)):
                     threading.Thread(target=self._pass_on, args=(start, end), daemon=True).start()
+
+    def aim(self, port: int) -> None:
+        """New connections go to another port from now on."""
+        self._target = ("127.0.0.1", port)
 
     def close(self) -> None:
         """Take no more connections."""

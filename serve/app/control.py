@@ -83,6 +83,8 @@ class ControlPlane:
             min_available=settings.min_available,
             refuse=settings.without_spare == "refuse",
         )
+        self._storage = storage_of(settings)
+        self._delivery = delivery_of(settings, self._storage)
         self._models = Models(
             self._store,
             self._inventory,
@@ -91,9 +93,8 @@ class ControlPlane:
             self._steering,
             decisions=self._decided,
             reload=self._reload,
+            undelivered=self._delivery.problem,
         )
-        self._storage = storage_of(settings)
-        self._delivery = delivery_of(settings, self._storage)
         self._contracts = Contracts(self._storage, decisions=self._decided)
         self._courier = Courier(
             self._inventory,

@@ -151,6 +151,7 @@ class Publishing:
             parts=parts,
             holding=holding,
             loadables=lambda: inventory.loadables,
+            referring=models.referring,
             keep=settings.keep_versions,
         )
 

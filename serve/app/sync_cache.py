@@ -1,14 +1,16 @@
 """The agent's cache: blobs by digest, beside the repository and on the same disk.
 
-Blobs of delivered versions are hard links of these, and cost nothing. Those that no version needs
+Files of delivered versions are hard links of these, and cost nothing. Blobs that no version needs
 any more are kept while they fit, so that a rollback fetches nothing; the longest unused goes first.
-When a blob was used is its time of access. Its time of modification is never touched: Triton starts
-a version anew whose files look younger.
+When a blob was used is its time of access. While a version has its link, nothing of the blob is
+touched, and other versions get copies: Triton starts a version anew whose files look younger, and a
+further link, or a time that is set, is a change of the file under each of its names.
 """
 
 import asyncio
 import contextlib
 import os
+import shutil
 import stat
 import time
 from collections.abc import Callable, Collection
@@ -21,6 +23,7 @@ from serve.core.errors import DigestMismatch
 from serve.core.versions import File
 
 _ATTEMPTS = 2
+_PIECE = 1 << 20  # bytes
 
 
 class Origin(Protocol):
@@ -52,7 +55,9 @@ class Cache:
         return f"<Cache {self._blobs.parent} most={self._most}>"
 
     async def fetch(self, file: File, target: Path) -> None:
-        """Make the path a link of the blob, which is fetched first where it is missing or damaged.
+        """Make the path a link of the blob, or a copy of one that has its link already.
+
+        A blob that is missing or damaged is fetched first.
 
         `DigestMismatch` when wrong bytes came twice.
         """
@@ -62,6 +67,9 @@ class Cache:
             if not await self._has(blob, file):
                 await self._bring(file, blob)
             status = await asyncio.to_thread(blob.stat)
+            if status.st_nlink > 1:
+                await asyncio.to_thread(_copy, blob, target)
+                return
             os.utime(blob, ns=(self._clock(), status.st_mtime_ns))
             os.link(blob, target)
 
@@ -107,6 +115,14 @@ class Cache:
                 if attempt == _ATTEMPTS:
                     raise
         await to_the_end(_keep, part, blob)
+
+
+def _copy(blob: Path, target: Path) -> None:
+    with blob.open("rb") as source, target.open("xb") as copy:
+        shutil.copyfileobj(source, copy, _PIECE)
+        os.fchmod(copy.fileno(), 0o444)
+        copy.flush()
+        os.fsync(copy.fileno())
 
 
 def _keep(part: Path, blob: Path) -> None:

@@ -1,6 +1,7 @@
 """The `servegate` command: its groups, and how errors become exit codes."""
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import typer
@@ -67,11 +68,14 @@ def root(
         raise typer.Exit
 
 
-def main() -> None:
-    """Run the command; an error of ours is told in sentences, never as a traceback."""
+def main(words: Sequence[str] | None = None) -> None:
+    """Run the command, with the process's own arguments unless others are given.
+
+    An error of ours is told in sentences, never as a traceback; `SystemExit` has the status.
+    """
     try:
         _require_own_package()
-        app()
+        app(words, prog_name="servegate")
     except* ServegateError as errors:
         sys.exit(_tell(errors))
     except* (OSError, MemoryError) as errors:

@@ -4,7 +4,7 @@ from typing import Annotated, Any
 
 import typer
 
-from serve.cli import lint, push, versions
+from serve.cli import lint, loading, push, versions
 from serve.cli.asked import parse_asked
 from serve.cli.client import DEFAULT_URL, connect, segment
 from serve.cli.options import AdminUrl, AsJson, KeyFile, Reason
@@ -19,6 +19,8 @@ app.command("push")(push.push)
 app.command("lint")(lint.lint)
 app.command("diff")(versions.show_diff)
 app.command("pull")(versions.pull)
+app.command("load")(loading.load)
+app.command("unload")(loading.unload)
 app.command("rm")(versions.remove)
 app.command("restore")(versions.restore)
 app.command("gc")(versions.collect_garbage)

@@ -276,6 +276,7 @@ def _lines(page: Mapping[str, Any]) -> Iterator[str]:
         "waiting": " ".join(
             [*(page["labels"] if "live" in page else ()), *(["route"] if page.get("live") else [])]
         ),
+        "kept": "loaded, until model unload" if page.get("keep") else "",
         "in Triton": page.get("physical"),
         "content": page.get("content"),
         "size": amount(page["size"]) if page.get("size") else "",

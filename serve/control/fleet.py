@@ -54,6 +54,7 @@ class Fleet:
         self._answered = False
         self._barred: dict[Slot, str] = {}
         self.steered: set[str] = set()  # replicas that get calls only where nobody else can
+        self.joining: set[str] = set()  # the same, because they came empty and lack something yet
         self.waiting: dict[str, str] = {}  # replicas that may not load now, and why
         self.failures: dict[tuple[str, str], Failure] = {}
 
@@ -83,7 +84,10 @@ class Fleet:
 
     def is_free(self, name: str) -> bool:
         """Whether the replica answers, and calls are not steered around it."""
-        return self._seen[name].is_up and name not in self.steered
+        return self._seen[name].is_up and not self._is_busy(name)
+
+    def _is_busy(self, name: str) -> bool:
+        return name in self.steered or name in self.joining
 
     @contextlib.contextmanager
     def steering(self, name: str) -> Iterator[None]:
@@ -119,6 +123,21 @@ class Fleet:
             if where == replica and one == name and why == LOADING
         )
 
+    @property
+    def being_loaded(self) -> frozenset[tuple[str, int]]:
+        """The names in Triton and versions that some replica loads, or has not proven yet."""
+        return frozenset(
+            (name, version) for (_, name, version), why in self._barred.items() if why == LOADING
+        )
+
+    def unproven(self, replica: str) -> frozenset[str]:
+        """The names in Triton under which something is so barred there."""
+        return frozenset(
+            name
+            for (where, name, _), why in self._barred.items()
+            if (where, why) == (replica, LOADING)
+        )
+
     def admitted(self, replica: str) -> Held:
         """What a replica holds that may be called."""
         held = self._seen[replica].held
@@ -150,6 +169,7 @@ class Fleet:
         )
         for key in [key for key in self.failures if key[0] == name]:
             del self.failures[key]  # it may come back as another process
+        self.waiting.pop(name, None)
         return True
 
     def manages_itself(self, name: str) -> None:
@@ -161,15 +181,21 @@ class Fleet:
     ) -> tuple[str, ...]:
         """The replicas that may get calls for a version, by name.
 
-        Without `steers` the busy ones count as well: calls of one sequence belong together.
+        Those of the pool; until all of them that answer hold it, those elsewhere as well, which a
+        model leaves when it moves to another pool. Without `steers` the busy ones count as well:
+        calls of one sequence belong together.
         """
         having = [
             seen
             for seen in self._seen.values()
-            if seen.replica.pool == pool
-            and version in seen.held.get(physical_name, ())
+            if version in seen.held.get(physical_name, ())
             and (seen.replica.name, physical_name, version) not in self._barred
         ]
-        present = [seen for seen in having if seen.is_up]
-        free = [seen for seen in present if not steers or seen.replica.name not in self.steered]
-        return tuple(sorted(seen.replica.name for seen in free or present or having))
+        own = [seen for seen in having if seen.replica.pool == pool]
+        here = {seen.replica.name for seen in own if seen.is_up}
+        there = {seen.replica.name for seen in self._seen.values() if seen.replica.pool == pool}
+        if not here or any(self._seen[name].is_up for name in there - here):
+            own = having
+        present = [seen for seen in own if seen.is_up]
+        free = [seen for seen in present if not steers or not self._is_busy(seen.replica.name)]
+        return tuple(sorted(seen.replica.name for seen in free or present or own))

@@ -11,12 +11,12 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from serve.control.decisions import SERVING, Decisions
+from serve.control.decisions import MODEL, SERVING, Decisions
 from serve.control.fleet import Fleet, Held
-from serve.control.placement import Placed, Placement, Rules
+from serve.control.placement import Name, Placed, Placement, Rules
 from serve.control.published import loadables_of, names_in_triton
 from serve.control.registry import Loadable, Model, Registry, discovered
-from serve.control.storing.store import Key
+from serve.control.storing.store import Entry, Key
 from serve.control.versions import Version
 from serve.core.errors import Invalid, TritonFailed, Unavailable
 from serve.triton import config as triton_config
@@ -107,6 +107,12 @@ class Inventory:
         ours = names_in_triton(self._decisions()) | self._removed | loadables.keys()
         return frozenset(name for name in ours if name not in loadables or _is_off(loadables[name]))
 
+    def elsewhere(self, pool: str) -> frozenset[str]:
+        """Names in Triton that belong on the replicas of another pool."""
+        if self.is_discovering:
+            return frozenset()
+        return frozenset(self.loadables.keys() - self.for_pool(pool).keys())
+
     def for_pool(self, pool: str) -> Mapping[str, Loadable]:
         """What the replicas of a pool should hold, by name in Triton."""
         decisions = self._decisions()
@@ -137,6 +143,17 @@ class Inventory:
     def no_room(self, model: str, version: int) -> str:
         """Why a version that is needed has no place; empty when it has one."""
         return self._placed.problems.get((model, version), "")
+
+    def displaced(self, model: str, pool: str) -> Mapping[Name, str]:
+        """What would have a place no more, and why, if the model moved to this pool."""
+        before = self._decisions()
+        body = {**(before.entry(MODEL, model).body or {}), "pool": pool}
+        moved = Decisions({**before.entries, (MODEL, model): Entry(body, 0)})
+        plain = self._registry.models if self._registry else {}
+        numbers = {name: one.wanted for name, one in plain.items()}
+        problems = self._placement.place(moved, numbers).problems
+        known = self._placement.place(before, numbers).problems
+        return {name: why for name, why in problems.items() if name not in known}
 
     async def scan(self, *, settled: bool = False) -> bool:
         """Look at the repository and the clock again; whether anything changed.

@@ -186,9 +186,9 @@ class Management:
             f"'{model.name}' is being loaded",
         )
         for keeper, name in wanted:
-            failure = self._fleet.failures.get((keeper.name, name))
-            if failure is not None:
-                raise LoadFailed(model.name, failure.reason)
+            problem = keeper.problem(name)
+            if problem:
+                raise LoadFailed(model.name, problem)
 
     def _present(self) -> list[ReplicaKeeper]:
         """The replicas that answer: the others follow when they come back."""

@@ -1,35 +1,32 @@
-"""Models, labels and routes: what people ask of the control plane, checked before it is written.
-
-What is told of a version, in the order in which it usually happens:
-
-| state               | means                                                           |
-|---------------------|-----------------------------------------------------------------|
-| uploaded, checked   | on its way to being published                                   |
-| failed              | a check, the quarantine or a load said no: the reason says why  |
-| loading             | replicas should hold it, and none may be called yet             |
-| ready               | it can be called; `serving`: a route or label sends calls to it |
-| not wanted, retired | no replica should hold it                                       |
-"""
+"""Models, labels and routes: what people ask of the control plane, checked before it is written."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from serve.control.decisions import LABEL, MODEL, ROUTE, Decisions, label_key
+from serve.control.decisions import DEFAULT_POOL, LABEL, MODEL, ROUTE, Decisions, label_key
 from serve.control.fleet import Fleet
 from serve.control.inventory import Inventory
 from serve.control.reconciling.steering import Steering
-from serve.control.registry import Model
 from serve.control.snapshots import Publisher
+from serve.control.statuses import ModelStatus, Statuses, VersionStatus
 from serve.control.storing.store import Change, Store, etag
-from serve.core.errors import Invalid, UnknownLabel, UnknownModel, UnknownVersion, VersionNotReady
+from serve.control.versions import Version
+from serve.control.waiting import GiveUp, given_up, without_label, without_route
+from serve.core.errors import (
+    Conflict,
+    Invalid,
+    PreconditionFailed,
+    UnknownLabel,
+    VersionNotReady,
+)
 from serve.core.naming import check_label
 from serve.core.objectives import Objective
 from serve.core.routes import Split
 from serve.core.versions import State
 
-_ASIDE = ("not wanted", State.RETIRED)
+_ATTEMPTS = 10  # each lost one means that somebody else's write went through
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,34 +45,6 @@ class Written(NamedTuple):
     etag: str
 
 
-@dataclass(frozen=True, slots=True)
-class VersionStatus:
-    """One version: how it is (see above), where it may be called, and why not."""
-
-    number: int
-    state: str
-    replicas: tuple[str, ...]
-    labels: tuple[str, ...]
-    reason: str
-    serving: bool = False
-    published: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class ModelStatus:
-    """One model with everything that is known of it."""
-
-    model: Model
-    state: str  # ready, partial, loading, failed, unloaded
-    versions: tuple[VersionStatus, ...]
-    labels: Mapping[str, int]
-    split: Split | None
-    routed: bool
-    objective: str
-    pool: str
-    problems: tuple[str, ...]
-
-
 class Models:
     """The commands and questions about models."""
 
@@ -89,6 +58,7 @@ class Models:
         *,
         decisions: Callable[[], Decisions],
         reload: Callable[[], Awaitable[None]],
+        undelivered: Callable[[str, Version], str] = lambda replica, version: "",
     ) -> None:
         self._store = store
         self._inventory = inventory
@@ -97,7 +67,11 @@ class Models:
         self._steering = steering
         self._decisions = decisions
         self._reload = reload
+        self._statuses = Statuses(
+            inventory, fleet, publisher, decisions=decisions, undelivered=undelivered
+        )
         self._writing = asyncio.Lock()
+        self.referring = asyncio.Lock()  # who holds it may refer to versions, or retire them
 
     @property
     def decisions(self) -> Decisions:
@@ -106,34 +80,23 @@ class Models:
 
     def all(self) -> tuple[ModelStatus, ...]:
         """Every model, by name."""
-        return tuple(self.get(name) for name in sorted(self._inventory.models))
+        return self._statuses.all()
 
     def get(self, name: str) -> ModelStatus:
         """One model; `UnknownModel` when there is none."""
-        model = self._model(name)
-        decisions = self._decisions()
-        view = self._publisher.snapshot.models.get(name)
-        labels = decisions.labels(name)
-        versions = tuple(self._version(model, number, labels) for number in self._numbers(model))
-        return ModelStatus(
-            model=model,
-            state=_state(model, versions),
-            versions=versions,
-            labels=labels,
-            split=view.split if view else decisions.split(name),
-            routed=decisions.split(name) is not None,
-            objective=decisions.objective(name),
-            pool=decisions.pool(name),
-            problems=self._problems(model, versions),
-        )
+        return self._statuses.get(name)
+
+    def version(self, name: str, number: int) -> VersionStatus:
+        """One version as it is seen now; `UnknownModel`, `UnknownVersion`."""
+        return self._statuses.version(name, number)
 
     async def set_route(self, name: str, split: Split, by: By) -> Written:
         """Divide a model's calls; every version that gets calls must be ready somewhere."""
-        model = self._model(name)
-        for version in split.versions:
-            self._require_ready(model, version)
         body = {"split": {str(version): weight for version, weight in split.shares}}
-        return await self._write(ROUTE, name, body, by)
+        async with self.referring:
+            for version in split.versions:
+                self._require_ready(name, version)
+            return await self._supersede(name, without_route, Change(ROUTE, name, body, *_of(by)))
 
     async def set_label(self, name: str, label: str, version: int, by: By) -> Written:
         """Make a label name a version, which must be ready somewhere.
@@ -142,46 +105,59 @@ class Models:
         them over.
         """
         check_label(label)
-        self._require_ready(self._model(name), version)
-        before = self._decisions().labels(name).get(label)
-        if before not in (None, version) and not self.ready_enough(name, version):
-            raise VersionNotReady(name, version, f"too few replicas hold it to take over '{label}'")
-        return await self._write(LABEL, label_key(name, label), {"version": version}, by)
+        async with self.referring:
+            self._require_ready(name, version)
+            before = self._decisions().labels(name).get(label)
+            if before not in (None, version) and not self.ready_enough(name, version):
+                why = f"too few replicas hold it to take over '{label}'"
+                raise VersionNotReady(name, version, why)
+            change = Change(LABEL, label_key(name, label), {"version": version}, *_of(by))
+            return await self._supersede(name, without_label(label), change)
 
     async def remove_label(self, name: str, label: str, by: By) -> Written:
         """Remove a label; calls that name it are refused from then on."""
-        self._model(name)
+        self._statuses.model(name)
         labels = self._decisions().labels(name)
         if label not in labels:
             raise UnknownLabel(name, label, labels)
-        return await self._write(LABEL, label_key(name, label), None, by)
+        change = Change(LABEL, label_key(name, label), None, *_of(by))
+        return await self._supersede(name, without_label(label), change)
 
     async def configure(
         self, name: str, *, objective: str | None, pool: str | None, by: By
     ) -> Written:
         """Set a model's objective or pool; None leaves it, an empty text removes it."""
-        self._model(name)
+        self._statuses.model(name)
         if pool and pool not in self._fleet.pools:
             pools = ", ".join(sorted(self._fleet.pools))
             raise Invalid(f"there is no pool '{pool}'", why=f"pools: {pools}")
+        if pool is not None:
+            self._require_room(name, pool or DEFAULT_POOL)
         given = {"objective": objective and str(Objective.parse(objective)), "pool": pool}
         async with self._writing:  # what others set meanwhile is kept
             body = dict(self._decisions().entry(MODEL, name).body or {})
             body.update({key: value for key, value in given.items() if value is not None})
-            return await self._write(MODEL, name, {k: v for k, v in body.items() if v}, by)
+            change = Change(MODEL, name, {k: v for k, v in body.items() if v}, *_of(by))
+            return await self._write([change])
 
-    async def _write(self, kind: str, key: str, after: object, by: By) -> Written:
-        """Write, read back, publish."""
-        change = Change(kind, key, after, by.author, by.reason, by.if_match)
-        revision = await self._store.apply(change)
+    async def _supersede(self, name: str, give_up: GiveUp, change: Change) -> Written:
+        """Write it, and that no version of the model waits for it any more."""
+        for _ in range(_ATTEMPTS):
+            waiting = given_up(self._decisions(), name, give_up, change.author, change.reason)
+            try:
+                return await self._write([change, *waiting])
+            except PreconditionFailed:
+                await self._reload()
+                present = self._decisions().entry(change.kind, change.key)
+                if not waiting or change.if_match not in ("", "*", present.etag):
+                    raise
+        raise Conflict(f"the versions of '{name}' change all the time", try_this="again")
+
+    async def _write(self, changes: Sequence[Change]) -> Written:
+        """Write, read back, publish; gives what became of the first."""
+        revision, *_ = await self._store.apply_all(changes)
         await self._reload()
         return Written(await self._publisher.committed(), etag(revision))
-
-    def _model(self, name: str) -> Model:
-        model = self._inventory.models.get(name)
-        if model is None:
-            raise UnknownModel(name)
-        return model
 
     def ready_enough(self, name: str, version: int) -> bool:
         """Whether so many replicas may be called for a version that it can take over."""
@@ -193,9 +169,19 @@ class Models:
         return target is not None and len(target.replicas) >= needed
 
     def serving_now(self, name: str) -> int | None:
-        """The version to which calls without a version go, where nobody has decided that."""
+        """The version to which calls without a version go, where nobody has decided that.
+
+        Before any may be called it is the one to which they will go; None when that has failed.
+        """
+        if self._decisions().split(name) is not None:
+            return None
         view = self._publisher.snapshot.models.get(name)
-        return max(view.targets, default=None) if view and not view.routed else None
+        if view and view.targets:
+            return max(view.targets)
+        model = self._inventory.models.get(name)
+        if model is None or (view and view.failed):
+            return None
+        return max(model.wanted, default=None)
 
     def main_version(self, name: str) -> int | None:
         """The version that gets most calls without a version; None when nothing serves."""
@@ -203,115 +189,25 @@ class Models:
         split = view.split if view else None
         return max(split.shares, key=lambda share: share[1])[0] if split else None
 
-    def version(self, name: str, number: int) -> VersionStatus:
-        """One version as it is seen now; `UnknownModel`, `UnknownVersion`."""
-        model = self._model(name)
-        if number not in self._numbers(model):
-            raise UnknownVersion(name, str(number))
-        return self._version(model, number, self._decisions().labels(name))
-
     def replicas_for(self, name: str) -> tuple[str, ...]:
         """The replicas that should hold a model, whether they answer or not."""
         return self._fleet.in_pool(self._decisions().pool(name))
 
-    def _require_ready(self, model: Model, version: int) -> None:
-        if version not in self._numbers(model):
-            raise UnknownVersion(model.name, str(version))
-        status = self._version(model, version, {})
-        if status.state != State.READY:
-            raise VersionNotReady(model.name, version, status.reason or status.state)
-
-    def _numbers(self, model: Model) -> tuple[int, ...]:
-        names = {one.name for one in model.loadables}
-        held = {
-            version
-            for seen in self._fleet.observations.values()
-            for name in names
-            for version in seen.held.get(name, ())
-        }
-        known = {
-            number
-            for number, version in self._decisions().versions.get(model.name, {}).items()
-            if version.state is not State.REMOVED
-        }
-        return tuple(sorted(held | known | set(model.versions)))
-
-    def _version(self, model: Model, number: int, labels: Mapping[str, int]) -> VersionStatus:
-        view = self._publisher.snapshot.models.get(model.name)
-        target = view.targets.get(number) if view else None
-        names = tuple(sorted(label for label, version in labels.items() if version == number))
-        record = self._decisions().versions.get(model.name, {}).get(number)
-        published = record is not None
-        if target is not None:
-            serving = bool(names) or (
-                view is not None and view.split is not None and number in view.split.versions
+    def _require_room(self, name: str, pool: str) -> None:
+        """`Conflict` when something that is needed would lose its place."""
+        displaced = self._inventory.displaced(name, pool)
+        for (model, version), why in sorted(displaced.items()):
+            raise Conflict(
+                f"model '{name}' cannot move to pool '{pool}'",
+                why=f"{model}@{version} would not be served: {why}",
+                try_this="servegate model rm of what nobody needs, or a larger --pool-memory",
             )
-            holders = target.replicas
-            return VersionStatus(number, State.READY, holders, names, "", serving, published)
-        if record is not None and not record.is_published:
-            return VersionStatus(number, record.state, (), names, record.reason, False, True)
-        state, why = self._absent(model, number)
-        return VersionStatus(number, state, (), names, why, False, published)
 
-    def _absent(self, model: Model, number: int) -> tuple[str, str]:
-        """Why nobody may be called for a version, as a state and a sentence."""
-        if model.unloaded:
-            return "not wanted", "the model was unloaded"
-        one = model.holding(number)
-        if one is None:
-            return "not wanted", "a replica holds it by itself"
-        if one.problem:
-            return State.FAILED, one.problem
-        if number not in one.wanted:
-            if one.published:
-                room = self._inventory.no_room(model.name, number)
-                return ("failed", room) if room else ("not wanted", "nothing refers to it")
-            return "not wanted", "config.pbtxt's version_policy leaves it out"
-        reasons = self._failures(model)
-        if reasons:
-            return State.FAILED, reasons[0]
-        waiting = sorted(set(self._fleet.waiting.values()))
-        return State.LOADING, waiting[0] if waiting else "no replica has loaded it yet"
-
-    def _failures(self, model: Model) -> list[str]:
-        return sorted(
-            {
-                failure.reason
-                for (_, name), failure in self._fleet.failures.items()
-                if any(name == one.name for one in model.loadables)
-            }
-        )
-
-    def _problems(self, model: Model, versions: tuple[VersionStatus, ...]) -> tuple[str, ...]:
-        problems = [model.problem] if model.problem else self._failures(model)
-        for one in model.loadables:
-            if one.trouble and one.published:
-                problems.append(one.trouble)
-            elif one.trouble:
-                problems.append(f"what was read before stays in force: {one.trouble}")
-        problems += [
-            f"version {status.number}: {status.reason}"
-            for status in versions
-            if status.published and status.state == State.FAILED and status.reason not in problems
-        ]
-        ready = {status.number for status in versions if status.state == State.READY}
-        decisions = self._decisions()
-        split = decisions.split(model.name)
-        for version in split.versions if split else ():
-            if version not in ready:
-                problems.append(f"the route sends calls to version {version}, which is not ready")
-        for label, version in decisions.labels(model.name).items():
-            if version not in ready:
-                problems.append(f"label '{label}' names version {version}, which is not ready")
-        return tuple(problems)
+    def _require_ready(self, name: str, version: int) -> None:
+        status = self._statuses.version(name, version)
+        if status.state != State.READY:
+            raise VersionNotReady(name, version, status.reason or status.state)
 
 
-def _state(model: Model, versions: tuple[VersionStatus, ...]) -> str:
-    if model.unloaded:
-        return "unloaded"
-    states = [status.state for status in versions if status.state not in _ASIDE]
-    if model.problem or (states and all(state == State.FAILED for state in states)):
-        return "failed"
-    if states and all(state == State.READY for state in states):
-        return "ready"
-    return "partial" if State.READY in states else "loading"
+def _of(by: By) -> tuple[str, str, str]:
+    return by.author, by.reason, by.if_match

@@ -1,19 +1,23 @@
 """Placement: which published versions the replicas of a pool should hold, and which have to go.
 
-A version is *needed* while calls may reach it: the route names it, a label does or is about to, it
-is the newest of a model without a route, or a needed ensemble is made of it. Others are loaded too
-while there is reason to think that they will be needed, and give way when memory is short:
+A version is *called* while the route or a label names it, or it is the newest of a model without a
+route. It is *asked for* while a label or the route waits for it, and then while somebody wants it
+to be kept. What an ensemble is made of stands where the ensemble does. Others are loaded too while
+there is reason to think that they will be needed, and give way when memory is short:
 
 | a published version                                | is held                                    |
 |----------------------------------------------------|--------------------------------------------|
-| is needed                                          | always; a problem when there is no room    |
+| is called                                          | always; a problem when there is no room    |
+| is asked for                                       | a problem when those leave no room         |
 | is one of the newest `keep_loaded` of its model    | as long as there is room                   |
 | was needed less than `unload_after` seconds ago    | as long as there is room                   |
 | everything else                                    | no                                         |
 
-Room is the pool's budget per replica: each replica holds all versions of its pool's models.
+Room is the pool's budget per replica: each replica holds all versions of its pool's models. Of two
+that are needed alike, the one that was published first has it.
 """
 
+import heapq
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -23,6 +27,8 @@ from serve.control.versions import Version
 from serve.triton import config as triton_config
 
 Name = tuple[str, int]  # a model and a version
+Rank = tuple[int, float]  # how much it is needed, and since when it can be; the least comes first
+_CALLED, _AWAITED, _KEPT = range(3)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,14 +87,14 @@ class Placement:
         self,
         decisions: Decisions,
         published: Mapping[Name, Version],
-        needed: Collection[Name],
+        needed: Mapping[Name, Rank],
         spare: list[Name],
     ) -> Placed:
-        """Fill each pool up to its budget: the needed first, in the order in which they came."""
+        """Fill each pool up to its budget: the needed first, in the order of their ranks."""
         used: dict[str, int] = {}
         wanted: set[Name] = set()
         problems: dict[Name, str] = {}
-        first = sorted(needed, key=lambda name: published[name].times.get("published", 0.0))
+        first = sorted(needed, key=lambda name: (needed[name], name))
         for name in (*first, *reversed(spare)):
             pool, takes = decisions.pool(name[0]), memory_of(published[name])
             budget = self._rules.budgets.get(pool)
@@ -126,6 +132,31 @@ def _needed(
     decisions: Decisions,
     published: Mapping[Name, Version],
     plain: Mapping[str, Collection[int]],
+) -> Mapping[Name, Rank]:
+    called = _called(decisions, published, plain)
+    by_name = {(version.physical, version.number): name for name, version in published.items()}
+    waiting: list[tuple[Rank, Name]] = []
+    for name, version in published.items():
+        awaited = _AWAITED if version.labels or version.live else _KEPT if version.keep else None
+        how = _CALLED if name in called else awaited
+        if how is not None:
+            waiting.append(((how, version.times.get("published", 0.0)), name))
+    heapq.heapify(waiting)
+    found: dict[Name, Rank] = {}
+    while waiting:  # an ensemble needs what it is made of, which may be ensembles again
+        rank, name = heapq.heappop(waiting)
+        if name not in found:
+            found[name] = rank
+            for part in pinned_parts(published[name]):
+                if part in by_name:
+                    heapq.heappush(waiting, (rank, by_name[part]))
+    return found
+
+
+def _called(
+    decisions: Decisions,
+    published: Mapping[Name, Version],
+    plain: Mapping[str, Collection[int]],
 ) -> set[Name]:
     found: set[Name] = set()
     for model in {model for model, _ in published}:
@@ -136,17 +167,7 @@ def _needed(
             newest = max(number for one, number in published if one == model)
             if newest > max(plain.get(model, ()), default=0):
                 found.add((model, newest))
-    found.update(name for name, version in published.items() if version.labels or version.live)
-    needed = found & published.keys()
-    by_name = {(version.physical, version.number): name for name, version in published.items()}
-    waiting = list(needed)
-    while waiting:  # an ensemble needs what it is made of, which may be ensembles again
-        for part in pinned_parts(published[waiting.pop()]):
-            name = by_name.get(part)
-            if name is not None and name not in needed:
-                needed.add(name)
-                waiting.append(name)
-    return needed
+    return found & published.keys()
 
 
 def pinned_parts(version: Version) -> tuple[Name, ...]:

@@ -23,7 +23,8 @@ class Version:
     `physical`, `group` and `config` (canonical config.pbtxt) are empty before it is checked.
     `memory` is what its load added to a Triton in quarantine; None when that was not measured.
     `labels` wait to name it as soon as it is ready; `live`: all calls go to it then. Both are
-    emptied once done. `output_labels` are the texts of label files by output name.
+    emptied once done. `keep`: it stays loaded although nothing refers to it. `output_labels` are
+    the texts of label files by output name.
     """
 
     model: str
@@ -41,6 +42,7 @@ class Version:
     memory: int | None = None
     labels: tuple[str, ...] = ()
     live: bool = False
+    keep: bool = False
     findings: tuple[str, ...] = ()  # warnings of lint and quarantine
     tags: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     signature: Mapping[str, Any] = field(default_factory=lambda: _NONE)
@@ -81,6 +83,7 @@ class Version:
             "memory": self.memory,
             "labels": list(self.labels),
             "live": self.live,
+            "keep": self.keep,
             "findings": list(self.findings),
             "tags": dict(self.tags),
             "signature": dict(self.signature),
@@ -115,6 +118,7 @@ def version_of(key: str, body: Mapping[str, Any], etag: str = "") -> Version:
         memory=body["memory"],
         labels=tuple(body["labels"]),
         live=body["live"],
+        keep=bool(body.get("keep")),  # which older records do not have
         findings=tuple(body["findings"]),
         tags=MappingProxyType(dict(body["tags"])),
         signature=MappingProxyType(dict(body["signature"])),

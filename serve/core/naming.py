@@ -10,7 +10,8 @@ from collections.abc import Container, Iterable
 
 from serve.core.errors import Invalid
 
-_MODEL = re.compile(r"^[A-Za-z0-9_][A-Za-z0-9._-]{0,254}\Z")
+LONGEST_NAME = 255  # characters of a model's name: it is a folder's, too
+_MODEL = re.compile(rf"^[A-Za-z0-9_][A-Za-z0-9._-]{{0,{LONGEST_NAME - 1}}}\Z")
 _LABEL = re.compile(r"^[A-Za-z_][A-Za-z0-9._-]{0,62}\Z")
 _DIGEST = re.compile(r"^[0-9a-f]{8}\Z")
 RESERVED_MODELS = frozenset({"stats"})  # GET /v2/models/stats means all models
@@ -22,7 +23,8 @@ def check_model_name(name: str) -> str:
     if not _MODEL.match(name) or name in RESERVED_MODELS:
         raise Invalid(
             f"'{name}' cannot be the name of a model",
-            why="letters, digits, '.', '_' and '-' are allowed, and 'stats' is taken by Triton",
+            why=f"up to {LONGEST_NAME} letters, digits, '.', '_' and '-' are allowed, of which the "
+            "first is none of '.' and '-'; and 'stats' is taken by Triton",
         )
     return name
 

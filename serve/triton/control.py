@@ -5,7 +5,7 @@ inference.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import grpc
@@ -24,7 +24,8 @@ _OPTIONS = (
 )
 _LOG_FIELDS = {bool: "bool_param", int: "uint32_param"}
 _NOT_EXPLICIT = "explicit model load / unload is not allowed"
-
+_NOTHING_READY = "has no available versions"
+_ANY = 0  # the version of an entry that was listed without one
 
 Settings = Mapping[str, Any]  # a setting's value or values; None takes it back
 
@@ -62,10 +63,34 @@ class TritonControl:
         await self._channel.close()
 
     async def index(self) -> tuple[Entry, ...]:
-        """The versions that this server knows; names it has never loaded are left out."""
+        """The versions that this server knows; names it has never loaded are left out.
+
+        A name that two repositories have is listed without its versions, though Triton goes on
+        serving what it has loaded of it (2.51): then it is asked which those are.
+        """
         answer: bytes = await self._quick(self._index, b"")
-        entries = [_entry(value) for number, value in protobuf.fields(answer) if number == 1]
-        return tuple(entry for entry in entries if entry is not None)
+        found: list[Entry] = []
+        for number, value in protobuf.fields(answer):
+            entry = _entry(value) if number == 1 else None
+            if entry is not None and entry.version == _ANY:
+                ready = await self._ready(entry.model)
+                found += [replace(entry, version=one, state="READY") for one in ready]
+            elif entry is not None:
+                found.append(entry)
+        return tuple(found)
+
+    async def _ready(self, model: str) -> tuple[int, ...]:
+        """The versions of a model that can be called; none when it has none."""
+        request = service_pb2.ModelMetadataRequest(name=model)
+        try:
+            answer = await self._quick(self._stub.ModelMetadata, request)
+        except TritonFailed:
+            return ()
+        except Unavailable as error:
+            if _NOTHING_READY in error.why:
+                return ()
+            raise
+        return tuple(int(version) for version in answer.versions if version.isdigit())
 
     async def config(self, model: str) -> model_config_pb2.ModelConfig:
         """The configuration in force, as the backend completed it."""
@@ -133,7 +158,10 @@ class TritonControl:
 
 
 def _entry(message: int | bytes) -> Entry | None:
-    """One `ModelIndex` (name, version, state, reason are fields 1 to 4); None without a version."""
+    """One `ModelIndex` (name, version, state, reason are fields 1 to 4).
+
+    None for a name that was never loaded: it has neither a version nor a state.
+    """
     if not isinstance(message, bytes):
         return None
     texts = {
@@ -141,10 +169,10 @@ def _entry(message: int | bytes) -> Entry | None:
         for number, value in protobuf.fields(message)
         if isinstance(value, bytes)
     }
-    version = texts.get(2, "")
-    if not version.isdigit():
-        return None
-    return Entry(texts.get(1, ""), int(version), texts.get(3, ""), texts.get(4, ""))
+    version, state = texts.get(2, ""), texts.get(3, "")
+    if version.isdigit():
+        return Entry(texts.get(1, ""), int(version), state, texts.get(4, ""))
+    return Entry(texts.get(1, ""), _ANY, state, texts.get(4, "")) if state else None
 
 
 def _for_people(details: str) -> str:

@@ -2,15 +2,15 @@
 
 import asyncio
 import contextlib
-import os
 import socket
 import ssl
-import sys
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from pathlib import Path
 from typing import Any
 
+from app.synchronising import synchronise
 from control.delivering_scene import MODEL, publish
+from forking import Forked
 from listeners.sync_scene import SECRET, internal_api
 
 from serve.app.ports import listener
@@ -21,7 +21,6 @@ from serve.control.delivering.agents import AgentDelivery
 from serve.control.versions import Version
 
 LABELS = {"labels.txt": b"zero\none\n"}
-RUN = "import typer; from serve.cli.sync import sync; typer.run(sync)"
 
 
 class Gated:
@@ -113,26 +112,31 @@ class Scene:
             await asyncio.wait((running,))
 
     @contextlib.asynccontextmanager
-    async def process(
-        self, *options: str, **environment: str
-    ) -> AsyncIterator[asyncio.subprocess.Process]:
+    async def process(self, *options: str, **environment: str) -> AsyncIterator["Agent"]:
         """The real command, in a process of its own."""
-        command = [sys.executable, "-c", RUN, "--admin-url", self.url, "--replica", "gpu-1"]
-        running = await asyncio.create_subprocess_exec(
-            *command,
-            "--folder",
-            str(self.repository),
-            *options,
-            env={**os.environ, "SERVEGATE_SECRET": SECRET, **environment},
-            cwd=self.folder,
-            stderr=asyncio.subprocess.PIPE,
-        )
-        try:
-            yield running
-        finally:
-            if running.returncode is None:
-                running.kill()
-                await running.wait()
+        told = self.folder / "told"
+        words = ("--admin-url", self.url, "--replica", "gpu-1", "--folder", str(self.repository))
+        variables = {"SERVEGATE_SECRET": SECRET, **environment}
+        with Forked(synchronise, self.folder, told, [*words, *options], variables) as running:
+            yield Agent(running, told)
+
+
+class Agent:
+    """The command's process, and what it has told people."""
+
+    def __init__(self, running: Forked, told: Path) -> None:
+        self._running = running
+        self._told = told
+        self.send_signal = running.send_signal
+
+    async def wait(self) -> int:
+        """Its exit status."""
+        return await asyncio.to_thread(self._running.wait)
+
+    @property
+    def told(self) -> str:
+        """All that it has written to stderr."""
+        return self._told.read_text()
 
 
 async def until(reached: Callable[[], bool], *, within: float = 20.0) -> None:

@@ -44,21 +44,34 @@ class Scene:
         return {blob.read_bytes() for blob in (self.folder / "cache/blobs").iterdir()}
 
 
-def test_a_blob_is_fetched_once_and_linked_ever_after(tmp_path: Path) -> None:
+def test_a_blob_is_fetched_once_and_linked_for_the_first_that_needs_it(tmp_path: Path) -> None:
     scene = Scene(tmp_path, Origin(b"abc"))
     first, second = scene.fetch(b"abc", "first"), scene.fetch(b"abc", "second")
-    assert first.read_bytes() == b"abc" and first.samefile(second)
-    assert first.stat().st_mode & 0o777 == 0o444
+    assert first.samefile(tmp_path / "cache/blobs" / file_of(b"abc").sha256)
+    assert first.read_bytes() == second.read_bytes() == b"abc"
+    assert {path.stat().st_mode & 0o777 for path in (first, second)} == {0o444}
     assert scene.origin.asked == 1
 
 
-def test_using_a_blob_does_not_make_it_look_younger_to_triton(tmp_path: Path) -> None:
+def test_a_file_that_is_in_use_does_not_look_younger_when_others_need_the_same(
+    tmp_path: Path,
+) -> None:
+    """Triton looks at the times of modification and of change."""
     scene = Scene(tmp_path, Origin(b"abc"))
-    before = scene.fetch(b"abc", "first").stat()
+    served = scene.fetch(b"abc", "first")
+    before = served.stat()
     scene.now = 1000
-    after = scene.fetch(b"abc", "second").stat()
-    assert (after.st_ino, after.st_mtime_ns) == (before.st_ino, before.st_mtime_ns)
-    assert after.st_atime_ns == 1000 * 10**9
+    scene.fetch(b"abc", "second").unlink()
+    after = served.stat()
+    assert (after.st_mtime_ns, after.st_ctime_ns) == (before.st_mtime_ns, before.st_ctime_ns)
+
+
+def test_a_blob_without_users_is_linked_again_and_counts_as_used(tmp_path: Path) -> None:
+    scene = Scene(tmp_path, Origin(b"abc"))
+    scene.fetch(b"abc", "first").unlink()
+    scene.now = 1000
+    again = scene.fetch(b"abc", "again").stat()
+    assert (again.st_nlink, again.st_atime_ns, scene.origin.asked) == (2, 1000 * 10**9, 1)
 
 
 def test_wrong_bytes_are_fetched_once_more(tmp_path: Path) -> None:

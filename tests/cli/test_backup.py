@@ -1,39 +1,21 @@
 """`servegate backup` and `restore`: on a state folder and on PostgreSQL, and what is refused."""
 
+import asyncio
 import json
-import os
-import subprocess
-import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from database import PASSWORD, PostgresServer, postgres
+from cli.commands import Done, servegate
+from database import PASSWORD, PostgresServer
 
 from serve.app.paths import LOCK_FILE
+from serve.control.storing.leadership import leadership_of
 from serve.processes import hold_lock
 
-SERVEGATE = Path(sys.executable).parent / "servegate"
 
-
-def run(folder: Path, *arguments: str) -> "subprocess.CompletedProcess[str]":
-    """One command in a folder of its own."""
-    own = {name: text for name, text in os.environ.items() if not name.startswith("SERVEGATE_")}
-    return subprocess.run(
-        [str(SERVEGATE), *arguments],
-        capture_output=True,
-        text=True,
-        cwd=folder,
-        env=own | {"SERVEGATE_ADMIN_PORT": "9"},
-        stdin=subprocess.DEVNULL,
-        timeout=60,
-    )
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[PostgresServer]:
-    with postgres() as running:
-        yield running
+def run(folder: Path, *arguments: str) -> Done:
+    """One command in a folder of its own; no gateway answers."""
+    return servegate(*arguments, folder=folder, SERVEGATE_ADMIN_PORT="9")
 
 
 @pytest.fixture
@@ -58,8 +40,8 @@ def test_a_store_is_restored_into_an_empty_state_folder(folder: Path) -> None:
     assert (folder / "monday").stat().st_mode & 0o777 == 0o600
 
 
-def test_a_store_moves_to_postgres_and_back(folder: Path, server: PostgresServer) -> None:
-    url = server.new_database()
+def test_a_store_moves_to_postgres_and_back(folder: Path, postgresql: PostgresServer) -> None:
+    url = postgresql.new_database()
     there = run(folder, "restore", "monday", "--database", url)
     assert there.returncode == 0, there.stderr
     saved = run(folder, "backup", "tuesday", "--database", url)
@@ -87,21 +69,14 @@ def test_nothing_is_restored_while_a_gateway_runs(folder: Path) -> None:
 
 
 def test_nothing_is_restored_while_a_control_plane_leads(
-    folder: Path, server: PostgresServer
+    folder: Path, postgresql: PostgresServer
 ) -> None:
-    url = server.new_database()
-    code = "import asyncio, sys; from pathlib import Path\n"
-    code += "from serve.control.storing.leadership import leadership_of\n"
-    code += "one = leadership_of(sys.argv[1], Path('lock'))\n"
-    code += "assert asyncio.run(one.try_acquire()); print('leads', flush=True); sys.stdin.read()"
-    leader = subprocess.Popen(
-        [sys.executable, "-c", code, url], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    )
-    with leader:
-        assert leader.stdout and leader.stdout.readline() == "leads\n"
-        done = run(folder, "restore", "monday", "--database", url)
-        assert done.returncode == 1 and "a control plane runs on it" in done.stderr
-        leader.communicate()
+    url = postgresql.new_database()
+    leader = leadership_of(url, folder / "lock")
+    assert asyncio.run(leader.try_acquire())
+    done = run(folder, "restore", "monday", "--database", url)
+    assert done.returncode == 1 and "a control plane runs on it" in done.stderr
+    asyncio.run(leader.release())
     assert run(folder, "restore", "monday", "--database", url).returncode == 0
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 import uvicorn
 from builders import until
+from cli.commands import Done, servegate
 from listeners.admin_scene import send
 from listeners.history_scene import history_scene
 
@@ -35,14 +36,8 @@ def url(tmp_path: Path) -> Iterator[str]:
     thread.join()
 
 
-def run(url: str, *arguments: str) -> "subprocess.CompletedProcess[str]":
-    return subprocess.run(
-        [str(SERVEGATE), "history", *arguments, "--admin-url", url],
-        capture_output=True,
-        text=True,
-        stdin=subprocess.DEVNULL,
-        timeout=60,
-    )
+def run(url: str, *arguments: str) -> Done:
+    return servegate("history", *arguments, "--admin-url", url)
 
 
 def on_a_terminal(url: str, *arguments: str, keys: str = "") -> str:

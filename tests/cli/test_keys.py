@@ -1,33 +1,22 @@
 """`servegate key` against a gateway that stands still: what is printed where, and exit codes."""
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from cli.commands import Done, servegate
 
 from serve.app.paths import LOCK_FILE
 from serve.cli.keys import seconds_of
 from serve.core.errors import Invalid
 from serve.processes import hold_lock
 
-SERVEGATE = Path(sys.executable).parent / "servegate"
 NOWHERE = "9"  # the discard port, where nobody listens
 
 
-def run(folder: Path, *arguments: str, **more: str) -> "subprocess.CompletedProcess[str]":
+def run(folder: Path, *arguments: str) -> Done:
     """One command in a folder of its own."""
-    own = {name: text for name, text in os.environ.items() if not name.startswith("SERVEGATE_")}
-    return subprocess.run(
-        [str(SERVEGATE), "key", *arguments],
-        capture_output=True,
-        text=True,
-        cwd=folder,
-        env=own | {"SERVEGATE_ADMIN_PORT": NOWHERE} | more,
-        timeout=60,
-    )
+    return servegate("key", *arguments, folder=folder, SERVEGATE_ADMIN_PORT=NOWHERE)
 
 
 @pytest.mark.parametrize(

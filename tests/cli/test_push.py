@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from cli.commands import Done, servegate
 from fake_gateway import FakeGateway, Fault
 
 from serve.core.versions import File
@@ -41,10 +42,11 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path / "m"
 
 
-def start(gateway: FakeGateway, *words: object, verb: str = "push") -> "subprocess.Popen[str]":
+def start(gateway: FakeGateway, *words: object) -> "subprocess.Popen[str]":
+    """The real program, for what a signal does to it."""
     own = {name: text for name, text in os.environ.items() if not name.startswith("SERVEGATE_")}
     return subprocess.Popen(
-        [str(SERVEGATE), "model", verb, *map(str, words)],
+        [str(SERVEGATE), "model", "push", *map(str, words)],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -53,14 +55,12 @@ def start(gateway: FakeGateway, *words: object, verb: str = "push") -> "subproce
     )
 
 
-def push(gateway: FakeGateway, *words: object) -> "subprocess.CompletedProcess[str]":
+def push(gateway: FakeGateway, *words: object) -> Done:
     """One push that runs to its end."""
-    running = start(gateway, *words)
-    out, err = running.communicate(timeout=60)
-    return subprocess.CompletedProcess([], running.returncode, out, err)
+    return servegate("model", "push", *words, SERVEGATE_ADMIN_URL=gateway.url)
 
 
-def events(done: "subprocess.CompletedProcess[str]") -> list[dict[str, Any]]:
+def events(done: Done) -> list[dict[str, Any]]:
     return [json.loads(line) for line in done.stdout.splitlines()]
 
 

@@ -10,17 +10,24 @@ Where = Path | str
 
 
 @pytest.fixture(scope="session")
-def server() -> Iterator[PostgresServer]:
-    """A PostgreSQL that all tests share; nobody stops it."""
+def stopped() -> Iterator[PostgresServer]:
+    """A PostgreSQL that some tests stop."""
     with postgres() as running:
         yield running
+
+
+@pytest.fixture
+def own(stopped: PostgresServer) -> Iterator[PostgresServer]:
+    """A PostgreSQL that this test alone has, and may stop; its databases are of others, too."""
+    stopped.ensure_running()
+    yield stopped
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
 def fresh(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[], Where]:
     """Where an empty store can be kept, another one at each call."""
     if request.param == "postgres":
-        made: PostgresServer = request.getfixturevalue("server")
+        made: PostgresServer = request.getfixturevalue("postgresql")
         return made.new_database
     numbers = iter(range(100))
     return lambda: tmp_path / f"{next(numbers)}.sqlite"

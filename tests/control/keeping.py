@@ -9,7 +9,9 @@ from builders import ControlPlane, replica
 
 from serve.control.fleet import Fleet
 from serve.control.inventory import Inventory
+from serve.control.models import Models
 from serve.control.reconciling.reconciler import ReplicaKeeper
+from serve.control.reconciling.steering import Steering
 from serve.control.versions import Version
 from serve.core.errors import Unavailable
 from serve.core.replicas import Replica
@@ -75,6 +77,7 @@ class FakeDelivery:
 
     def __init__(self) -> None:
         self.there: set[tuple[str, int]] = set()
+        self.problems: dict[tuple[str, int], str] = {}
 
     async def deliver(
         self, wanted: Collection[Version], held: Collection[tuple[str, int]]
@@ -84,7 +87,7 @@ class FakeDelivery:
         return (version.physical, version.number) in self.there
 
     def problem(self, replica: str, version: Version) -> str:
-        return ""
+        return self.problems.get((version.physical, version.number), "")
 
 
 class FakeProof:
@@ -105,15 +108,20 @@ class FakeProof:
 class Scene:
     """One replica, its keeper and a repository; `round` is one look and one reconciliation."""
 
-    def __init__(self, folder: Path, *others: str, discovering: bool = False) -> None:
-        self.plane = ControlPlane(folder, replicas=[replica(name) for name in ("a", *others)])
+    def __init__(self, folder: Path, *others: str | Replica, discovering: bool = False) -> None:
+        beside = [one if isinstance(one, Replica) else replica(one) for one in others]
+        self.plane = ControlPlane(folder, replicas=[replica("a"), *beside])
         self.triton = FakeTriton()
         self.delivery, self.proof = FakeDelivery(), FakeProof()
-        self.keeper = ReplicaKeeper(
+        self._inventory = self._discovering() if discovering else self.plane.inventory
+        self.keeper = self._keeper()
+
+    def _keeper(self) -> ReplicaKeeper:
+        return ReplicaKeeper(
             "a",
             self.triton,  # type: ignore[arg-type]
             fleet=self.plane.fleet,
-            inventory=self._discovering() if discovering else self.plane.inventory,
+            inventory=self._inventory,
             publisher=self.plane.publisher,
             steering=self.plane.steering,
             delivery=self.delivery,
@@ -122,6 +130,30 @@ class Scene:
             clock=self.plane.clock,
             tick=60.0,
         )
+
+    def use(self, proof: FakeProof) -> None:
+        """A keeper that starts anew, with this proof."""
+        self.proof = proof
+        self.keeper = self._keeper()
+
+    def tell_problems(self) -> None:
+        """Models that know what the delivery says."""
+        plane = self.plane
+        plane.models = Models(
+            plane.store,
+            plane.inventory,
+            plane.fleet,
+            plane.publisher,
+            plane.steering,
+            decisions=lambda: plane.decisions,
+            reload=plane.reload,
+            undelivered=self.delivery.problem,
+        )
+
+    def steer(self, steering: Steering) -> None:
+        """A keeper that starts anew, and is steered so."""
+        self.plane.steering = steering
+        self.keeper = self._keeper()
 
     def _discovering(self) -> Inventory:
         self.plane.inventory = Inventory(

@@ -107,7 +107,10 @@ class Failing:
 
 
 class Scene:
-    """A control plane that publishes. Everything is in `folder`: a second scene is a restart."""
+    """A control plane that publishes. Everything is in `folder`: a second scene is a restart.
+
+    What serves is scripted in `serving`; with `serving_now` it is what the control plane sees.
+    """
 
     def __init__(
         self,
@@ -118,6 +121,7 @@ class Scene:
         quarantine: Quarantine | None = None,
         read_model: ReadModel | None = None,
         judge: Judge | None = None,
+        serving_now: bool = False,
     ) -> None:
         self.plane = ControlPlane(folder)
         self.wall = self.plane.wall
@@ -143,7 +147,9 @@ class Scene:
         self.work.mkdir(exist_ok=True)
         loadables = lambda: self.plane.inventory.loadables  # noqa: E731
         parts = Parts(lambda: self.plane.decisions, loadables, self.serving.get)
-        holding = Holding(self.records, self.serving.get)
+        holding = Holding(
+            self.records, self.plane.models.serving_now if serving_now else self.serving.get
+        )
         self.pipeline = Pipeline(
             self.records,
             self.failing,  # type: ignore[arg-type]
@@ -178,6 +184,7 @@ class Scene:
             parts=parts,
             holding=holding,
             loadables=loadables,
+            referring=self.plane.models.referring,
             keep=10,
         )
         self.pending = Pending(

@@ -89,9 +89,9 @@ def test_a_backup_holds_everything_and_says_so(where: Where, tmp_path: Path) -> 
 
 @pytest.mark.parametrize("back", [False, True], ids=["to-postgres", "to-sqlite"])
 def test_a_store_moves_from_one_database_to_the_other(
-    server: PostgresServer, tmp_path: Path, back: bool
+    postgresql: PostgresServer, tmp_path: Path, back: bool
 ) -> None:
-    ends: list[Where] = [tmp_path / "control.sqlite", server.new_database()]
+    ends: list[Where] = [tmp_path / "control.sqlite", postgresql.new_database()]
     source, target = reversed(ends) if back else ends
     before = filled(source, changes=300)  # more rows than are held at a time
     back_up(source, tmp_path / "backup")

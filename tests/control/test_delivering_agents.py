@@ -5,9 +5,10 @@ from collections.abc import Collection
 from pathlib import Path
 
 import pytest
+from builders import Clock
 from control.delivering_scene import Shelf
 
-from serve.control.delivering.agents import AgentDelivery, Page
+from serve.control.delivering.agents import SILENT, AgentDelivery, Page
 from serve.control.delivering.delivery import Slot
 from serve.control.versions import Version
 from serve.core.errors import Invalid
@@ -143,3 +144,24 @@ def test_a_page_that_comes_again_has_another_name_so_that_an_agent_reports_anew(
     scene.deliver()
     scene.deliver(one)
     assert scene.page(first).name != first
+
+
+def test_an_agent_that_has_gone_silent_is_told_as_the_reason(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        shelf, clock = Shelf(tmp_path), Clock()
+        delivery = AgentDelivery(shelf, clock=clock)
+        one, two = shelf.publish(), shelf.publish(number=2)
+        await delivery.deliver([one], ())
+        page = await delivery.poll("", 0, replica="gpu-1")
+        assert page is not None and delivery.delivered("gpu-1", page.name, [("digits", 1)], {})
+        await delivery.deliver([one, two], ())
+        polling = asyncio.create_task(delivery.poll("", 30, replica="gpu-1"))
+        clock.now += 60
+        await polling
+        clock.now += SILENT - 1
+        assert delivery.problem("gpu-1", two) == ""
+        clock.now += 2
+        assert "gpu-1 has been silent for 6 s" in delivery.problem("gpu-1", two)
+        assert delivery.problem("gpu-1", one) == ""
+
+    asyncio.run(scenario())

@@ -1,11 +1,11 @@
 """Delivery into a bucket: marks say what is whole, and only that is believed."""
 
 import asyncio
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 
 import pytest
 from control.delivering_scene import CONFIG, MODEL, publish
-from object_store import ObjectStore, object_store
+from object_store import ObjectStore
 
 from serve.control.artifacts.copying import CopyingBucket
 from serve.control.artifacts.storage import Storage
@@ -17,17 +17,11 @@ KEEP = "repository/.keep"
 WEIGHTS = "repository/digits/1/model.onnx"
 
 
-@pytest.fixture(scope="module")
-def store() -> Iterator[ObjectStore]:
-    with object_store() as running:
-        yield running
-
-
 class Scene:
     """A bucket of its own."""
 
-    def __init__(self, store: ObjectStore) -> None:
-        self._url, self._config = store.bucket(), store.config
+    def __init__(self, s3: ObjectStore) -> None:
+        self._url, self._config = s3.bucket(), s3.config
         self.storage = Storage.of(self._url, **self._config)
         self.bucket = CopyingBucket(self._url, **self._config)
         self.run = asyncio.Runner().run
@@ -59,8 +53,8 @@ class Scene:
 
 
 @pytest.fixture
-def scene(store: ObjectStore) -> Scene:
-    return Scene(store)
+def scene(s3: ObjectStore) -> Scene:
+    return Scene(s3)
 
 
 def test_triton_finds_what_was_published(scene: Scene) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from control.delivering_scene import publish
-from object_store import object_store
+from object_store import ObjectStore
 from triton.onnx_models import config, node, onnx_file, tensor
 
 from serve.control.artifacts.storage import Storage
@@ -118,26 +118,27 @@ async def serves(scene: Scene, delivery: Delivery, one: Version, two: Version) -
     assert scene.told.starts(name) == 2
 
 
-def test_a_triton_serves_versions_from_a_folder_and_from_a_bucket(tmp_path: Path) -> None:
+def test_a_triton_serves_versions_from_a_folder_and_from_a_bucket(
+    s3: ObjectStore, tmp_path: Path
+) -> None:
     async def scenario() -> None:
-        with object_store() as s3:
-            url, folder = s3.bucket(), tmp_path / "repository"
-            environment = {**os.environ, **s3.environment}
-            bucket, disk = Storage.of(url, **s3.config), Storage.of(str(tmp_path / "storage"))
-            folder.mkdir()
-            deliveries = (
-                ("a", disk, FolderDelivery(disk, folder)),
-                ("b", bucket, BucketDelivery(bucket, url, **s3.config)),
-            )
-            await deliveries[1][2].prepare()
-            repositories = [str(folder), triton_url(url, environment)]
-            async with asyncio.timeout(120), triton(tmp_path, repositories, environment) as scene:
-                for name, storage, delivery in deliveries:
-                    made = [
-                        await publish(storage, name, number, files=model(operator), config=CONFIG)
-                        for number, operator in ((1, "Identity"), (2, "Neg"))
-                    ]
-                    await serves(scene, delivery, *made)
-                assert await scene.indexed() == {"a", "b"}
+        url, folder = s3.bucket(), tmp_path / "repository"
+        environment = {**os.environ, **s3.environment}
+        bucket, disk = Storage.of(url, **s3.config), Storage.of(str(tmp_path / "storage"))
+        folder.mkdir()
+        deliveries = (
+            ("a", disk, FolderDelivery(disk, folder)),
+            ("b", bucket, BucketDelivery(bucket, url, **s3.config)),
+        )
+        await deliveries[1][2].prepare()
+        repositories = [str(folder), triton_url(url, environment)]
+        async with asyncio.timeout(120), triton(tmp_path, repositories, environment) as scene:
+            for name, storage, delivery in deliveries:
+                made = [
+                    await publish(storage, name, number, files=model(operator), config=CONFIG)
+                    for number, operator in ((1, "Identity"), (2, "Neg"))
+                ]
+                await serves(scene, delivery, *made)
+            assert await scene.indexed() == {"a", "b"}
 
     asyncio.run(scenario())

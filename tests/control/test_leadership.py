@@ -2,30 +2,25 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Awaitable, Iterator
+from collections.abc import AsyncIterator, Awaitable
 from pathlib import Path
 
 import psycopg
 import pytest
-from database import PostgresServer, postgres
+from database import PostgresServer
 from ticking import Ticks
 
 from serve.control.storing.leadership import Leadership, leadership_of
+from serve.control.storing.limits import Limits
 from serve.core.errors import Unavailable
 from serve.processes import hold_lock
 
 Where = Path | str
 
 
-@pytest.fixture
-def own() -> Iterator[PostgresServer]:
-    """A PostgreSQL that this test may stop."""
-    with postgres() as running:
-        yield running
-
-
 def leader(where: Where, folder: Path, pause: Ticks | None = None) -> Leadership:
-    return leadership_of(where, folder / "leader", pause=pause or asyncio.sleep)
+    limits = Limits(connect=2, answer=0.4)
+    return leadership_of(where, folder / "leader", pause=pause or asyncio.sleep, limits=limits)
 
 
 def test_one_leads_and_another_does_not(where: Where, tmp_path: Path) -> None:
@@ -69,9 +64,9 @@ def test_the_lock_of_a_state_folder_is_the_one_that_every_process_of_ours_takes(
 
 
 def test_two_schemas_of_a_database_have_a_leader_each(
-    server: PostgresServer, tmp_path: Path
+    postgresql: PostgresServer, tmp_path: Path
 ) -> None:
-    url = server.new_database()
+    url = postgresql.new_database()
 
     async def scenario() -> None:
         one = leader(url, tmp_path)
@@ -103,22 +98,24 @@ async def within(waiting: Awaitable[object]) -> None:
 def test_who_led_before_the_database_went_leads_after_it_came_back(
     own: PostgresServer, tmp_path: Path
 ) -> None:
+    url = own.new_database()
+
     async def scenario() -> None:
         ticks = Ticks()
-        one = leader(own.url(), tmp_path, ticks)
+        one = leader(url, tmp_path, ticks)
         await one.acquire()
         async with keeping(one) as kept:
             await ticks.asked()
             await asyncio.to_thread(own.stop, "immediate")
             await within(one.lost.wait())  # before any tick: the server's end is heard
             with pytest.raises(Unavailable):
-                await leader(own.url(), tmp_path).try_acquire()
+                await leader(url, tmp_path).try_acquire()
             await asyncio.to_thread(own.start)
             while one.lost.is_set():
                 await ticks.asked()
                 ticks.tick()
             assert not kept.done()
-            assert not await leader(own.url(), tmp_path).try_acquire()
+            assert not await leader(url, tmp_path).try_acquire()
 
     asyncio.run(scenario())
 
@@ -126,9 +123,11 @@ def test_who_led_before_the_database_went_leads_after_it_came_back(
 def test_who_finds_another_leader_after_the_database_came_back_is_told_to_end(
     own: PostgresServer, tmp_path: Path
 ) -> None:
+    url = own.new_database()
+
     async def scenario() -> None:
         ticks = Ticks()
-        one, two = leader(own.url(), tmp_path, ticks), leader(own.url(), tmp_path)
+        one, two = leader(url, tmp_path, ticks), leader(url, tmp_path)
         await one.acquire()
         async with keeping(one) as kept:
             await ticks.asked()
@@ -148,19 +147,21 @@ def test_who_finds_another_leader_after_the_database_came_back_is_told_to_end(
 def test_a_leader_whose_connection_alone_was_cut_goes_on_leading(
     own: PostgresServer, tmp_path: Path
 ) -> None:
+    url = own.new_database()
+
     async def scenario() -> None:
         ticks = Ticks()
-        one = leader(own.url(), tmp_path, ticks)
+        one = leader(url, tmp_path, ticks)
         await one.acquire()
         async with keeping(one) as kept:
             await ticks.asked()
-            with psycopg.connect(own.url(), autocommit=True) as connection:
+            with psycopg.connect(url, autocommit=True) as connection:
                 connection.execute(
                     "select pg_terminate_backend(pid) from pg_locks where locktype = 'advisory'"
                 )
             await ticks.asked_times(2)
             assert not kept.done() and not one.lost.is_set()
-            assert not await leader(own.url(), tmp_path).try_acquire()
+            assert not await leader(url, tmp_path).try_acquire()
 
     asyncio.run(scenario())
 
@@ -168,9 +169,11 @@ def test_a_leader_whose_connection_alone_was_cut_goes_on_leading(
 def test_a_leader_does_not_take_its_own_lost_connection_for_another_leader(
     own: PostgresServer, tmp_path: Path
 ) -> None:
+    url = own.new_database()
+
     async def scenario() -> None:
         ticks = Ticks()
-        one = leader(own.url(), tmp_path, ticks)
+        one = leader(url, tmp_path, ticks)
         await one.acquire()
         async with keeping(one) as kept:
             await ticks.asked()

@@ -1,20 +1,19 @@
 """Materialising: a version's folder is whole or absent, whatever ends the process in between."""
 
 import asyncio
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from control.crashing import build
 from control.delivering_scene import CONFIG, MODEL, Shelf, drafts, tree
+from forking import status
 
 from serve.control.delivering.materialising import materialise
 from serve.control.delivering.repository import is_whole, present, sweep, take_away
 from serve.control.versions import Version
 from serve.core.errors import Conflict, DigestMismatch, Invalid
 from serve.core.versions import Manifest
-from serve.processes.failpoints import STATUS, VARIABLE
+from serve.processes.failpoints import STATUS
 
 LABELS = {"labels.txt": b"zero\none\n"}
 DOCUMENTS = {"preprocessing.json": b"{}", "model_card.json": b"{}", "contract/contract.json": b"{}"}
@@ -187,29 +186,14 @@ def test_what_is_removed_is_only_the_link_never_the_blob(scene: Scene) -> None:
     assert scene.shelf.blob(file.sha256).stat().st_size == file.size
 
 
-BUILD = """
-import asyncio, sys
-from pathlib import Path
-from control.delivering_scene import CONFIG, Shelf
-from serve.control.delivering.materialising import materialise
-
-shelf, repository = Shelf(Path(sys.argv[1])), Path(sys.argv[2])
-shelf.publish(beside={"labels.txt": b"zero"})
-asyncio.run(materialise(shelf, shelf.manifests["digits", 1], CONFIG, repository))
-"""
-
-
 @pytest.mark.parametrize(
     ("place", "there"), [("delivery.drafted", False), ("delivery.renamed", True)]
 )
 def test_a_process_that_dies_in_between_leaves_the_version_absent_or_whole(
     scene: Scene, place: str, there: bool
 ) -> None:
-    environment = {**os.environ, VARIABLE: place, "PYTHONPATH": str(Path(__file__).parents[1])}
-    command = [sys.executable, "-c", BUILD, str(scene.shelf.folder), str(scene.repository)]
-    ended = subprocess.run(command, env=environment, check=False)
+    assert status(build, scene.shelf.folder, scene.repository, place) == STATUS
     version = scene.shelf.publish(beside={"labels.txt": b"zero"})
-    assert ended.returncode == STATUS
     assert scene.is_whole(version) is there
     assert ("digits/1/model.onnx" in tree(scene.repository)) is there
     assert drafts(scene.repository) != []

@@ -9,8 +9,12 @@ import pytest
 from builders import ControlPlane, replica, write_model
 
 from serve.control.fleet import Failure
-from serve.control.models import By, ModelStatus
+from serve.control.inventory import Inventory
+from serve.control.models import By, Models
+from serve.control.placement import Placement, Rules
+from serve.control.statuses import ModelStatus
 from serve.core.errors import (
+    Conflict,
     Invalid,
     PreconditionFailed,
     ServegateError,
@@ -20,6 +24,8 @@ from serve.core.errors import (
     VersionNotReady,
 )
 from serve.core.routes import Split
+
+from .versions_scene import decided, version
 
 ADA = By("ada", "because")
 HALVES = Split.parse(["1=1", "2=1"])
@@ -257,3 +263,31 @@ def test_all_models_are_listed_by_name(tmp_path: Path) -> None:
     write_model(one.repository, "a-first")
     asyncio.run(one.inventory.scan())
     assert [each.model.name for each in one.models.all()] == ["a-first", "m"]
+
+
+def test_a_model_moves_to_no_pool_where_it_or_another_would_have_no_room(tmp_path: Path) -> None:
+    one = plane(tmp_path)
+    rules = Rules(budgets={"a100": 150})
+    one.inventory = Inventory(
+        None,
+        one.fleet,
+        decisions=lambda: one.decisions,
+        placement=Placement(rules, clock=one.clock),
+        publishes=True,
+    )
+    other = {"published": 2.0}
+    one.decisions = decided(
+        version("m", 1), version("n", 1, times=other), model__n={"pool": "a100"}
+    )
+    models = Models(
+        one.store,
+        one.inventory,
+        one.fleet,
+        one.publisher,
+        one.steering,
+        decisions=lambda: one.decisions,
+        reload=one.reload,
+    )
+    with pytest.raises(Conflict, match="cannot move to pool 'a100'") as caught:
+        do(models.configure("m", objective=None, pool="a100", by=ADA))
+    assert "n@1 would not be served" in caught.value.why

@@ -103,6 +103,42 @@ def test_what_is_needed_and_finds_no_room_is_told_and_displaces_nobody() -> None
     }
 
 
+def old_and_serving(**waiting: Any) -> Decisions:
+    """The second version is called, the first was published before it and `waiting` says more."""
+    old = version("m", 1, memory=150, times={"published": 1.0}, **waiting)
+    new = version("m", 2, memory=100, times={"published": 2.0})
+    return decided(old, new, route__m=split(v2=100))
+
+
+@pytest.mark.parametrize("waiting", [{"labels": ("old",)}, {"live": True}, {"keep": True}])
+def test_what_is_asked_for_displaces_nothing_that_is_called(waiting: dict[str, Any]) -> None:
+    result = placed(old_and_serving(**waiting), budgets={"default": 200})
+    assert (numbers(result), set(result.problems)) == ([2], {("m", 1)})
+    assert numbers(placed(old_and_serving(**waiting), budgets={"default": 250})) == [1, 2]
+
+
+def test_an_old_part_of_a_new_ensemble_displaces_nothing_that_is_called() -> None:
+    parts = [
+        version("part", 1, memory=150, times={"published": 1.0}),
+        version("part", 3, memory=100, times={"published": 2.0}),
+    ]
+    whole = version("whole", 1, config=ENSEMBLE, times={"published": 3.0}, memory=0)
+    result = placed(decided(*parts, whole), budgets={"default": 200})
+    assert numbers(result, "part") == [3]
+    assert set(result.problems) == {("part", 1)}
+
+
+def test_what_somebody_wants_to_be_kept_stays_and_goes_after_a_while() -> None:
+    clock = Clock()
+    placement = Placement(Rules(keep_loaded=0, unload_after=60.0), clock=clock)
+    kept, free = (decided(version("m", 1, keep=k), version("m", 2)) for k in (True, False))
+    clock.now += 1000
+    assert numbers(placement.place(kept, {})) == [1, 2]
+    assert numbers(placement.place(free, {})) == [1, 2]
+    clock.now += 61
+    assert numbers(placement.place(free, {})) == [2]
+
+
 def test_each_pool_has_its_own_budget() -> None:
     big = version("big", 1, memory=500)
     decisions = decided(big, version("m", 1, memory=100), model__big={"pool": "a100"})

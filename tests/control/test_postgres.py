@@ -5,31 +5,26 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
-from database import ENCODED, PASSWORD, PostgresServer, postgres
+from database import ENCODED, PASSWORD, PostgresServer
 from relay import relay
 from ticking import Ticks
 
 from serve.control.storing.database import open_database
+from serve.control.storing.limits import LIMITS, Limits
 from serve.control.storing.store import TICK, Change, Store
 from serve.core.errors import CannotStart, ServegateError, Unavailable
 
-FEW = 9.0  # seconds: what `postgres.py` allows for an answer and a new connection, and some
+SHORT = Limits(connect=2, statement=0.3, answer=0.4)  # a connection cannot have less
+FEW = 6.0  # seconds: these for an answer and a new connection, and some
 ROUTE = Change("route", "m", 1, "ada")
 
 
-@pytest.fixture
-def own() -> Iterator[PostgresServer]:
-    """A PostgreSQL that this test may stop."""
-    with postgres() as running:
-        yield running
-
-
 def opened(url: str, pause: Callable[[float], Awaitable[None]] = asyncio.sleep) -> Store:
-    store = Store(url, clock=lambda: 0.0, pause=pause)
+    store = Store(url, clock=lambda: 0.0, pause=pause, limits=SHORT)
     store.migrate()
     return store
 
@@ -46,8 +41,10 @@ def hidden(error: BaseException) -> bool:
 def test_a_store_that_went_in_the_middle_is_unavailable_and_comes_back_by_itself(
     own: PostgresServer,
 ) -> None:
+    url = own.new_database()
+
     async def scenario() -> None:
-        store = opened(own.url())
+        store = opened(url)
         await store.apply(ROUTE)
         await asyncio.to_thread(own.stop, "immediate")
         for call in (store.read, store.newest, lambda: store.apply(ROUTE)):
@@ -65,9 +62,11 @@ def test_a_store_that_went_in_the_middle_is_unavailable_and_comes_back_by_itself
 def test_who_waits_for_a_change_has_it_one_tick_after_the_database_came_back(
     own: PostgresServer,
 ) -> None:
+    url = own.new_database()
+
     async def scenario() -> None:
         ticks = Ticks()
-        store = opened(own.url(), ticks)
+        store = opened(url, ticks)
         before = await store.apply(ROUTE)
         waiting = asyncio.create_task(store.changed(before))
         await ticks.asked()
@@ -76,7 +75,7 @@ def test_who_waits_for_a_change_has_it_one_tick_after_the_database_came_back(
         await ticks.asked()  # it has looked in vain, and waits again
         assert not waiting.done()
         await asyncio.to_thread(own.start)
-        other = opened(own.url())
+        other = opened(url)
         after = await other.apply(ROUTE)
         ticks.tick()
         async with asyncio.timeout(20):
@@ -88,8 +87,8 @@ def test_who_waits_for_a_change_has_it_one_tick_after_the_database_came_back(
     asyncio.run(scenario())
 
 
-def test_who_waits_for_a_change_is_told_before_the_next_tick(server: PostgresServer) -> None:
-    url = server.new_database()
+def test_who_waits_for_a_change_is_told_before_the_next_tick(postgresql: PostgresServer) -> None:
+    url = postgresql.new_database()
 
     async def scenario() -> None:
         store, other = opened(url, Ticks()), opened(url)  # no tick ever ends
@@ -107,8 +106,10 @@ def test_who_waits_for_a_change_is_told_before_the_next_tick(server: PostgresSer
 
 
 def test_a_server_that_stands_still_is_unavailable_within_seconds(own: PostgresServer) -> None:
+    url = own.new_database()
+
     async def scenario() -> None:
-        store = opened(own.url())
+        store = opened(url)
         await store.read()
         own.freeze()
         begun, longest, turn = time.monotonic(), 0.0, time.monotonic()
@@ -128,12 +129,17 @@ def test_a_server_that_stands_still_is_unavailable_within_seconds(own: PostgresS
     asyncio.run(scenario())
 
 
+def test_what_is_unavailable_within_the_limits_is_so_within_seconds() -> None:
+    assert LIMITS.statement < LIMITS.answer  # the server's own word comes first
+    assert LIMITS.answer + LIMITS.connect < 9
+
+
 def test_an_address_that_never_answers_is_unavailable_within_seconds() -> None:
     with socket.socket() as deaf:
         deaf.bind(("127.0.0.1", 0))
         deaf.listen()
         url = f"postgresql://ada:{ENCODED}@127.0.0.1:{deaf.getsockname()[1]}/x"
-        store = Store(url, clock=lambda: 0.0)
+        store = Store(url, clock=lambda: 0.0, limits=SHORT)
         begun = time.monotonic()
         with pytest.raises(Unavailable) as caught:
             asyncio.run(store.read())
@@ -141,9 +147,9 @@ def test_an_address_that_never_answers_is_unavailable_within_seconds() -> None:
 
 
 def test_a_writer_that_holds_the_lock_makes_others_wait_for_seconds_only(
-    server: PostgresServer,
+    postgresql: PostgresServer,
 ) -> None:
-    url = server.new_database()
+    url = postgresql.new_database()
     store, holder = opened(url), open_database(url)
     with holder.writing():
         begun = time.monotonic()
@@ -170,25 +176,25 @@ def test_a_wrong_url_is_refused_without_being_repeated(url: str, match: str) -> 
     assert ENCODED not in str(caught.value) and "gehe1m" not in str(caught.value)
 
 
-def test_a_wrong_password_is_an_error_that_does_not_tell_it(server: PostgresServer) -> None:
-    wrong = server.url().replace(ENCODED, "another-one")
+def test_a_wrong_password_is_an_error_that_does_not_tell_it(postgresql: PostgresServer) -> None:
+    wrong = postgresql.url().replace(ENCODED, "another-one")
     with pytest.raises(CannotStart, match="cannot be read") as caught:
         opened(wrong)
     assert "authentication failed" in str(caught.value) and "another-one" not in repr(caught.value)
 
 
-def test_no_word_for_people_has_the_password(server: PostgresServer) -> None:
-    url = server.new_database()
+def test_no_word_for_people_has_the_password(postgresql: PostgresServer) -> None:
+    url = postgresql.new_database()
     store, database = opened(url), open_database(url)
     for word in (repr(store), repr(database), database.name):
-        assert f"servegate@127.0.0.1:{server.port}" in word
+        assert f"servegate@127.0.0.1:{postgresql.port}" in word
         assert "gehe1m" not in word
     database.close()
     store.close()
 
 
-def test_a_url_says_more_than_the_defaults(server: PostgresServer) -> None:
-    url = server.new_database()
+def test_a_url_says_more_than_the_defaults(postgresql: PostgresServer) -> None:
+    url = postgresql.new_database()
     store = opened(f"{url}?application_name=mine&options=-csearch_path%3Dpublic")
     assert asyncio.run(store.read()) == {}
     store.close()
@@ -210,9 +216,9 @@ def test_the_driver_is_not_loaded_for_a_store_in_a_file() -> None:
 
 
 def test_a_statement_that_fails_is_no_reason_to_tell_more_than_its_first_line(
-    server: PostgresServer,
+    postgresql: PostgresServer,
 ) -> None:
-    store = Store(server.new_database(), clock=lambda: 0.0)  # never migrated
+    store = Store(postgresql.new_database(), clock=lambda: 0.0)  # never migrated
     with pytest.raises(Unavailable, match='relation "settings" does not exist') as caught:
         asyncio.run(store.read())
     error: Any = caught.value
@@ -221,11 +227,11 @@ def test_a_statement_that_fails_is_no_reason_to_tell_more_than_its_first_line(
 
 
 def test_a_change_whose_commit_was_not_answered_is_said_to_be_uncertain(
-    server: PostgresServer,
+    postgresql: PostgresServer,
 ) -> None:
-    url = server.new_database()
-    with relay(server.port, b"COMMIT\0") as between:
-        store = opened(url.replace(str(server.port), str(between.port)))
+    url = postgresql.new_database()
+    with relay(postgresql.port, b"COMMIT\0") as between:
+        store = opened(url.replace(str(postgresql.port), str(between.port)))
         between.armed = True
         with pytest.raises(Unavailable, match="while a change was being committed") as caught:
             asyncio.run(store.apply(ROUTE))

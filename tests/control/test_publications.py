@@ -220,6 +220,27 @@ def test_tags_are_set_only_on_the_record_that_was_read(tmp_path: Path) -> None:
     play(scene, run)
 
 
+def test_a_version_is_kept_while_somebody_wants_it_and_not_over_its_retirement(
+    tmp_path: Path,
+) -> None:
+    scene = Scene(tmp_path)
+
+    async def amend(*, keep: bool | None) -> bool:
+        amended = await scene.publications.amend("m", 1, tags=None, labels=None, keep=keep, by=ADA)
+        return amended.keep
+
+    async def run() -> None:
+        await scene.publish("m", files())
+        assert [await amend(keep=keep) for keep in (True, None, False, True)] == [1, 1, 0, 1]
+        retired = await scene.retention.retire("m", 1, ADA)
+        assert not retired.keep
+        with pytest.raises(Conflict, match="cannot be loaded") as caught:
+            await amend(keep=True)
+        assert caught.value.try_this == "servegate model restore m@1"
+
+    play(scene, run)
+
+
 def test_no_label_waits_for_a_version_that_failed(tmp_path: Path) -> None:
     scene = Scene(tmp_path)
     scene.quarantine.fails = TrialFailed("no")

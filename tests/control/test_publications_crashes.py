@@ -2,48 +2,23 @@
 
 import asyncio
 import contextlib
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 from builders import until
+from control.crashing import publish
 from control.publishing import Scene, files, play
+from forking import status
 
 from serve.core.versions import State
-from serve.processes.failpoints import POINTS, STATUS, VARIABLE
+from serve.processes.failpoints import POINTS, STATUS
 
-TESTS = Path(__file__).parents[1]
 MINE = ("commit.", "check.", "quarantine.", "manifest.", "publish.", "upload.forgotten", "label.")
-_CHILD = """
-import sys
-from pathlib import Path
-from control.publishing import Scene, files, play
-from serve.control.publishing.publications import Ask
-
-scene = Scene(Path(sys.argv[1]))
-scene.ready.add(("m", 1))
-
-async def run():
-    await scene.push("m", files(), Ask(labels=("new",)))
-    await scene.pipeline.round()
-    await scene.pending.round()
-
-play(scene, run)
-"""
-
-
-def crash(folder: Path, failpoint: str) -> int:
-    """The exit status of a process that publishes, and dies at this point."""
-    environment = {**os.environ, VARIABLE: failpoint}
-    command = [sys.executable, "-W", "ignore", "-c", _CHILD, str(folder)]
-    return subprocess.run(command, cwd=TESTS, env=environment, timeout=60, check=False).returncode
 
 
 @pytest.mark.parametrize("point", [one for one in POINTS if one.startswith(MINE)])
 def test_after_a_crash_the_version_is_published_once_and_whole(tmp_path: Path, point: str) -> None:
-    assert crash(tmp_path, point) == STATUS
+    assert status(publish, tmp_path, point) == STATUS
     scene = Scene(tmp_path)
     scene.ready.add(("m", 1))
 
@@ -63,7 +38,7 @@ def test_after_a_crash_the_version_is_published_once_and_whole(tmp_path: Path, p
 
 @pytest.mark.parametrize("point", ["check.passed", "quarantine.started", "manifest.written"])
 def test_between_crash_and_restart_nothing_is_half_published(tmp_path: Path, point: str) -> None:
-    assert crash(tmp_path, point) == STATUS
+    assert status(publish, tmp_path, point) == STATUS
     scene = Scene(tmp_path)
 
     async def run() -> None:
@@ -75,7 +50,7 @@ def test_between_crash_and_restart_nothing_is_half_published(tmp_path: Path, poi
 
 
 def test_a_process_that_starts_works_off_what_is_left_and_clears_away(tmp_path: Path) -> None:
-    assert crash(tmp_path, "quarantine.started") == STATUS
+    assert status(publish, tmp_path, "quarantine.started") == STATUS
     scene = Scene(tmp_path)
     assert any(scene.work.iterdir())  # the repository of the trial
 

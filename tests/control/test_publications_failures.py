@@ -204,3 +204,44 @@ def test_an_upload_that_is_gone_fails_the_version(tmp_path: Path) -> None:
         assert scene.version().state is State.FAILED and "no upload" in scene.version().reason
 
     play(scene, run)
+
+
+def test_of_very_many_findings_a_version_keeps_the_first_and_how_many_more_there_are(
+    tmp_path: Path,
+) -> None:
+    scene = Scene(tmp_path)
+    sizes = ", ".join(str(size) for size in range(9, 5009))
+    more = f"dynamic_batching {{ preferred_batch_size: [ {sizes} ] }}"
+
+    async def run() -> None:
+        version = await scene.publish("m", files(config=CONFIG + more))
+        assert len(version.findings) == 101
+        assert version.findings[-1] == "and 4900 more"
+
+    play(scene, run)
+
+
+def test_a_reason_is_no_longer_than_people_can_read(tmp_path: Path) -> None:
+    scene = Scene(tmp_path)
+
+    async def run() -> None:
+        broken = CONFIG + "version_policy { specific { versions: " + "9" * 500_000 + " } }"
+        version = await scene.publish("m", files(config=broken))
+        assert version.state is State.FAILED
+        assert len(version.reason) < 30_000
+
+    play(scene, run)
+
+
+def test_a_second_configuration_of_a_model_with_the_longest_name_is_refused(tmp_path: Path) -> None:
+    scene = Scene(tmp_path)
+    longest = "n" * 255
+
+    async def run() -> None:
+        await scene.publish(longest, files())
+        other = CONFIG.replace("max_batch_size: 8", "max_batch_size: 4")
+        version = await scene.publish(longest, files(config=other))
+        assert (version.number, version.state) == (2, State.FAILED)
+        assert "more than 255 characters" in version.reason
+
+    play(scene, run)

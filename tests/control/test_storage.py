@@ -1,13 +1,12 @@
 """The storage, on a folder and on a real S3 server alike."""
 
 import asyncio
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from control.storage_scene import DATA, collected, digest, file, listed, manifest, written
-from object_store import ObjectStore, object_store
+from object_store import ObjectStore
 
 from serve.control.artifacts.storage import Storage
 from serve.core.errors import (
@@ -20,12 +19,6 @@ from serve.core.errors import (
 )
 
 LARGE = bytes(range(251)) * 80_000  # 20 MB: several ranges, several parts
-
-
-@pytest.fixture(scope="module")
-def s3() -> Iterator[ObjectStore]:
-    with object_store() as running:
-        yield running
 
 
 @pytest.fixture(params=["folder", "s3"])

@@ -50,6 +50,20 @@ def test_a_fetched_file_is_the_blob_itself_and_nobody_can_write_it(tmp_path: Pat
     assert stat.S_IMODE(blob.stat().st_mode) == 0o444
 
 
+def test_a_blob_that_is_in_use_is_copied_so_that_its_user_does_not_look_changed(
+    tmp_path: Path,
+) -> None:
+    storage = Storage.of(str(tmp_path / "storage"))
+    asyncio.run(storage.add_file(written(tmp_path / "staged"), file()))
+    asyncio.run(storage.fetch(file(), tmp_path / "served"))
+    before = (tmp_path / "served").stat()
+    asyncio.run(storage.fetch(file(), tmp_path / "second"))
+    (tmp_path / "second").unlink()
+    asyncio.run(storage.fetch(file(), tmp_path / "third"))
+    assert (tmp_path / "third").read_bytes() == DATA
+    assert (tmp_path / "served").stat().st_ctime_ns == before.st_ctime_ns
+
+
 def test_a_file_of_another_disk_is_copied(tmp_path: Path) -> None:
     storage = storage_on(OtherDisk(), tmp_path)
     path = written(tmp_path / "staged")

@@ -1,53 +1,32 @@
 """Uploads whose server is killed: at every failpoint, and anywhere at all."""
 
 import asyncio
-import os
+import contextlib
 import random
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from control.crashing import upload
 from control.storage_scene import DATA, digest, file, listed, names_in
+from forking import Forked
 
 from serve.control.artifacts.storage import Storage
 from serve.control.uploading.uploads import Uploads
-from serve.processes.failpoints import POINTS, STATUS, VARIABLE
-
-TESTS = Path(__file__).parents[1]
-_CHILD = """
-import asyncio, sys
-from pathlib import Path
-from control.storage_scene import pieces
-from serve.control.artifacts.storage import Storage
-from serve.control.uploading.uploads import Uploads
-from serve.core.versions import File
-
-async def main(folder, source, sha256):
-    data, size = source.open("rb"), source.stat().st_size
-    uploads = Uploads(folder / "uploads", Storage.of(str(folder / "storage")))
-    upload = await uploads.begin("digits", [File("1/model.onnx", size, sha256)], "ada")
-    for missing in await uploads.missing(upload.id):
-        print("from", missing.offset, flush=True)
-        data.seek(missing.offset)
-        parts = iter(lambda: data.read(65536), b"")
-        await uploads.append(upload.id, sha256, missing.offset, pieces(*parts))
-    await uploads.require_whole(upload.id)
-    print("whole", flush=True)
-
-asyncio.run(main(Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3]))
-"""
+from serve.processes.failpoints import POINTS, STATUS
 
 
-def server(folder: Path, source: Path, sha256: str, failpoint: str = "") -> subprocess.Popen[str]:
+def server(folder: Path, source: Path, data: bytes, failpoint: str = "") -> Forked:
     """A process that takes the upload, from where the last one ended."""
-    return subprocess.Popen(
-        [sys.executable, "-c", _CHILD, str(folder), str(source), sha256],
-        cwd=TESTS,
-        env={**os.environ, VARIABLE: failpoint},
-        stdout=subprocess.PIPE,
-        text=True,
-    )
+    return Forked(upload, folder, source, digest(data), failpoint)
+
+
+def said(process: Forked) -> list[object]:
+    """All that it says until it ends."""
+    heard = []
+    with contextlib.suppress(EOFError):
+        while True:
+            heard.append(process.hear())
+    return heard
 
 
 def assert_whole(folder: Path, data: bytes) -> None:
@@ -68,14 +47,13 @@ def assert_whole(folder: Path, data: bytes) -> None:
 def test_after_a_crash_the_upload_goes_on_with_what_it_had(tmp_path: Path, point: str) -> None:
     source = tmp_path / "source"
     source.write_bytes(DATA * 20)
-    crashed = server(tmp_path, source, digest(DATA * 20), point)
-    crashed.communicate(timeout=60)
-    assert crashed.returncode == STATUS
-    resumed = server(tmp_path, source, digest(DATA * 20))
-    said = resumed.communicate(timeout=60)[0].split("\n")
-    assert resumed.returncode == 0
-    expected = {"upload.begun": ["from 0", "whole", ""], "blob.first": ["from 65536", "whole", ""]}
-    assert said == expected.get(point, ["whole", ""])
+    with server(tmp_path, source, DATA * 20, point) as crashed:
+        assert crashed.wait() == STATUS
+    with server(tmp_path, source, DATA * 20) as resumed:
+        heard = said(resumed)
+        assert resumed.wait() == 0
+    expected = {"upload.begun": [0, "whole"], "blob.first": [65536, "whole"]}
+    assert heard == expected.get(point, ["whole"])
     assert_whole(tmp_path, DATA * 20)
 
 
@@ -89,19 +67,15 @@ def test_a_server_that_is_killed_again_and_again_loses_nothing(tmp_path: Path) -
     staged = tmp_path / "uploads" / "staging" / f"{digest(data)}-{len(data)}"
     offsets = []
     for _ in range(4):
-        process = server(tmp_path, source, digest(data))
-        assert process.stdout is not None
-        offsets.append(int(process.stdout.readline().split()[1]))
-        aim = offsets[-1] + draw.randrange(1_000_000, 6_000_000)
-        while not staged.exists() or staged.stat().st_size < aim:
-            assert process.poll() is None
-        process.kill()
-        process.wait()
-        process.stdout.close()
+        with server(tmp_path, source, data) as process:
+            offsets.append(process.hear())
+            aim = offsets[-1] + draw.randrange(1_000_000, 6_000_000)
+            while not staged.exists() or staged.stat().st_size < aim:
+                assert process.is_running
         assert staged.read_bytes() == data[: staged.stat().st_size]
     assert offsets == sorted(set(offsets))
-    last = server(tmp_path, source, digest(data))
-    assert last.communicate(timeout=60)[0].endswith("whole\n")
+    with server(tmp_path, source, data) as last:
+        assert said(last)[-1] == "whole"
     assert_whole(tmp_path, data)
 
 
@@ -123,6 +97,6 @@ def test_a_link_in_the_staging_folder_is_not_followed(tmp_path: Path) -> None:
     staging = tmp_path / "uploads" / "staging" / f"{digest(DATA)}-{len(DATA)}"
     staging.parent.mkdir(parents=True)
     staging.symlink_to(victim)
-    process = server(tmp_path, source, digest(DATA))
-    assert process.communicate(timeout=60)[0] == "from 0\nwhole\n"
+    with server(tmp_path, source, DATA) as process:
+        assert said(process) == [0, "whole"]
     assert victim.read_bytes() == DATA[:100]

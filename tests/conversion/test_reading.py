@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 from onnx import TensorProto, helper
 
-from serve.conversion.reading import read_model
+from serve.conversion import onnx_reader, plan_reader, savedmodel_reader
+from serve.conversion.reading import format_of, read_model
 from serve.core.errors import Invalid
 from serve.tensors.signature import Signature, TensorSpec
 
@@ -31,12 +32,25 @@ FAKES = Path(__file__).parent / "fakes"
 
 
 def read(path: Path, *, timeout: float = 60.0, memory: int = 2 << 30) -> Signature:
+    """As it is done: in a child process."""
     return asyncio.run(read_model(path, timeout=timeout, memory=memory))
 
 
 def refusal(path: Path, *, timeout: float = 60.0, memory: int = 2 << 30) -> str:
     with pytest.raises(Invalid) as told:
         read(path, timeout=timeout, memory=memory)
+    return str(told.value)
+
+
+def read_here(path: Path) -> Signature:
+    """What the child process does, in this one: for the many things that a file can say."""
+    readers = {"onnx": onnx_reader, "savedmodel": savedmodel_reader, "plan": plan_reader}
+    return readers[format_of(path)].read(path)
+
+
+def refusal_here(path: Path) -> str:
+    with pytest.raises(Invalid) as told:
+        read_here(path)
     return str(told.value)
 
 
@@ -62,7 +76,7 @@ def test_the_example_tells_its_tensors_and_its_facts() -> None:
 def test_data_types_are_told_in_the_words_of_triton(
     element: int, datatype: str, tmp_path: Path
 ) -> None:
-    found = read(save(copying(element, 2, "n", None), tmp_path / "m.onnx"))
+    found = read_here(save(copying(element, 2, "n", None), tmp_path / "m.onnx"))
     assert found.inputs == (TensorSpec("x", datatype, (2, -1, -1)),)
 
 
@@ -70,11 +84,11 @@ def test_an_input_with_a_value_in_the_file_is_a_default(tmp_path: Path) -> None:
     x, o, y = (value(name, TensorProto.FLOAT, [2]) for name in "xoy")
     node = helper.make_node("Add", ["x", "o"], ["y"])
     model = onnx_model([x, o], [y], [node], {"o": [1, 2]})
-    found = read(save(model, tmp_path / "m.onnx"))
+    found = read_here(save(model, tmp_path / "m.onnx"))
     assert [spec.name for spec in found.inputs] == ["x"]
     assert found.facts["defaulted"] == [{"name": "o", "datatype": "FP32", "shape": [2]}]
     model.ir_version = 3  # of the time when every weight had to be an input
-    assert read(save(model, tmp_path / "m.onnx")).facts["defaulted"] == []
+    assert read_here(save(model, tmp_path / "m.onnx")).facts["defaulted"] == []
 
 
 def test_operators_of_inner_graphs_and_other_domains_are_told(tmp_path: Path) -> None:
@@ -89,13 +103,13 @@ def test_operators_of_inner_graphs_and_other_domains_are_told(tmp_path: Path) ->
     ]
     inputs = [value("x", TensorProto.FLOAT, [2]), value("c", TensorProto.BOOL, [])]
     model = onnx_model(inputs, [y], nodes, domains={"com.microsoft": 1})
-    found = read(save(model, tmp_path / "m.onnx"))
+    found = read_here(save(model, tmp_path / "m.onnx"))
     assert found.facts["operators"] == ["If", "Neg", "Relu", "com.microsoft.Gelu"]
     assert found.outputs == (TensorSpec("y", "FP32", None),)
 
 
 def test_weights_in_other_files_are_named_and_not_read(tmp_path: Path) -> None:
-    found = read(save(scaling("weights.bin"), tmp_path / "m.onnx"))
+    found = read_here(save(scaling("weights.bin"), tmp_path / "m.onnx"))
     assert found.facts["external_data"] == ["weights.bin"]
     assert found.facts["checker"] == ""
 
@@ -112,7 +126,7 @@ def test_an_answer_of_any_length_arrives_whole(tmp_path: Path) -> None:
 def test_the_checkers_complaint_is_a_fact(tmp_path: Path) -> None:
     model = copying()
     model.graph.node[0].op_type = "Nonsense"
-    assert "Nonsense" in read(save(model, tmp_path / "m.onnx")).facts["checker"]
+    assert "Nonsense" in read_here(save(model, tmp_path / "m.onnx")).facts["checker"]
 
 
 @pytest.mark.parametrize(
@@ -123,7 +137,7 @@ def test_the_checkers_complaint_is_a_fact(tmp_path: Path) -> None:
 def test_a_broken_onnx_file_is_told_in_a_sentence(content: bytes, tmp_path: Path) -> None:
     path = tmp_path / "m.onnx"
     path.write_bytes(content)
-    assert "'m.onnx' is no ONNX model" in refusal(path)
+    assert "'m.onnx' is no ONNX model" in refusal_here(path)
 
 
 def test_a_file_beyond_what_protobuf_can_hold_is_refused_unread(tmp_path: Path) -> None:
@@ -164,7 +178,7 @@ def test_a_saved_model_tells_its_serving_signature(tmp_path: Path) -> None:
     folder = saved_model(
         tmp_path / "m", {"serving_default": PREDICT, "__saved_model_init_op": PREDICT}
     )
-    found = read(folder)
+    found = read_here(folder)
     assert found.inputs == (TensorSpec("ids", "INT64", ()), TensorSpec("x", "FP32", (-1, 8, 8)))
     assert found.outputs == (TensorSpec("any", "BYTES", None), TensorSpec("p", "FP16", (-1, 10)))
     assert found.facts["signature"] == "serving_default"
@@ -191,13 +205,13 @@ def test_a_saved_model_of_tensorflow_itself_is_understood() -> None:
 
 
 def test_with_several_signatures_and_no_default_none_is_chosen(tmp_path: Path) -> None:
-    found = read(saved_model(tmp_path / "m", {"classify": PREDICT, "embed": PREDICT}))
+    found = read_here(saved_model(tmp_path / "m", {"classify": PREDICT, "embed": PREDICT}))
     assert (found.facts["signature"], found.inputs) == ("", ())
     assert list(found.facts["signatures"]) == ["classify", "embed"]
 
 
 def test_a_single_signature_is_the_one_whatever_its_name(tmp_path: Path) -> None:
-    assert read(saved_model(tmp_path / "m", {"serve": PREDICT})).facts["signature"] == "serve"
+    assert read_here(saved_model(tmp_path / "m", {"serve": PREDICT})).facts["signature"] == "serve"
 
 
 @pytest.mark.parametrize(
@@ -207,12 +221,14 @@ def test_a_single_signature_is_the_one_whatever_its_name(tmp_path: Path) -> None
 def test_a_broken_saved_model_is_told(content: bytes, words: str, tmp_path: Path) -> None:
     folder = saved_model(tmp_path / "m", {"serve": PREDICT})
     (folder / "saved_model.pb").write_bytes(content)
-    assert words in refusal(folder)
+    assert words in refusal_here(folder)
 
 
 def test_a_saved_model_without_signatures_or_for_training_is_refused(tmp_path: Path) -> None:
-    assert "no signature" in refusal(saved_model(tmp_path / "none", {}))
-    assert "only train" in refusal(saved_model(tmp_path / "train", {"a": PREDICT}, tag="train"))
+    assert "no signature" in refusal_here(saved_model(tmp_path / "none", {}))
+    assert "only train" in refusal_here(
+        saved_model(tmp_path / "train", {"a": PREDICT}, tag="train")
+    )
 
 
 # --- TensorRT plans ------------------------------------------------------------------------------
@@ -230,7 +246,7 @@ def test_a_plan_tells_the_tensorrt_that_wrote_it(tmp_path: Path) -> None:
 def test_what_does_not_begin_like_a_plan_is_refused(content: bytes, tmp_path: Path) -> None:
     path = tmp_path / "m.plan"
     path.write_bytes(content)
-    assert "no TensorRT plan" in refusal(path)
+    assert "no TensorRT plan" in refusal_here(path)
 
 
 def test_with_tensorrt_installed_a_plan_tells_its_tensors(tmp_path: Path) -> None:

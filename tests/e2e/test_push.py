@@ -1,6 +1,7 @@
 """`servegate model push`: from a folder to every replica, as its users do it."""
 
 import json
+import re
 
 import grpc
 import harness
@@ -68,6 +69,18 @@ def test_the_same_content_again_is_the_same_version_unless_another_is_asked_for(
     assert (first["version"], again["version"], again["created"]) == (1, 1, False)
     assert again["sent"] == 0
     assert pushing.pushed(up, folder, "same", "--wait", "--again")["version"] == 2
+
+
+def test_a_version_is_not_loaded_anew_because_others_have_the_same_files(up, tmp_path):
+    """Triton looks at each file's time of change, which a further hard link would set."""
+    folder = pushing.source(tmp_path / "m", 6.0)
+    golden = pushing.golden(tmp_path / "golden.npz", 6.0)
+    pushing.pushed(up, folder, "shared", "--wait")
+    before = len(up.program.lines)
+    pushing.pushed(up, folder, "shared", "--wait", "--golden", str(golden))
+    assert pushing.factor_of(up, "shared", "2") == 6.0
+    said = [line for line in up.program.lines[before:] if re.search("local-.*runs on", line)]
+    assert all("shared version 2" in line for line in said), said
 
 
 def test_a_push_moves_no_calls_until_somebody_says_so(up, tmp_path):

@@ -9,6 +9,7 @@ import subprocess
 import harness
 import pushing
 import pytest
+from tritons import tritons
 
 from serve.core.versions import Manifest
 from serve.processes.failpoints import POINTS, STATUS, VARIABLE
@@ -34,12 +35,12 @@ class Control:
         env = {VARIABLE: failpoint, "SERVEGATE_TICK": "0.1", "SERVEGATE_SCAN_INTERVAL": "0.2"}
         self.program = harness.Program(*self._flags, env=env)
 
-    def wait_leading(self):
+    def wait_leading_or_dead(self):
         def leads():
             try:
                 return harness.request(self.admin + "/readyz")[0] == 200
             except OSError:
-                return False
+                return self.program.process.poll() is not None
 
         harness.until(leads, what="control answers")
 
@@ -52,91 +53,86 @@ def triton(tmp_path_factory):
     """A local Triton on an empty published repository, and nothing else of Servegate."""
     folder = tmp_path_factory.mktemp("crashes")
     repository = folder / "repository"
-    repository.mkdir()
-    script = f"""
-import asyncio, logging
-from pathlib import Path
-from serve.processes import Ledger
-from serve.triton.installation import Facts, Installation
-from serve.triton.launcher import Launcher
+    with tritons(folder, repository) as address:
+        yield address, repository
 
-async def main():
-    folder = Path({str(folder)!r})
-    local = Launcher(
-        1, [{str(repository)!r}], state=folder / "triton",
-        installation=Installation.find(Facts.here()),
-        ledger=Ledger(folder / "triton" / "children.json"),
-        logger=logging.getLogger("servegate.triton"),
-    )
-    async with local:
-        await local.wait_ready()
-        print(local.replicas[0].address, flush=True)
-        await asyncio.Event().wait()
 
-asyncio.run(main())
-"""
-    process = subprocess.Popen(
-        [str(harness.BIN / "python"), "-c", script], stdout=subprocess.PIPE, text=True
-    )
-    yield process.stdout.readline().strip(), repository
-    process.terminate()
-    process.wait(20)
+class Pushes:
+    """Pushes that go on through the deaths of their control plane, one after the other."""
+
+    def __init__(self, control, folder):
+        self._control, self._folder = control, folder
+        self._golden = pushing.golden(folder / "golden.npz", 2.0)
+        self._count = 0
+        self._source = None
+        self.running = None
+
+    def go_on(self):
+        """Have one that runs: the last one, the same again if it gave up, or a new one."""
+        if self.running is not None and self.running.poll() is None:
+            return
+        if self.running is None or self.result()["ok"]:
+            self._count += 1
+            self._source = pushing.source(
+                self._folder / f"source-{self._count}", 2.0, batch=self._count
+            )
+        flags = ("--golden", str(self._golden), "--label", "candidate", "--wait", "--json")
+        command = [str(harness.BIN / "servegate"), "model", "push", str(self._source), "m"]
+        self.running = subprocess.Popen(
+            [*command, "--admin-url", self._control.admin, *flags],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+        )
+
+    def result(self):
+        """The last event of the one that has ended."""
+        out, _ = self.running.communicate(timeout=90)
+        result = json.loads(out.splitlines()[-1])
+        assert result["ok"] or result["exit"] == 6, (out, self._control.program.output)
+        return result
 
 
 def test_a_death_at_any_step_leaves_a_version_absent_or_whole(triton, tmp_path):
     address, repository = triton
     control = Control(tmp_path, address, repository)
-    visited, published = set(), {}
-    control.start()
-    control.wait_leading()
-    golden = pushing.golden(tmp_path / "golden.npz", 2.0)
-    pushing.pushed(control, pushing.source(tmp_path / "base", 2.0), "m", "--wait")
-    control.stop()
-    for number, point in enumerate(POINTS, start=2):
-        factor_file = pushing.source(tmp_path / point, 2.0, batch=number)
-        flags = ("--golden", str(golden), "--label", "candidate", "--wait", "--json")
+    pushes, published = Pushes(control, tmp_path), {}
+    for point in POINTS:  # each start goes on with what the death before it has left
         control.start(point)
-        control.wait_leading()
-        pushing_process = subprocess.Popen(
-            [
-                *(str(harness.BIN / "servegate"), "model", "push", str(factor_file), "m"),
-                *("--admin-url", control.admin, *flags),
-            ],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        try:
-            code = control.program.process.wait(60)
-        except subprocess.TimeoutExpired:
-            pushing_process.kill()
-            told = f"{pushing_process.communicate()} {control.program.output}"
-            raise AssertionError(f"{point} was not reached: {told}") from None
-        assert code == STATUS, (point, control.program.output)
-        visited.add(point)
-        assert_absent_or_whole(control, repository, published)
-        control.start()
-        out, told = pushing_process.communicate(timeout=90)
-        assert pushing_process.returncode == 0, (point, out, told, control.program.output)
-        result = json.loads(out.splitlines()[-1])
-        shown = pushing.state(control, "m", result["version"])
-        assert shown["state"] == "serving", (point, shown)
-        assert shown["named_by"] == ["candidate"], (point, shown)
+        control.wait_leading_or_dead()
+        until_dead(control, pushes, point)
         published = assert_absent_or_whole(control, repository, published)
-        assert result["version"] in published, point
-        control.stop()
-    assert visited == set(POINTS)
     control.start()
-    control.wait_leading()
+    control.wait_leading_or_dead()
+    pushes.go_on()
+    harness.until(lambda: pushes.running.poll() is not None)
+    while not (result := pushes.result())["ok"]:
+        pushes.go_on()
+        harness.until(lambda: pushes.running.poll() is not None)
+    shown = pushing.state(control, "m", result["version"])
+    assert (shown["state"], shown["named_by"]) == ("serving", ["candidate"])
+    assert result["version"] in assert_absent_or_whole(control, repository, published)
     assert_no_orphans(control)
     control.stop()
+
+
+def until_dead(control, pushes, point):
+    """Push until the control plane has died at its failpoint."""
+
+    def died():
+        if control.program.process.poll() is None:
+            pushes.go_on()
+        return control.program.process.poll() is not None
+
+    harness.until(died, what=f"{point} is reached: {control.program.output}")
+    assert control.program.process.returncode == STATUS, (point, control.program.output)
 
 
 def assert_absent_or_whole(control, repository, before):
     """What is published is whole and as it was; gives it by number."""
     found = {}
     registry = control.state / "registry"
-    for path in sorted(registry.glob("models/m/*/manifest.json")):
+    for path in sorted(registry.glob("manifests/m/*.json")):
         manifest = Manifest.from_bytes(path.read_bytes())
         for file in manifest.files:
             blob = registry / "blobs" / "sha256" / file.sha256[:2] / file.sha256

@@ -102,7 +102,7 @@ def test_progress_is_told_while_it_lasts(tmp_path):
         done = pushing.push(up, folder, "told", "--wait", "--json")
         kinds = [json.loads(line)["type"] for line in done.stdout.splitlines()]
         assert kinds[-1] == "result"
-        assert {"digest", "upload", "state"} <= set(kinds), kinds
+        assert {"digest", "upload", "sent", "committed", "state"} <= set(kinds), kinds
         plain = pushing.push(up, folder, "plain", "--wait")
-        assert plain.stdout == ""
+        assert plain.stdout == "plain@1\n"
         assert re.search(r"version 1 is ready", plain.stderr), plain.stderr

@@ -155,6 +155,12 @@ def test_a_file_is_fetched_as_it_was_published(api: Api) -> None:
     assert config.text == api.scene.version().config
 
 
+def test_a_version_that_nothing_refers_to_is_kept_on_request(api: Api) -> None:
+    api.publish(b"1")
+    kept = [api.ask("PATCH", ONE, {"keep": keep}).json()["keep"] for keep in (True, False)]
+    assert kept == [True, False]
+
+
 def test_tags_are_set_with_a_precondition(api: Api) -> None:
     api.publish(b"one")
     state = api.ask("GET", ONE).headers["etag"]

@@ -1,6 +1,7 @@
 """Lint: every rule finds its own failing case and nothing else, and good models pass."""
 
 import json
+import time
 
 import pytest
 
@@ -110,3 +111,15 @@ def test_every_rule_says_what_it_means_and_what_triton_does() -> None:
     for rule in RULES:
         assert rule.meaning.endswith("."), rule.name
         assert len((rule.check.__doc__ or "").strip().splitlines()) >= 3, rule.name
+
+
+@pytest.mark.parametrize("backwards", [False, True])
+def test_thousands_of_steps_in_a_row_are_looked_at_in_seconds(backwards: bool) -> None:
+    steps = [
+        lint_ensembles.step("a", [("x", f"t{at}")], [("y", f"t{at + 1}")]) for at in range(3000)
+    ]
+    given = lint_ensembles.HEAD.replace('"x"', '"t0"', 1).replace('"y"', '"t3000"', 1)
+    chain = lint_ensembles.ensemble(*(reversed(steps) if backwards else steps), head=given)
+    began = time.process_time()
+    lint(chain)
+    assert time.process_time() - began < 10

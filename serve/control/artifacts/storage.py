@@ -96,8 +96,9 @@ class Storage:
     async def fetch(self, file: File, target: Path) -> None:
         """Bring a blob to a path whose folder exists; it replaces what is there.
 
-        A hard link where the storage is a folder on the same disk: of that only the size is
-        verified. Otherwise a copy with a verified digest. `NotFound`, `DigestMismatch`, `NoSpace`.
+        A hard link where the storage is a folder on the same disk and the blob has none yet: of
+        that only the size is verified. Otherwise a copy with a verified digest. `NotFound`,
+        `DigestMismatch`, `NoSpace`.
         """
         local = self.local_path(file.sha256)
         with telling(f"'{file.path}'"):
@@ -195,10 +196,16 @@ class _Copy:
 
 
 def _linked(source: Path, file: File, target: Path) -> bool:
-    """Make the target a hard link of the source; whether this disk can."""
+    """Make the target the only hard link of the source; whether that can be.
+
+    A second one would make the first look younger: links share their time of change, and Triton
+    loads a version anew whose files have changed since.
+    """
     draft = draft_in(target.parent)
     try:
-        size = source.stat(follow_symlinks=False).st_size
+        about = source.stat(follow_symlinks=False)
+        if about.st_nlink > 1:
+            return False
         os.link(source, draft, follow_symlinks=False)
     except FileNotFoundError:
         return False
@@ -207,9 +214,9 @@ def _linked(source: Path, file: File, target: Path) -> bool:
             return False
         raise
     try:
-        if size != file.size:
+        if about.st_size != file.size:
             raise _damaged(file.sha256)
-        draft.rename(target)  # does nothing where both are the same file already
+        draft.rename(target)
         return True
     finally:
         draft.unlink(missing_ok=True)

@@ -15,7 +15,8 @@ import asyncio
 import contextlib
 import json
 import secrets
-from collections.abc import Collection, Iterable, Mapping
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
@@ -60,12 +61,25 @@ class Report:
     problems: Mapping[Slot, str]
 
 
+SILENT = 5.0  # seconds without a question after which an agent is taken to be gone
+
+
+@dataclass(slots=True)
+class Heard:
+    """When an agent was last there (monotonic seconds), and how many of its polls wait now."""
+
+    at: float
+    polls: int = 0
+
+
 class AgentDelivery:
     """What the agents are asked for, and what they have said. What they have stays on their disks,
     so a report holds until the next one."""
 
-    def __init__(self, storage: Manifests) -> None:
+    def __init__(self, storage: Manifests, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._reading = Reading(storage)
+        self._clock = clock
+        self._heard: dict[str, Heard] = {}
         self._mine = secrets.token_hex(4)
         self._said, self._pages = "", 0
         self._page: Page | None = None
@@ -109,10 +123,34 @@ class AgentDelivery:
             return self._unread[slot]
         if report is None:
             return f"no `servegate sync` has reported for replica {replica}"
-        return report.problems.get(slot, "")
+        why = report.problems.get(slot, "")
+        if why or slot in report.slots:
+            return why
+        heard = self._heard.get(replica)
+        if heard is None or heard.polls or self._clock() - heard.at < SILENT:
+            return ""
+        silence = self._clock() - heard.at
+        return f"the `servegate sync` of replica {replica} has been silent for {silence:.0f} s"
 
-    async def poll(self, have: str, within: float) -> Page | None:
-        """The page, as soon as it is another than `have`; None when the time is up."""
+    async def poll(self, have: str, within: float, *, replica: str = "") -> Page | None:
+        """The page, as soon as it is another than `have`; None when the time is up.
+
+        While its agent polls, a replica can expect what it lacks.
+        """
+        with self._listening(replica):
+            return await self._next(have, within)
+
+    @contextlib.contextmanager
+    def _listening(self, replica: str) -> Iterator[None]:
+        heard = self._heard.setdefault(replica, Heard(self._clock()))
+        heard.polls += 1
+        try:
+            yield
+        finally:
+            heard.polls -= 1
+            heard.at = self._clock()
+
+    async def _next(self, have: str, within: float) -> Page | None:
         async with self._changed:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(within):

@@ -66,10 +66,11 @@ class Courier:
             self._told = ""
 
     def _held(self) -> set[Slot]:
-        """What some replica was last seen to hold: its files may still be read."""
-        return {
+        """What some replica was last seen to hold, or loads now: its files may still be read."""
+        held = {
             (name, version)
             for seen in self._fleet.observations.values()
             for name, versions in seen.held.items()
             for version in versions
         }
+        return held | self._fleet.being_loaded

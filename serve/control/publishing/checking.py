@@ -5,6 +5,7 @@ that people and clients read. One that does not is told everything at once, not 
 push. Nothing is written here.
 """
 
+import asyncio
 import hashlib
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -23,11 +24,12 @@ from serve.triton.canonical import canonical, canonical_text
 from serve.triton.config import Configuration
 from serve.triton.foreign_code import code_in
 from serve.triton.generating import generate
-from serve.triton.lint import Severity, Subject, lint
+from serve.triton.lint import Diagnosis, Severity, Subject, lint
 from serve.triton.lint.backends import TENSORFLOW_FILES
 
 ReadModel = Callable[[Path], Awaitable[Signature]]
 T = TypeVar("T")
+MOST_FINDINGS, LONGEST = 100, 500  # that a version keeps, and characters of each
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +82,9 @@ class Checker:
             raise faults.all()
         config = triton_config.parse(text)
         others = self._others(config)
-        warnings = _lint(replace(bare, config=config, signature=signature, others=others), faults)
+        subject = replace(bare, config=config, signature=signature, others=others)
+        found = await asyncio.to_thread(lint, subject)  # seconds, when there are thousands of steps
+        warnings = _sorted_out(found, faults)
         pinned, labels = None, None
         if not faults:  # else they would say in other words what lint has said
             pinned = await faults.catch(self._pinned(text))
@@ -149,7 +153,7 @@ class _Faults:
 
     def add(self, *sentences: str) -> None:
         """More that is wrong; nothing is told twice."""
-        self._found += [one for one in sentences if one not in self._found]
+        self._found = list(dict.fromkeys((*self._found, *sentences)))
 
     async def catch(self, work: Awaitable[T]) -> T | None:
         """What the work gives; None when it finds a fault."""
@@ -163,15 +167,20 @@ class _Faults:
 
     def all(self) -> CheckFailed:
         """All of them as one error."""
-        return CheckFailed(self._what, self._found)
+        return CheckFailed(self._what, _not_too_many(self._found))
 
 
-def _lint(subject: Subject, faults: _Faults) -> tuple[str, ...]:
+def _sorted_out(found: Sequence[Diagnosis], faults: _Faults) -> tuple[str, ...]:
     """The warnings; errors become faults."""
-    found = lint(subject)
-    errors = [one for one in found if one.severity is Severity.ERROR]
-    faults.add(*map(str, errors))
-    return tuple(str(one) for one in found if one not in errors)
+    faults.add(*(str(one) for one in found if one.severity is Severity.ERROR))
+    return _not_too_many([str(one) for one in found if one.severity is not Severity.ERROR])
+
+
+def _not_too_many(findings: Sequence[str]) -> tuple[str, ...]:
+    """The first of them, which are kept with the version and shown, and how many more there are."""
+    more = len(findings) - MOST_FINDINGS
+    told = tuple(one if len(one) <= LONGEST else f"{one[:LONGEST]}…" for one in findings)
+    return told if more <= 0 else (*told[:MOST_FINDINGS], f"and {more} more")
 
 
 def group_of(config: Configuration, beside: Sequence[File]) -> str:

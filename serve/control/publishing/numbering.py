@@ -11,6 +11,7 @@ from dataclasses import replace
 from serve.control.publishing.records import LIVING
 from serve.control.versions import Version
 from serve.core.errors import CheckFailed
+from serve.core.naming import LONGEST_NAME
 from serve.core.versions import CONFIG, File, Layout, Manifest
 
 
@@ -30,11 +31,11 @@ def name_in_triton(
     taken = {version.physical for version in living}
     names = (model, f"{model}--{group[:8]}")
     for name in names:
-        if name not in taken and not has_plain(name):
+        if len(name) <= LONGEST_NAME and name not in taken and not has_plain(name):
             return name
     raise CheckFailed(
         f"no name in Triton is free for model '{model}'",
-        [f"{' and '.join(names)} are taken"],
+        [f"{' and '.join(names)} are taken or have more than {LONGEST_NAME} characters"],
         try_this="another name for the model",
     )
 

@@ -35,6 +35,7 @@ from serve.processes.failpoints import reach
 _log = logging.getLogger("servegate.pipeline")
 TICK = 1.0  # seconds between two looks at the records, which others may write, too
 SHORTEST, LONGEST = 1.0, 60.0  # seconds between two attempts while the surroundings fail
+_LONGEST_REASON = 20_000  # characters; a parser may quote a whole line, and that a whole file
 _SURROUNDINGS = (Unavailable, NoSpace, CannotStart, OSError)
 _DONE = frozenset({State.PUBLISHED, State.FAILED})
 
@@ -203,7 +204,7 @@ class Pipeline:
             version,
             State.FAILED,
             lambda present: replace(present, findings=(*found, *present.findings)),
-            error,
+            error if len(error) <= _LONGEST_REASON else f"{error[:_LONGEST_REASON]}…",
         )
 
     async def _pause(self, version: Version, error: Exception) -> None:

@@ -114,9 +114,11 @@ class Publications:
         *,
         tags: Mapping[str, str] | None,
         labels: Sequence[str] | None,
+        keep: bool | None = None,
         by: By,
     ) -> Version:
-        """Set tags, of which an empty text removes one; or the labels that wait for the version.
+        """Set tags, of which an empty text removes one; the labels that wait for the version; or
+        whether it stays loaded although nothing refers to it.
 
         None leaves them. `Conflict` for labels of a version that will never be ready.
         """
@@ -129,12 +131,25 @@ class Publications:
                 f"no label can wait for version {number} of model '{model}'",
                 why=f"it is {version.state.value}",
             )
+        if keep and version.state not in _KNOWN:
+            raise Conflict(
+                f"version {number} of model '{model}' cannot be loaded",
+                why=f"it is {version.state.value}",
+                try_this=f"servegate model restore {model}@{number}"
+                if version.state is State.RETIRED
+                else "",
+            )
 
         def edit(present: Version) -> Version:
             merged = {k: v for k, v in {**present.tags, **(tags or {})}.items() if v}
             check_tags(merged)
             waiting = present.labels if labels is None else tuple(dict.fromkeys(labels))
-            return replace(present, tags=MappingProxyType(merged), labels=waiting)
+            return replace(
+                present,
+                tags=MappingProxyType(merged),
+                labels=waiting,
+                keep=present.keep if keep is None else keep,
+            )
 
         amended = await self._records.change(version, edit, by)
         if amended is None:

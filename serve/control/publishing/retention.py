@@ -8,6 +8,7 @@ anywhere: its record first, then its manifest, then the blobs that nothing needs
 a crash leaves is garbage, and the next collection finds it.
 """
 
+import asyncio
 from collections.abc import Callable, Collection, Mapping
 
 from serve.control.artifacts.storage import Storage
@@ -30,8 +31,9 @@ _ENDED = frozenset({State.RETIRED, State.FAILED})
 class Retention:
     """Retires, restores and removes versions, and collects garbage.
 
-    `loadables` are all that Triton can load, for the ensembles among plain folders; `keep` is how
-    many versions of a model a collection leaves if nobody says it.
+    `loadables` are all that Triton can load, for the ensembles among plain folders. Who holds
+    `referring` may make a route or a label refer to a version. `keep` is how many versions of a
+    model a collection leaves if nobody says it.
     """
 
     def __init__(
@@ -43,6 +45,7 @@ class Retention:
         parts: Parts,
         holding: Holding,
         loadables: Callable[[], Mapping[str, Loadable]],
+        referring: asyncio.Lock,
         keep: int = 10,
     ) -> None:
         self._records = records
@@ -51,6 +54,7 @@ class Retention:
         self._parts = parts
         self._holding = holding
         self._loadables = loadables
+        self._referring = referring
         self._keep = keep
 
     def __repr__(self) -> str:
@@ -175,9 +179,10 @@ class Retention:
         def edit(present: Version) -> Version:
             checked(present)
             reason = "" if state is State.PUBLISHED else by.reason
-            return present.moved(state, self._records.now, reason=reason)
+            return present.moved(state, self._records.now, reason=reason, keep=False)
 
-        moved = await self._records.change(version, edit, by)
+        async with self._referring:
+            moved = await self._records.change(version, edit, by)
         if moved is None:
             raise Conflict(f"version {version.number} of model '{version.model}' has just changed")
         return moved

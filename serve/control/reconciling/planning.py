@@ -7,6 +7,9 @@
 | the configuration on disk has changed            | load exactly the wanted versions         |
 | a version is ready that is not wanted            | the same, once no worker routes to it    |
 | something is ready that is not wanted at all     | unload it, once no worker routes to it   |
+| something is ready that belongs to another pool  | the same, once that pool has taken over  |
+
+What takes nothing but a moment comes first: it may make the room that a load needs.
 """
 
 from collections.abc import Collection, Mapping, Sequence

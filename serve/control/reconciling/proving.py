@@ -1,23 +1,23 @@
 """Proving: on each replica, a version is called only once it is known to answer as it should.
 
-| a version on a replica         | calls | ends when                                             |
-|--------------------------------|-------|-------------------------------------------------------|
-| is being loaded                | none  | the load has ended and its contract was run           |
-| was proven                     | come  | its contract fails there, whenever that is run        |
-| answers wrongly                | none  | it was loaded anew and proven, or is right again      |
-| was there when control started | come  | its contract fails there                              |
+| a version on a replica         | calls | ends when                                               |
+|--------------------------------|-------|---------------------------------------------------------|
+| is being loaded                | none  | its contract was run after the load, however that ended |
+| was proven                     | come  | its contract fails there, whenever that is run          |
+| answers wrongly                | none  | it was loaded anew and proven, or is right again        |
+| was there when control started | come  | its contract fails there                                |
 """
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Protocol
 
 from serve.control.decisions import Decisions
 from serve.control.fleet import LOADING, Fleet
 from serve.control.reconciling.planning import Load
-from serve.control.registry import Loadable
 from serve.control.snapshots import Publisher
 from serve.control.versions import Version
+from serve.core.errors import ServegateError, Unavailable
 from serve.core.replicas import Replica
 from serve.processes.failpoints import reach
 
@@ -61,23 +61,43 @@ class Proving:
         new = [v for v in step.versions if v not in held or v in step.wrong]
         self._fleet.bar(self._name, step.model.name, new, LOADING)
 
-    async def prove(self, one: Loadable) -> Mapping[int, str]:
-        """Admit what was loaded and is right; gives what is not, and why."""
+    async def prove(self, name: str, model: str) -> Mapping[int, str]:
+        """Admit what was loaded under a name and is right; gives what is not, and why.
+
+        `Unavailable`: that cannot be found out now; what is left goes on waiting for it.
+        """
         seen = self._fleet.observations[self._name]
+        records = self._decisions().versions.get(model, {})
         wrong: dict[int, str] = {}
-        for number in self._fleet.loading(self._name, one.name):
-            why = ""
-            if number in seen.held.get(one.name, ()):
-                version = self._decisions().versions[one.model][number]
-                await self._proof.warm(seen.replica, version)
-                why = await self._proof.verify(seen.replica, version)
-                reach("load.verified")
+        for number in self._fleet.loading(self._name, name):
+            if number not in seen.held.get(name, ()):
+                continue  # Triton has refused it, or will have it later
+            version = records.get(number)
+            why = await self._verify(seen.replica, version) if version else ""
             if why:
                 wrong[number] = why
-                self._fleet.bar(self._name, one.name, [number], why)
+                self._fleet.bar(self._name, name, [number], why)
             else:
-                self._fleet.admit(self._name, one.name, number)
+                self._fleet.admit(self._name, name, number)
         return wrong
+
+    def forget(self, name: str, wanted: Collection[int]) -> None:
+        """What was not loaded, and is not to be any more, needs no proof."""
+        held = self._fleet.observations[self._name].held.get(name, ())
+        for number in self._fleet.loading(self._name, name):
+            if number not in held and number not in wanted:
+                self._fleet.admit(self._name, name, number)
+
+    async def _verify(self, replica: Replica, version: Version) -> str:
+        try:
+            await self._proof.warm(replica, version)
+            why = await self._proof.verify(replica, version)
+        except Unavailable:
+            raise
+        except ServegateError as error:  # such as a contract whose bytes are not what they were
+            why = f"its contract cannot be run: {error}"
+        reach("load.verified")
+        return why
 
     async def found(self, version: Version, why: str) -> bool:
         """Somebody has run the contract here; whether the version has to be loaded anew.

@@ -15,34 +15,31 @@ What answers wrongly is barred and loaded anew; what fails is tried again after 
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 from serve.control.decisions import Decisions
 from serve.control.delivering.delivery import Delivery
-from serve.control.fleet import Failure, Fleet, Held
+from serve.control.fleet import Fleet
 from serve.control.inventory import Inventory
+from serve.control.reconciling.agenda import Agenda
+from serve.control.reconciling.loader import Loader
 from serve.control.reconciling.planning import (
     Load,
     Step,
-    Unload,
-    delivered,
     held_of,
-    plan,
     removes,
     takes_time,
 )
 from serve.control.reconciling.proving import Proof, Proving
-from serve.control.reconciling.steering import STEER_TIMEOUT, NoSpare, Steering
-from serve.control.registry import Loadable
+from serve.control.reconciling.server_settings import ServerSettings
+from serve.control.reconciling.steering import NoSpare, Steering
 from serve.control.snapshots import Publisher
-from serve.control.storing.store import Key
 from serve.control.versions import Version
 from serve.core.errors import ServegateError, Unavailable
 from serve.processes.failpoints import reach
 from serve.triton.control import NotExplicit, Settings, TritonControl
 
 _log = logging.getLogger("servegate.reconciler")
-FIRST_RETRY, LAST_RETRY = 10.0, 300.0  # seconds
 
 
 class ReplicaKeeper:
@@ -69,21 +66,33 @@ class ReplicaKeeper:
         self._inventory = inventory
         self._publisher = publisher
         self._steering = steering
-        self._delivery = delivery
         self._proving = Proving(name, fleet, publisher, proof=proof, decisions=decisions)
-        self._decisions = decisions
-        self._clock = clock
+        self._loader = Loader(
+            name,
+            control,
+            fleet=fleet,
+            publisher=publisher,
+            proving=self._proving,
+            clock=clock,
+        )
+        self._agenda = Agenda(
+            name,
+            fleet=fleet,
+            inventory=inventory,
+            delivery=delivery,
+            loader=self._loader,
+            decisions=decisions,
+        )
+        self._settings = ServerSettings(name, control, wanted=lambda: inventory.server_settings)
         self._tick = tick
-        self._applied: dict[str, str] = {}
         self._wake = asyncio.Event()
         self._cannot_list = False
         self._again: set[str] = set()  # models that are to be loaded anew, from the next round on
         self._trying: set[str] = set()  # those of the present round
-        self._set: dict[Key, Settings] = {}  # trace and log settings that were made here
         self.on_round: Callable[[], None] = lambda: None  # called after each round
 
     def __repr__(self) -> str:
-        return f"<ReplicaKeeper {self._name} applied={sorted(self._applied)}>"
+        return f"<ReplicaKeeper {self._name} {self._loader!r}>"
 
     @property
     def name(self) -> str:
@@ -109,10 +118,15 @@ class ReplicaKeeper:
         """Whether nothing that `load_again` asked for is left to be tried."""
         return model not in self._again and model not in self._trying
 
+    def problem(self, model: str) -> str:
+        """Why a name in Triton is not loaded here as it should be; empty while nothing is known."""
+        failure = self._fleet.failures.get((self._name, model))
+        return failure.reason if failure else self._agenda.undelivered(model)
+
     @property
     def has_settings(self) -> bool:
         """Whether the trace and log settings that were decided are in force here."""
-        return self._set == self._inventory.server_settings
+        return self._settings.are_set
 
     async def settings(self, kind: str, model: str, changes: Settings) -> Settings:
         """Change trace or log settings here, now; gives all of them."""
@@ -141,11 +155,15 @@ class ReplicaKeeper:
         try:
             held = held_of(await self._control.index())
             news = self._fleet.saw(self._name, held)
+            if news and not held:  # it has just started, or lost everything
+                self._fleet.joining.add(self._name)
+                self._settings.forget()
             if self._inventory.is_discovering and await self._inventory.learn(self._control, held):
                 news = True
         except Unavailable as error:
             news = self._fleet.lost(self._name, error.why or str(error))
-            self._set.clear()  # it may come back as another process
+            self._settings.forget()  # it may come back as another process
+            self._loader.give_up_hung()
             if news:
                 _log.warning("replica %s is lost: %s", self._name, error.why or error)
         except ServegateError as error:  # it answers, but cannot list: what it holds, it holds
@@ -177,149 +195,94 @@ class ReplicaKeeper:
         """Take the steps of one round; one that fails does not keep the others from being taken."""
         seen = self._fleet.observations[self._name]
         if seen.is_up and not self.has_settings:
-            await self._apply_settings()
-        if not seen.is_up or seen.self_managed or self._inventory.is_discovering:
+            await self._settings.apply()
+        if not seen.is_up:
+            return
+        if seen.self_managed or self._inventory.is_discovering:
+            await self._join()
             return
         self._trying |= self._again
         self._again.clear()
-        steps = self._steps()
-        self._trying &= {step.model.name for step in steps if isinstance(step, Load)}
-        await self._forget_failures(steps)
+        steps = self._agenda.steps(self._trying)
+        loads = {step.model.name for step in steps if isinstance(step, Load)}
+        self._trying &= loads | self._agenda.awaited
+        await self._loader.forget_failures(steps)
         try:
-            if any(takes_time(step) and self._is_due(step) for step in steps):
-                async with self._steering.away(self._name):
-                    self._fleet.waiting.pop(self._name, None)
-                    reach("load.steered")
-                    await self._take_all(takes_time)  # what is wanted may have changed meanwhile
             await self._take_all(lambda step: not takes_time(step))
+            why = await self._load_all()
+            why = await self._prove_rest() or why
         except NotExplicit as error:
             _log.warning("%s: it serves what it holds", error)
             self._fleet.manages_itself(self._name)
-        except NoSpare as error:
-            self._fleet.waiting[self._name] = str(error)
         except Unavailable:
             pass  # the watch will say so
+        else:
+            self._tell_waiting(why)
+            if why or not (self._agenda.has_loads() or self._agenda.awaited):
+                await self._join()
 
-    def _steps(self) -> list[Step]:
-        seen = self._fleet.observations[self._name]
-        models = self._delivered(self._inventory.for_pool(seen.replica.pool))
-        self._adopt(models, seen.held)
-        removed, wrong = self._inventory.removed, self._fleet.wrong(self._name)
-        return plan(models, seen.held, self._applied, removed, self._trying, wrong)
+    async def _load_all(self) -> str:
+        """Take the steps that take time, away from calls; why that may not be done now."""
+        if not self._agenda.has_loads(self._trying):
+            return ""
+        try:
+            async with self._steering.away(self._name):
+                reach("load.steered")
+                await self._take_all(takes_time)  # what is wanted may have changed meanwhile
+        except NoSpare as error:
+            return str(error)
+        return ""
 
-    def _delivered(self, models: Mapping[str, Loadable]) -> Mapping[str, Loadable]:
-        """What of it can be loaded here and now."""
-        held = self._fleet.observations[self._name].held
-        there = {
-            one.name: [
-                number
-                for number in one.wanted
-                if number in held.get(one.name, ())
-                or self._delivery.has(self._name, self._version(one, number))
-            ]
-            for one in models.values()
-            if one.published
-        }
-        return delivered(models, there)
+    async def _prove_rest(self) -> str:
+        """Prove what could not be proven when it was loaded; why it cannot be now, either."""
+        told = ""
+        if not self._fleet.unproven(self._name):
+            return told
+        wanted = self._inventory.for_pool(self._fleet.observations[self._name].replica.pool)
+        for name in sorted(self._fleet.unproven(self._name)):
+            one = self._inventory.loadables.get(name)
+            self._proving.forget(name, wanted[name].wanted if name in wanted else ())
+            try:
+                if await self._proving.prove(name, one.model if one else ""):
+                    self.wake()  # it has to be loaded anew
+            except Unavailable as error:
+                told = f"it is loaded, and cannot be tried on replica {self._name}: {error}"
+        await self._publisher.refresh()
+        return told
 
-    def _version(self, one: Loadable, number: int) -> Version:
-        return self._decisions().versions[one.model][number]
+    def _tell_waiting(self, why: str) -> None:
+        if why:
+            self._fleet.waiting[self._name] = why
+        else:
+            self._fleet.waiting.pop(self._name, None)
+
+    async def _join(self) -> None:
+        """It has all that it can have by now, so calls may come."""
+        if self._name in self._fleet.joining:
+            self._fleet.joining.discard(self._name)
+            await self._publisher.refresh()
 
     async def _take_all(self, kind: Callable[[Step], bool]) -> None:
-        for step in self._steps():
-            if not kind(step) or not self._is_due(step):
+        for step in self._agenda.steps(self._trying):
+            if not kind(step) or not self._loader.is_due(step):
                 continue
             if removes(step) and not self._fleet.is_known:
                 continue  # another replica may be the only one that workers know of
-            await self._take(step)
+            is_done = await self._loader.take(step)
             await self.observe()
             if isinstance(step, Load):
-                for number, why in (await self._proving.prove(step.model)).items():
-                    self._failed(step, f"version {number} answers wrongly: {why}")
+                if is_done:
+                    await self._prove(step)
                 await self._publisher.refresh()
                 self._trying.discard(step.model.name)
 
-    async def _apply_settings(self) -> None:
-        for key, wanted in self._inventory.server_settings.items():
-            if self._set.get(key) != wanted:
-                try:
-                    await self._control.settings(*key, wanted)
-                except Unavailable:
-                    return  # the watch will say so
-                except ServegateError as error:
-                    _log.warning("replica %s refuses %s settings: %s", self._name, key[0], error)
-                self._set[key] = wanted
-
-    async def _take(self, step: Step) -> None:
-        if removes(step):
-            generation = await self._publisher.refresh()
-            if not await self._publisher.in_force(generation, STEER_TIMEOUT):
-                return  # some worker may still send calls there
-        if isinstance(step, Unload):
-            await self._control.unload(step.name)
-            self._applied.pop(step.name, None)
-            return
-        name, configuration = step.model.name, step.model.configuration
-        if step.model.published:
-            self._proving.begin(step)
+    async def _prove(self, step: Load) -> None:
         try:
-            if step.wrong:
-                await self._drop_wrong(step)
-            await self._control.load(
-                name, configuration.for_load(step.versions) if configuration else None
-            )
-        except (NotExplicit, Unavailable):
-            raise
-        except Exception as error:  # whatever it is, it is this model's problem and no other's
-            if not isinstance(error, ServegateError):
-                _log.exception("replica %s cannot load %s", self._name, name)
-            self._failed(step, str(error))
-            await self._publisher.refresh()
+            wrong = await self._proving.prove(step.model.name, step.model.model)
+        except Unavailable as error:  # no reason not to load the others
+            _log.info("replica %s: %s is not tried yet: %s", self._name, step.model.name, error)
             return
-        reach("load.done")
-        if self._fleet.failures.pop((self._name, name), None) is not None:
-            await self._publisher.refresh()
-        if configuration is not None:
-            self._applied[name] = configuration.digest
-        _log.info("replica %s loaded %s %s", self._name, name, list(step.versions) or "")
-
-    async def _drop_wrong(self, step: Load) -> None:
-        """Triton leaves alone what it has loaded, so what answers wrongly has to go first."""
-        configuration = step.model.configuration
-        kept = set(step.versions) - set(step.wrong)
-        if configuration is None or not kept:
-            await self._control.unload(step.model.name)
-        else:
-            await self._control.load(step.model.name, configuration.for_load(kept))
-
-    def _adopt(self, models: Mapping[str, Loadable], held: Held) -> None:
-        """What is ready already is taken to have the present configuration; later edits count."""
-        for name, model in models.items():
-            if model.configuration is not None and held.get(name):
-                self._applied.setdefault(name, model.configuration.digest)
-
-    async def _forget_failures(self, steps: list[Step]) -> None:
-        """What is no longer to be loaded here has not failed here, either."""
-        loading = {step.model.name for step in steps if isinstance(step, Load)}
-        settled = [
-            key for key in self._fleet.failures if key[0] == self._name and key[1] not in loading
-        ]
-        for key in settled:
-            del self._fleet.failures[key]
-        if settled:
-            await self._publisher.refresh()
-
-    def _is_due(self, step: Step) -> bool:
-        if isinstance(step, Unload):
-            return True
-        failure = self._fleet.failures.get((self._name, step.model.name))
-        return failure is None or failure.about != step.about or self._clock() >= failure.retry_at
-
-    def _failed(self, step: Load, reason: str) -> None:
-        key = (self._name, step.model.name)
-        before = self._fleet.failures.get(key)
-        tries = before.tries + 1 if before and before.about == step.about else 1
-        pause = min(FIRST_RETRY * 2 ** min(tries - 1, 16), LAST_RETRY)
-        self._fleet.failures[key] = Failure(reason, step.about, tries, self._clock() + pause)
-        if tries == 1:
-            _log.warning("replica %s cannot load %s: %s", self._name, step.model.name, reason)
+        if not wrong:
+            self._loader.succeeded(step)
+        for number, why in wrong.items():
+            self._loader.failed(step, f"version {number} answers wrongly: {why}")

@@ -11,7 +11,8 @@ from typing import Any, TypeVar
 
 import psycopg
 
-from serve.control.storing.postgres import ALIVE, Limited, connect, name_of, parameters, readable
+from serve.control.storing.limits import LIMITS, Limits
+from serve.control.storing.postgres import ALIVE, connect, name_of, parameters, readable
 from serve.core.errors import Unavailable
 
 T = TypeVar("T")
@@ -26,11 +27,16 @@ class AdvisoryLeadership:
     """One lock per schema of a database; see `leadership.Leadership`."""
 
     def __init__(
-        self, url: str, *, pause: Callable[[float], Awaitable[None]] = asyncio.sleep
+        self,
+        url: str,
+        *,
+        pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        limits: Limits = LIMITS,
     ) -> None:
         self.lost = asyncio.Event()
         self.lost.set()
-        self._parameters = parameters(url)
+        self._parameters = parameters(url, limits)
+        self._within = limits.answer
         self._pause = pause
         self._connection: psycopg.Connection[Any] | None = None
         self._backend = 0  # the server's process that held the lock for us last
@@ -81,11 +87,19 @@ class AdvisoryLeadership:
             await self._pause(_TICK)
 
     async def release(self) -> None:
-        """See `leadership.Leadership`: the server lets go when the connection ends."""
+        """See `leadership.Leadership`: whoever looks next can have it.
+
+        Without the word the server lets go as well, but only once it has seen the connection end.
+        """
         if self._asking is not None and not self._asking.done():
             await asyncio.wait([self._asking])  # seconds at most; see `Limited`
-        self._drop()
-        self.lost.set()
+        try:
+            if not self.lost.is_set():
+                with contextlib.suppress(psycopg.Error):
+                    await self._ask(self._unlock)
+        finally:
+            self._drop()
+            self.lost.set()
 
     async def _ask(self, work: Callable[[], T]) -> T:
         """In a thread, which goes on to its end when nobody waits for it any more."""
@@ -96,7 +110,7 @@ class AdvisoryLeadership:
         """0 when the lock is ours now, else the server's process that holds it, or -1."""
         connection = self._connection
         if connection is None or connection.closed:
-            connection = self._connection = connect(Limited, self._parameters, ALIVE)
+            connection = self._connection = connect(self._parameters, ALIVE, within=self._within)
             connection.autocommit = True
         row = connection.execute("select current_schema()").fetchone()
         key = _LEADER | zlib.crc32(str(row and row[0]).encode())
@@ -117,6 +131,10 @@ class AdvisoryLeadership:
     def _look(self) -> None:
         if self._connection is not None:
             self._connection.execute("select 1")
+
+    def _unlock(self) -> None:
+        if self._connection is not None:
+            self._connection.execute("select pg_advisory_unlock_all()")
 
     async def _quiet(self, connection: psycopg.Connection[Any]) -> None:
         """A tick, or less: a server that stops says so, and then the socket is readable."""

@@ -14,6 +14,7 @@ from typing import Any, Protocol
 
 import sqlalchemy as sa
 
+from serve.control.storing.limits import LIMITS, Limits
 from serve.core.errors import CannotStart
 
 _BUSY = 5.0  # seconds that a writer waits for another process
@@ -56,7 +57,7 @@ def is_postgres(where: Path | str) -> bool:
     return isinstance(where, str) and where.startswith(_SCHEMES)
 
 
-def open_database(where: Path | str) -> Database:
+def open_database(where: Path | str, limits: Limits = LIMITS) -> Database:
     """The database in a file or behind a PostgreSQL URL; it is not connected to yet."""
     if isinstance(where, Path):
         return Sqlite(where)
@@ -74,7 +75,7 @@ def open_database(where: Path | str) -> Database:
             why=f"its driver is missing: {error}",
             try_this="pip install 'servegate[postgres]'",
         ) from error
-    return Postgres(where)
+    return Postgres(where, limits)
 
 
 class Sqlite:

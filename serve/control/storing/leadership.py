@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Protocol
 
 from serve.control.storing.database import is_postgres
+from serve.control.storing.limits import LIMITS, Limits
 from serve.core.errors import CannotStart
 from serve.processes import hold_lock
 
@@ -42,7 +43,9 @@ class Leadership(Protocol):
         """Let another one lead."""
 
 
-def leadership_of(where: Path | str, lock: Path, *, pause: Pause = asyncio.sleep) -> Leadership:
+def leadership_of(
+    where: Path | str, lock: Path, *, pause: Pause = asyncio.sleep, limits: Limits = LIMITS
+) -> Leadership:
     """How to lead on the store `where`; `lock` is the file for a store in a file."""
     if not is_postgres(where):
         return FileLeadership(lock, pause=pause)
@@ -54,7 +57,7 @@ def leadership_of(where: Path | str, lock: Path, *, pause: Pause = asyncio.sleep
             why=f"its driver is missing: {error}",
             try_this="pip install 'servegate[postgres]'",
         ) from error
-    return AdvisoryLeadership(str(where), pause=pause)
+    return AdvisoryLeadership(str(where), pause=pause, limits=limits)
 
 
 class FileLeadership:

@@ -4,7 +4,7 @@
 |-----------------------------------|---------------------------------------------------------|
 | a host that does not answer       | `connect_timeout`, 3 s                                  |
 | a statement, or the wait for locks| the server's `statement_timeout`, 3 s                   |
-| a server that stands still        | `Limited`: the client gives up after 4 s               |
+| a server that stands still        | `Limited`: the client gives up after 4 s                |
 | a connection that died unseen     | a question before each use, and a new connection        |
 | a client that died in a write     | the server's `idle_in_transaction_session_timeout`, 10 s|
 """
@@ -21,19 +21,13 @@ import sqlalchemy as sa
 from psycopg.abc import PQGen
 from psycopg.conninfo import conninfo_to_dict
 
+from serve.control.storing.limits import LIMITS, Limits
 from serve.core.errors import CannotStart
 
 T = TypeVar("T")
-CONNECT = 3  # seconds; libpq takes whole ones
-STATEMENT = 3
-ANSWER = 4.0
 _CHANNEL = "servegate"
 _WRITERS = 0x5E7E6A7E_00000001  # the advisory lock of everybody who writes to the store
 _OLDEST = 130_000
-_SESSION = {
-    "statement_timeout": f"{STATEMENT}s",
-    "idle_in_transaction_session_timeout": "10s",
-}
 ALIVE = {  # a host that vanished is noticed within eleven seconds, also by the server
     "tcp_keepalives_idle": "5",
     "tcp_keepalives_interval": "2",
@@ -47,26 +41,30 @@ class Postgres:
     What libpq finds in its own variables and files (PGPASSWORD, ~/.pgpass) counts too.
     """
 
-    def __init__(self, url: str) -> None:
-        self._parameters = parameters(url)
+    def __init__(self, url: str, limits: Limits = LIMITS) -> None:
+        self._parameters = parameters(url, limits)
         self.name = name_of(self._parameters)
         self.advice = "start PostgreSQL, or --database with the right URL"
+        session = {
+            "statement_timeout": f"{limits.statement * 1000:.0f}",  # milliseconds
+            "idle_in_transaction_session_timeout": "10s",
+        }
         common: dict[str, Any] = {"isolation_level": "READ COMMITTED"}
         self._engine = sa.create_engine(
             "postgresql+psycopg://",
-            creator=lambda: connect(Limited, self._parameters, _SESSION),
+            creator=lambda: connect(self._parameters, session, within=limits.answer),
             pool_pre_ping=True,
             pool_size=2,
-            pool_timeout=CONNECT,
+            pool_timeout=limits.connect,
             **common,
         )
         self._patient = sa.create_engine(
             "postgresql+psycopg://",
-            creator=lambda: connect(psycopg.Connection, self._parameters, {}),
+            creator=lambda: connect(self._parameters, {}),
             poolclass=sa.NullPool,
             **common,
         )
-        self._listener = _Listener(self._parameters)
+        self._listener = _Listener(self._parameters, limits.answer)
 
     def __repr__(self) -> str:
         return f"<Postgres {self.name}>"
@@ -104,8 +102,9 @@ class Postgres:
 class _Listener:
     """A connection that hears of what is committed. Threads connect, the event loop waits."""
 
-    def __init__(self, given: Mapping[str, Any]) -> None:
+    def __init__(self, given: Mapping[str, Any], within: float) -> None:
         self._parameters = given
+        self._within = within
         self._connection: psycopg.Connection[Any] | None = None
         self._connecting: asyncio.Future[psycopg.Connection[Any]] | None = None
 
@@ -132,7 +131,7 @@ class _Listener:
         return connection
 
     def _listen(self) -> psycopg.Connection[Any]:
-        connection = connect(Limited, self._parameters, ALIVE)
+        connection = connect(self._parameters, ALIVE, within=self._within)
         connection.autocommit = True
         connection.execute(f"listen {_CHANNEL}")
         return connection
@@ -150,11 +149,13 @@ class _Listener:
 class Limited(psycopg.Connection[Any]):
     """A connection that closes itself when an answer takes too long: see the table above."""
 
-    def wait(self, gen: PQGen[T], *args: Any, **options: Any) -> T:
-        """Run what the driver waits for, up to `ANSWER` seconds."""
-        return super().wait(self._within(gen, time.monotonic() + ANSWER), *args, **options)
+    answer = LIMITS.answer  # seconds
 
-    def _within(self, gen: PQGen[T], end: float) -> Generator[Any, Any, T]:
+    def wait(self, gen: PQGen[T], *args: Any, **options: Any) -> T:
+        """Run what the driver waits for, up to `answer` seconds."""
+        return super().wait(self._until(gen, time.monotonic() + self.answer), *args, **options)
+
+    def _until(self, gen: PQGen[T], end: float) -> Generator[Any, Any, T]:
         """The same generator; the driver resumes it at least ten times a second."""
         try:
             wanted = next(gen)
@@ -163,14 +164,14 @@ class Limited(psycopg.Connection[Any]):
                 if not ready and time.monotonic() > end:
                     gen.close()
                     self.close()
-                    raise psycopg.OperationalError(f"no answer within {ANSWER:.0f} s")
+                    raise psycopg.OperationalError(f"no answer within {self.answer:g} s")
                 wanted = gen.send(ready)
         except StopIteration as done:
             result: T = done.value
             return result
 
 
-def parameters(url: str) -> dict[str, Any]:
+def parameters(url: str, limits: Limits) -> dict[str, Any]:
     """What a URL says, and what it should have said; the URL itself is in no error."""
     try:
         given = conninfo_to_dict(url)
@@ -181,7 +182,7 @@ def parameters(url: str) -> dict[str, Any]:
             try_this="postgresql://USER@HOST/DATABASE, special characters percent-encoded",
         ) from None
     ours = {
-        "connect_timeout": CONNECT,
+        "connect_timeout": limits.connect,
         "keepalives_idle": 5,
         "keepalives_interval": 2,
         "keepalives_count": 3,
@@ -200,10 +201,16 @@ def name_of(given: Mapping[str, Any]) -> str:
 
 
 def connect(
-    kind: type[psycopg.Connection[Any]], given: Mapping[str, Any], session: Mapping[str, str]
+    given: Mapping[str, Any], session: Mapping[str, str], *, within: float | None = None
 ) -> psycopg.Connection[Any]:
-    """A connection with these session settings, not in a transaction."""
+    """A connection with these session settings, not in a transaction.
+
+    It gives up when an answer is not there `within` so many seconds; None: it waits.
+    """
+    kind = psycopg.Connection if within is None else Limited
     connection = kind.connect(**given, prepare_threshold=None, autocommit=True)
+    if isinstance(connection, Limited) and within is not None:
+        connection.answer = within
     try:
         if connection.info.server_version < _OLDEST:
             version = connection.info.server_version // 10_000

@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 import sqlalchemy as sa
 
 from serve.control.storing.database import open_database
+from serve.control.storing.limits import LIMITS, Limits
 from serve.control.storing.schema import counters, revisions, settings, upgrade
 from serve.core.errors import CannotStart, Invalid, PreconditionFailed, Unavailable
 
@@ -70,10 +71,11 @@ class Store:
         *,
         clock: Callable[[], float],
         pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        limits: Limits = LIMITS,
     ) -> None:
         self._clock = clock
         self._pause = pause
-        self._database = open_database(where)
+        self._database = open_database(where, limits)
         self._lock = asyncio.Lock()
 
     def __repr__(self) -> str:

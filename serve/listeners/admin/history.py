@@ -1,5 +1,6 @@
 """The history over the admin API: what was changed, what differs, and the way back."""
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Annotated, Any
 
@@ -7,6 +8,7 @@ from fastapi import APIRouter, Query, Response
 from pydantic import BaseModel
 
 from serve.control.history import Difference, Revision, differences
+from serve.control.versions import VERSION
 from serve.listeners.admin import schemas
 from serve.listeners.admin.context import ByWhom, InControl
 from serve.listeners.admin.models import Wait, done
@@ -106,10 +108,14 @@ def _line(one: Revision) -> dict[str, Any]:
         "reason": one.reason,
         "kind": one.kind,
         "key": one.key,
-        "summary": _summary(differences(one.before, one.after)),
+        "summary": _summary(one),
     }
 
 
-def _summary(found: tuple[Difference, ...]) -> str:
+def _summary(one: Revision) -> str:
+    """What changed, on one line; of a version that has come a step further, only the step."""
+    found: Sequence[Difference] = differences(one.before, one.after)
+    if one.kind == VERSION:
+        found = [each for each in found if each.field == "state"] or found
     text = "; ".join(str(each) for each in found)
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"

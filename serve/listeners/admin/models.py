@@ -14,6 +14,7 @@ router = APIRouter(tags=["models"], responses={404: {"model": schemas.ErrorBody}
 Wait = Annotated[
     float, Query(ge=0, le=60, description="seconds to wait until every worker serves the change")
 ]
+Patience = Annotated[float, Query(ge=0, le=3600, description="seconds to wait until it is done")]
 
 
 @router.get("/api/models", summary="List all models")
@@ -75,8 +76,33 @@ async def delete_label(
     return await done(control, written, wait, response)
 
 
+@router.post("/api/models/{model}/load", summary="Load a model on every replica")
+async def load_model(
+    model: str, control: InControl, who: ByWhom, response: Response, wait: Patience = 60.0
+) -> schemas.Done:
+    """Anew where it is loaded already; also what somebody has unloaded. Its folder says what."""
+    await control.management.load(model, None, who, wait)
+    return await _told(control, response)
+
+
+@router.post("/api/models/{model}/unload", summary="Unload a model everywhere")
+async def unload_model(
+    model: str, control: InControl, who: ByWhom, response: Response, wait: Patience = 60.0
+) -> schemas.Done:
+    """It is not served any more, on no replica, until it is loaded."""
+    control.models.get(model)
+    await control.management.unload(model, who, wait)
+    return await _told(control, response)
+
+
+async def _told(control: Control, response: Response) -> schemas.Done:
+    generation = control.publisher.snapshot.generation
+    return await done(control, Written(generation, ""), 5.0, response)
+
+
 async def done(control: Control, written: Written, wait: float, response: Response) -> schemas.Done:
     """The answer to every change: where it holds, and whether it does so everywhere yet."""
-    response.headers["etag"] = written.etag
+    if written.etag:
+        response.headers["etag"] = written.etag
     in_force = await control.publisher.in_force(written.generation, wait)
     return schemas.Done(generation=written.generation, in_force=in_force)

@@ -7,8 +7,8 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
 from serve.control.fleet import Observation
 from serve.control.keys import KeyStatus
-from serve.control.models import ModelStatus
 from serve.control.snapshots import Worker
+from serve.control.statuses import ModelStatus
 from serve.core.access import Role
 from serve.core.snapshot import Snapshot
 from serve.triton.metrics import Readings

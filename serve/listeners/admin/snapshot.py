@@ -1,6 +1,5 @@
 """The snapshot: for people to look at, and for workers to wait for."""
 
-import asyncio
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Query, Request, Response
@@ -9,6 +8,7 @@ from fastapi.responses import JSONResponse
 from serve.core.snapshot import LAST_GENERATION
 from serve.listeners.admin import schemas
 from serve.listeners.admin.context import InControl, worker_only
+from serve.listeners.admin.polling import unless_left
 
 router = APIRouter()
 internal = APIRouter()
@@ -35,18 +35,5 @@ async def poll_snapshot(
     after: Annotated[int, Query(ge=0, le=LAST_GENERATION)] = 0,
 ) -> Response:
     """A worker acknowledges a generation and waits for the next one; 204 when the time is up."""
-    polling = asyncio.create_task(control.publisher.poll(worker, after, LONGEST_POLL))
-    leaving = asyncio.create_task(_left(request))
-    try:
-        await asyncio.wait((polling, leaving), return_when=asyncio.FIRST_COMPLETED)
-        snapshot = polling.result() if polling.done() else None  # which nobody will read
-    finally:
-        polling.cancel()
-        leaving.cancel()
+    snapshot = await unless_left(request, control.publisher.poll(worker, after, LONGEST_POLL))
     return Response(status_code=204) if snapshot is None else JSONResponse(snapshot.to_json())
-
-
-async def _left(request: Request) -> None:
-    """Return when the worker has closed its connection."""
-    while (await request.receive())["type"] != "http.disconnect":
-        pass

@@ -3,7 +3,6 @@
 All of it wants the workers' shared secret, and is no part of the API for people.
 """
 
-import asyncio
 import contextlib
 import re
 from collections.abc import AsyncIterator
@@ -16,6 +15,7 @@ from pydantic import BaseModel, Field
 from serve.control.delivering.agents import AgentDelivery
 from serve.core.errors import NotFound
 from serve.listeners.admin.context import worker_only
+from serve.listeners.admin.polling import unless_left
 
 LONGEST_POLL = 25.0  # seconds
 _FROM = re.compile(r"^bytes=([0-9]{1,18})-\Z")
@@ -58,14 +58,7 @@ def sync_router(agents: AgentDelivery, blobs: Blobs) -> APIRouter:
         have: Annotated[str, Query(max_length=300)] = "",
     ) -> Response:
         """The page, once it is another than the agent has; 204 when the time is up."""
-        polling = asyncio.create_task(agents.poll(have, LONGEST_POLL))
-        leaving = asyncio.create_task(_left(request))
-        try:
-            await asyncio.wait((polling, leaving), return_when=asyncio.FIRST_COMPLETED)
-            page = polling.result() if polling.done() else None  # which nobody will read
-        finally:
-            polling.cancel()
-            leaving.cancel()
+        page = await unless_left(request, agents.poll(have, LONGEST_POLL, replica=replica))
         return Response(status_code=204) if page is None else JSONResponse(page.to_json())
 
     @router.post("/internal/delivered")
@@ -102,9 +95,3 @@ async def _all(first: bytes, rest: AsyncIterator[bytes]) -> AsyncIterator[bytes]
         yield first
         async for piece in rest:
             yield piece
-
-
-async def _left(request: Request) -> None:
-    """Return when the agent has closed its connection."""
-    while (await request.receive())["type"] != "http.disconnect":
-        pass

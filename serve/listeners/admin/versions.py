@@ -42,7 +42,8 @@ class VersionView(BaseModel):
     """One version: its record, its files once published, and how the replicas hold it.
 
     `state` is `loading`, `ready` or `serving` where the record says `published`. `labels` and
-    `live` still wait for it to be ready; `named_by` are the labels that name it.
+    `live` still wait for it to be ready; `named_by` are the labels that name it. `keep`: it stays
+    loaded although nothing refers to it.
     """
 
     model: str
@@ -54,6 +55,7 @@ class VersionView(BaseModel):
     named_by: list[str]
     labels: list[str]
     live: bool
+    keep: bool
     content: str
     physical: str
     group: str
@@ -74,13 +76,14 @@ class VersionView(BaseModel):
 
 class VersionPatch(BaseModel):
     """What to change; what is missing stays. A tag with an empty text goes; `labels` are all that
-    shall wait for the version."""
+    shall wait for the version; with `keep` it stays loaded although nothing refers to it."""
 
     model_config = ConfigDict(
         extra="forbid", json_schema_extra={"examples": [{"tags": {"ticket": "ML-7"}}]}
     )
     tags: dict[str, str] | None = None
     labels: list[str] | None = None
+    keep: bool | None = None
 
 
 class GarbageBody(BaseModel):
@@ -136,7 +139,7 @@ async def fetch_file(model: str, number: int, path: str, control: InControl) -> 
     return StreamingResponse(pieces, headers=headers, media_type="application/octet-stream")
 
 
-@router.patch(_PATH, summary="Set a version's tags, or the labels that wait for it")
+@router.patch(_PATH, summary="Set a version's tags, what waits for it, or that it stays")
 async def patch_version(
     model: str,
     number: int,
@@ -147,7 +150,7 @@ async def patch_version(
 ) -> VersionView:
     """What is published of a version never changes; this is only about it."""
     amended = await control.publications.amend(
-        model, number, tags=body.tags, labels=body.labels, by=who
+        model, number, tags=body.tags, labels=body.labels, keep=body.keep, by=who
     )
     return await _view(control, amended, response)
 

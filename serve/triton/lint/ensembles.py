@@ -135,7 +135,7 @@ def tensor_unproduced(subject: Subject) -> Findings:
     Triton refuses the load: `ensemble output 'y' for ensemble m is not used`.
     """
     message = subject.message
-    made = {entry.name for entry in message.input} | {name for _, name in _produced(subject)}
+    made = {entry.name for entry in message.input} | {name for _, name in produced(subject)}
     for title, step in steps(subject):
         for tensor in sorted(set(step.input_map.values()) - made):
             yield Finding(
@@ -158,7 +158,7 @@ def tensor_unused(subject: Subject) -> Findings:
     message = subject.message
     taken = {tensor for _, step in steps(subject) for tensor in step.input_map.values()}
     wanted = taken | {entry.name for entry in message.output}
-    for title, tensor in dict.fromkeys(_produced(subject)):
+    for title, tensor in dict.fromkeys(produced(subject)):
         if tensor not in wanted:
             yield Finding(
                 f"{title}.output_map", f"nobody takes '{tensor}'", "leave the output out of the map"
@@ -174,7 +174,7 @@ def tensor_produced_twice(subject: Subject) -> Findings:
     Triton: `ensemble tensor 'y' can appear in an output map only once`.
     """
     made: set[str] = set()
-    for title, tensor in _produced(subject):
+    for title, tensor in produced(subject):
         if tensor in made:
             yield Finding(
                 f"{title}.output_map",
@@ -190,44 +190,18 @@ def input_overwritten(subject: Subject) -> Findings:
     Triton 2.51 loads it; which of the two the other steps get depends on which comes first.
     """
     given = {entry.name for entry in subject.message.input}
-    for title, tensor in _produced(subject):
+    for title, tensor in produced(subject):
         if tensor in given:
             yield Finding(
                 f"{title}.output_map", f"'{tensor}' is an input of the ensemble", "another name"
             )
 
 
-def _produced(subject: Subject) -> Iterator[tuple[str, str]]:
+def produced(subject: Subject) -> Iterator[tuple[str, str]]:
+    """Each step, as it is called here, with a tensor that it produces."""
     for title, step in steps(subject):
         for _, tensor in sorted(step.output_map.items()):
             yield title, tensor
-
-
-def tensor_cycle(subject: Subject) -> Findings:
-    """Steps that wait for each other.
-
-    Triton does not look for it: such a call would never be answered.
-    """
-    ready = {entry.name for entry in subject.message.input}
-    waiting = list(steps(subject))
-    made = ready | {name for _, name in _produced(subject)}
-    while True:
-        able = [
-            (title, step)
-            for title, step in waiting
-            if set(step.input_map.values()) <= ready | (set(step.input_map.values()) - made)
-        ]
-        if not able:
-            break
-        ready |= {tensor for _, step in able for tensor in step.output_map.values()}
-        waiting = [pair for pair in waiting if pair not in able]
-    if waiting:
-        yield Finding(
-            "ensemble_scheduling",
-            f"{', '.join(title for title, _ in waiting)} can never start: each waits for an output "
-            "of the other",
-            "steps that lead from the inputs to the outputs",
-        )
 
 
 def edge_datatype(subject: Subject) -> Findings:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from serve.triton.lint import (
     batching,
+    cycles,
     ensembles,
     files,
     instances,
@@ -122,7 +123,7 @@ RULES: tuple[Rule, ...] = (
     Rule("tensor-unused", _E, ensembles.tensor_unused),
     Rule("tensor-produced-twice", _E, ensembles.tensor_produced_twice),
     Rule("input-overwritten", _E, ensembles.input_overwritten),
-    Rule("tensor-cycle", _E, ensembles.tensor_cycle),
+    Rule("tensor-cycle", _E, cycles.tensor_cycle),
     Rule("edge-datatype", _E, ensembles.edge_datatype),
     Rule("edge-dims", _E, ensembles.edge_dims),
     Rule("ensemble-batch-size", _E, ensembles.ensemble_batch_size),

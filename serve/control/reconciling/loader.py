@@ -1,0 +1,175 @@
+"""The loader: takes single steps on one replica, and remembers which have failed.
+
+A load may take minutes, or hang. Whoever waits for it keeps this replica's other models waiting,
+and the other replicas of the pool; so nobody waits for ever. Triton goes on with what it has begun:
+what is ready in the end is proven like everything else.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+
+from serve.control.fleet import Failure, Fleet, Held
+from serve.control.reconciling.planning import Load, Step, Unload, removes
+from serve.control.reconciling.proving import Proving
+from serve.control.reconciling.steering import STEER_TIMEOUT
+from serve.control.registry import Loadable
+from serve.control.snapshots import Publisher
+from serve.core.errors import ServegateError, TritonFailed, Unavailable
+from serve.processes.failpoints import reach
+from serve.triton.control import NotExplicit, TritonControl
+
+_log = logging.getLogger("servegate.loader")
+FIRST_RETRY, LAST_RETRY = 10.0, 300.0  # seconds
+LOAD_PATIENCE = 600.0  # seconds
+HUNG = 15.0  # seconds without an answer after which nobody waits for a load to end
+
+
+class Loader:
+    """Loads and unloads on one replica. What fails is tried again after a while."""
+
+    def __init__(
+        self,
+        name: str,
+        control: TritonControl,
+        *,
+        fleet: Fleet,
+        publisher: Publisher,
+        proving: Proving,
+        clock: Callable[[], float],
+    ) -> None:
+        self._name = name
+        self._control = control
+        self._fleet = fleet
+        self._publisher = publisher
+        self._proving = proving
+        self._clock = clock
+        self._patience: asyncio.Timeout | None = None  # of the load that is waited for
+        self._refused: dict[str, str] = {}  # why a name in Triton was not unloaded
+        self.applied: dict[str, str] = {}  # digests of the configurations that are loaded, by name
+
+    def __repr__(self) -> str:
+        return f"<Loader {self._name} applied={sorted(self.applied)}>"
+
+    async def take(self, step: Step) -> bool:
+        """Take one step; whether it was taken, and Triton has not refused it.
+
+        `Unavailable`: the replica is lost. `NotExplicit`: it takes no load calls.
+        """
+        if removes(step):
+            generation = await self._publisher.refresh()
+            if not await self._publisher.in_force(generation, STEER_TIMEOUT):
+                return False  # some worker may still send calls there
+        if isinstance(step, Unload):
+            if self.is_called(step.name):
+                return False  # again: the pool that it has moved to has lost it
+            return await self._unload(step.name)
+        name, configuration = step.model.name, step.model.configuration
+        if step.model.published:
+            self._proving.begin(step)
+        try:
+            if step.wrong:
+                await self._drop_wrong(step)
+            await self._load(name, configuration.for_load(step.versions) if configuration else None)
+        except (NotExplicit, Unavailable):
+            raise
+        except Exception as error:  # whatever it is, it is this model's problem and no other's
+            if not isinstance(error, ServegateError):
+                _log.exception("replica %s cannot load %s", self._name, name)
+            self.failed(step, str(error))
+            await self._publisher.refresh()
+            return False
+        reach("load.done")
+        if configuration is not None:
+            self.applied[name] = configuration.digest
+        _log.info("replica %s loaded %s %s", self._name, name, list(step.versions) or "")
+        return True
+
+    async def _unload(self, name: str) -> bool:
+        try:
+            await self._control.unload(name)
+        except (NotExplicit, Unavailable):
+            raise
+        except ServegateError as error:  # it is asked again in the next round
+            if self._refused.get(name) != str(error):
+                _log.warning("replica %s does not unload %s: %s", self._name, name, error)
+            self._refused[name] = str(error)
+            return False
+        self._refused.pop(name, None)
+        self.applied.pop(name, None)
+        return True
+
+    async def _load(self, name: str, config: str | None) -> None:
+        """Wait for Triton to load it, unless the replica hangs, or this takes too long."""
+        try:
+            async with asyncio.timeout(LOAD_PATIENCE) as self._patience:
+                await self._control.load(name, config)
+        except TimeoutError:
+            if not self._fleet.observations[self._name].is_up:
+                raise Unavailable(f"replica {self._name} hangs") from None
+            raise TritonFailed(
+                f"it has been loading for {LOAD_PATIENCE:g} seconds, and goes on"
+            ) from None
+        finally:
+            self._patience = None
+
+    async def _drop_wrong(self, step: Load) -> None:
+        """Triton leaves alone what it has loaded, so what answers wrongly has to go first."""
+        configuration = step.model.configuration
+        kept = set(step.versions) - set(step.wrong)
+        if configuration is None or not kept:
+            await self._control.unload(step.model.name)
+        else:
+            await self._control.load(step.model.name, configuration.for_load(kept))
+
+    def give_up_hung(self) -> None:
+        """A replica that is lost for long ends no load: whoever waits for it keeps others up."""
+        lost = self._clock() - self._fleet.observations[self._name].since
+        if self._patience is not None and lost > HUNG and not self._patience.expired():
+            self._patience.reschedule(asyncio.get_running_loop().time())
+
+    def is_called(self, name: str) -> bool:
+        """Whether calls for anything under this name in Triton may come to this replica."""
+        return any(
+            target.physical_name == name and self._name in target.replicas
+            for view in self._publisher.snapshot.models.values()
+            for target in view.targets.values()
+        )
+
+    def adopt(self, models: Mapping[str, Loadable], held: Held) -> None:
+        """What is ready already is taken to have the present configuration; later edits count."""
+        for name, model in models.items():
+            if model.configuration is not None and held.get(name):
+                self.applied.setdefault(name, model.configuration.digest)
+
+    async def forget_failures(self, steps: list[Step]) -> None:
+        """What is no longer to be loaded here has not failed here, either."""
+        loading = {step.model.name for step in steps if isinstance(step, Load)}
+        settled = [
+            key for key in self._fleet.failures if key[0] == self._name and key[1] not in loading
+        ]
+        for key in settled:
+            del self._fleet.failures[key]
+        if settled:
+            await self._publisher.refresh()
+
+    def is_due(self, step: Step) -> bool:
+        """Whether it has not failed, or long enough ago."""
+        if isinstance(step, Unload):
+            return True
+        failure = self._fleet.failures.get((self._name, step.model.name))
+        return failure is None or failure.about != step.about or self._clock() >= failure.retry_at
+
+    def succeeded(self, step: Load) -> None:
+        """What was loaded is right."""
+        self._fleet.failures.pop((self._name, step.model.name), None)
+
+    def failed(self, step: Load, reason: str) -> None:
+        """It is tried again later: the more often it has failed, the later."""
+        key = (self._name, step.model.name)
+        before = self._fleet.failures.get(key)
+        tries = before.tries + 1 if before and before.about == step.about else 1
+        pause = min(FIRST_RETRY * 2 ** min(tries - 1, 16), LAST_RETRY)
+        self._fleet.failures[key] = Failure(reason, step.about, tries, self._clock() + pause)
+        if tries == 1:
+            _log.warning("replica %s cannot load %s: %s", self._name, step.model.name, reason)

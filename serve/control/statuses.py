@@ -1,0 +1,239 @@
+"""Statuses: what is told of models and versions, from what is decided and what is seen.
+
+What is told of a version, in the order in which it usually happens:
+
+| state               | means                                                           |
+|---------------------|-----------------------------------------------------------------|
+| uploaded, checked   | on its way to being published                                   |
+| failed              | a check, the quarantine or a load said no: the reason says why  |
+| loading             | replicas should hold it, and none may be called yet             |
+| ready               | it can be called; `serving`: a route or label sends calls to it |
+| not wanted, retired | no replica should hold it                                       |
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from serve.control.decisions import Decisions
+from serve.control.fleet import Fleet
+from serve.control.inventory import Inventory
+from serve.control.registry import Loadable, Model
+from serve.control.snapshots import Publisher
+from serve.control.versions import Version
+from serve.core.errors import UnknownModel, UnknownVersion
+from serve.core.routes import Split
+from serve.core.versions import State
+
+_ASIDE = ("not wanted", State.RETIRED)
+
+
+@dataclass(frozen=True, slots=True)
+class VersionStatus:
+    """One version: how it is (see above), where it may be called, and why not."""
+
+    number: int
+    state: str
+    replicas: tuple[str, ...]
+    labels: tuple[str, ...]
+    reason: str
+    serving: bool = False
+    published: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ModelStatus:
+    """One model with everything that is known of it."""
+
+    model: Model
+    state: str  # ready, partial, loading, failed, unloaded
+    versions: tuple[VersionStatus, ...]
+    labels: Mapping[str, int]
+    split: Split | None
+    routed: bool
+    objective: str
+    pool: str
+    problems: tuple[str, ...]
+
+
+class Statuses:
+    """The questions about models. `undelivered`: why a replica's Triton does not find a version."""
+
+    def __init__(
+        self,
+        inventory: Inventory,
+        fleet: Fleet,
+        publisher: Publisher,
+        *,
+        decisions: Callable[[], Decisions],
+        undelivered: Callable[[str, Version], str],
+    ) -> None:
+        self._inventory = inventory
+        self._fleet = fleet
+        self._publisher = publisher
+        self._decisions = decisions
+        self._undelivered = undelivered
+
+    def __repr__(self) -> str:
+        return f"<Statuses models={len(self._inventory.models)}>"
+
+    def all(self) -> tuple[ModelStatus, ...]:
+        """Every model, by name."""
+        return tuple(self.get(name) for name in sorted(self._inventory.models))
+
+    def get(self, name: str) -> ModelStatus:
+        """One model; `UnknownModel` when there is none."""
+        model = self.model(name)
+        decisions = self._decisions()
+        view = self._publisher.snapshot.models.get(name)
+        labels = decisions.labels(name)
+        versions = tuple(self._version(model, number, labels) for number in self._numbers(model))
+        return ModelStatus(
+            model=model,
+            state=_state(model, versions),
+            versions=versions,
+            labels=labels,
+            split=view.split if view else decisions.split(name),
+            routed=decisions.split(name) is not None,
+            objective=decisions.objective(name),
+            pool=decisions.pool(name),
+            problems=self._problems(model, versions),
+        )
+
+    def version(self, name: str, number: int) -> VersionStatus:
+        """One version as it is seen now; `UnknownModel`, `UnknownVersion`."""
+        model = self.model(name)
+        if number not in self._numbers(model):
+            raise UnknownVersion(name, str(number))
+        return self._version(model, number, self._decisions().labels(name))
+
+    def model(self, name: str) -> Model:
+        """All that Triton can load of a model; `UnknownModel`."""
+        model = self._inventory.models.get(name)
+        if model is None:
+            raise UnknownModel(name)
+        return model
+
+    def _numbers(self, model: Model) -> tuple[int, ...]:
+        names = {one.name for one in model.loadables}
+        held = {
+            version
+            for seen in self._fleet.observations.values()
+            for name in names
+            for version in seen.held.get(name, ())
+        }
+        known = {
+            number
+            for number, version in self._decisions().versions.get(model.name, {}).items()
+            if version.state is not State.REMOVED
+        }
+        return tuple(sorted(held | known | set(model.versions)))
+
+    def _version(self, model: Model, number: int, labels: Mapping[str, int]) -> VersionStatus:
+        view = self._publisher.snapshot.models.get(model.name)
+        target = view.targets.get(number) if view else None
+        names = tuple(sorted(label for label, version in labels.items() if version == number))
+        record = self._decisions().versions.get(model.name, {}).get(number)
+        published = record is not None
+        if target is not None:
+            serving = bool(names) or (
+                view is not None and view.split is not None and number in view.split.versions
+            )
+            holders = target.replicas
+            return VersionStatus(number, State.READY, holders, names, "", serving, published)
+        if record is not None and not record.is_published:
+            return VersionStatus(number, record.state, (), names, record.reason, False, True)
+        state, why = self._absent(model, number)
+        return VersionStatus(number, state, (), names, why, False, published)
+
+    def _absent(self, model: Model, number: int) -> tuple[str, str]:
+        """Why nobody may be called for a version, as a state and a sentence."""
+        if model.unloaded:
+            return "not wanted", "the model was unloaded"
+        one = model.holding(number)
+        if one is None:
+            return "not wanted", "a replica holds it by itself"
+        if one.problem:
+            return State.FAILED, one.problem
+        if number not in one.wanted:
+            if one.published:
+                room = self._inventory.no_room(model.name, number)
+                return (State.FAILED, room) if room else ("not wanted", _idle(model.name, number))
+            return "not wanted", "config.pbtxt's version_policy leaves it out"
+        reasons = self._failures(one)
+        if reasons:
+            return State.FAILED, reasons[0]
+        pool = self._decisions().pool(model.name)
+        if pool not in self._fleet.pools:
+            return State.FAILED, f"pool '{pool}' has no replica"
+        waiting = self._lacking(one, number) or sorted(
+            {
+                self._fleet.waiting[name]
+                for name in self._fleet.in_pool(pool)
+                if name in self._fleet.waiting
+            }
+        )
+        return State.LOADING, waiting[0] if waiting else "no replica has loaded it yet"
+
+    def _failures(self, *loadables: Loadable) -> list[str]:
+        names = {one.name for one in loadables}
+        failures = self._fleet.failures.items()
+        return sorted({failure.reason for (_, name), failure in failures if name in names})
+
+    def _lacking(self, one: Loadable, number: int) -> list[str]:
+        """Why replicas that should hold a published version do not find it."""
+        record = self._decisions().versions.get(one.model, {}).get(number)
+        if record is None or not one.published or number not in one.wanted:
+            return []
+        seen = self._fleet.observations
+        return sorted(
+            {
+                self._undelivered(name, record)
+                for name in self._fleet.in_pool(self._decisions().pool(one.model))
+                if seen[name].is_up and number not in seen[name].held.get(one.name, ())
+            }
+            - {""}
+        )
+
+    def _problems(self, model: Model, versions: tuple[VersionStatus, ...]) -> tuple[str, ...]:
+        problems = [model.problem] if model.problem else self._failures(*model.loadables)
+        for one in model.loadables:
+            if one.trouble and one.published:
+                problems.append(one.trouble)
+            elif one.trouble:
+                problems.append(f"what was read before stays in force: {one.trouble}")
+        problems += [
+            f"version {status.number}: {status.reason}"
+            for status in versions
+            if status.published and status.state == State.FAILED and status.reason not in problems
+        ]
+        problems += [
+            f"version {number}: {why}"
+            for one in model.loadables
+            for number in one.wanted
+            for why in self._lacking(one, number)
+        ]
+        ready = {status.number for status in versions if status.state == State.READY}
+        decisions = self._decisions()
+        split = decisions.split(model.name)
+        for version in split.versions if split else ():
+            if version not in ready:
+                problems.append(f"the route sends calls to version {version}, which is not ready")
+        for label, version in decisions.labels(model.name).items():
+            if version not in ready:
+                problems.append(f"label '{label}' names version {version}, which is not ready")
+        return tuple(problems)
+
+
+def _idle(model: str, number: int) -> str:
+    return f"nothing refers to it; servegate model load {model}@{number} loads it"
+
+
+def _state(model: Model, versions: tuple[VersionStatus, ...]) -> str:
+    if model.unloaded:
+        return "unloaded"
+    states = [status.state for status in versions if status.state not in _ASIDE]
+    if model.problem or (states and all(state == State.FAILED for state in states)):
+        return "failed"
+    if states and all(state == State.READY for state in states):
+        return "ready"
+    return "partial" if State.READY in states else "loading"

@@ -1,0 +1,39 @@
+"""The rule about steps of an ensemble that wait for each other."""
+
+from serve.triton.lint.ensembles import produced, steps
+from serve.triton.lint.subject import Finding, Findings, Subject
+
+
+def tensor_cycle(subject: Subject) -> Findings:
+    """Steps that wait for each other.
+
+    Triton does not look for it: such a call would never be answered.
+    """
+    stuck = ", ".join(_never_able(subject))
+    if stuck:
+        yield Finding(
+            "ensemble_scheduling",
+            f"{stuck} can never start: each waits for an output of the other",
+            "steps that lead from the inputs to the outputs",
+        )
+
+
+def _never_able(subject: Subject) -> list[str]:
+    """The steps that would wait for ever. Each tensor is looked at once: there may be thousands."""
+    made = {name for _, name in produced(subject)}
+    made -= {entry.name for entry in subject.message.input}
+    waiting = dict(enumerate(steps(subject)))
+    lacks = {at: set(step.input_map.values()) & made for at, (_, step) in waiting.items()}
+    takers: dict[str, list[int]] = {}
+    for at, tensors in lacks.items():
+        for tensor in tensors:
+            takers.setdefault(tensor, []).append(at)
+    able = [at for at, tensors in lacks.items() if not tensors]
+    while able:
+        _, step = waiting.pop(able.pop())
+        for tensor in step.output_map.values():
+            for at in takers.pop(tensor, ()):
+                lacks[at].discard(tensor)
+                if not lacks[at]:
+                    able.append(at)
+    return [title for title, _ in waiting.values()]

@@ -1,0 +1,46 @@
+"""`servegate` within the test's process: its own streams and environment, and no start to wait for.
+
+What is about processes (signals, terminals, streams that are pipes) starts the real program.
+"""
+
+import contextlib
+import os
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from typer.testing import CliRunner
+
+from serve.cli.main import main
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """A command that has ended."""
+
+    returncode: int
+    stdout: str
+    stderr: str
+
+
+def servegate(*words: object, folder: Path | None = None, **environment: str) -> Done:
+    """One command, in a folder, with these variables and no others of ours."""
+    none_of_ours = {name: None for name in os.environ if name.startswith("SERVEGATE_")}
+    with (
+        contextlib.chdir(folder or Path.cwd()),
+        CliRunner().isolation(env=none_of_ours | environment) as (out, err, *_),
+    ):
+        code = _status([str(word) for word in words])
+        sys.stdout.flush()
+        sys.stderr.flush()
+        return Done(code, out.getvalue().decode(), err.getvalue().decode())
+
+
+def _status(words: list[str]) -> int:
+    """How the process would end. Errors that would be a traceback pass."""
+    try:
+        main(words)
+    except SystemExit as exited:
+        assert isinstance(exited.code, int | None), exited.code
+        return exited.code or 0
+    return 0

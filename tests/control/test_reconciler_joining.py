@@ -1,0 +1,273 @@
+"""The keeper when things go wrong, and replicas that come, hang, or belong to another pool."""
+
+import asyncio
+import contextlib
+from pathlib import Path
+
+import pytest
+from builders import replica, until
+
+from serve.control.reconciling.loader import FIRST_RETRY, HUNG
+from serve.control.reconciling.steering import Steering
+from serve.control.versions import Version
+from serve.core.errors import Invalid, TritonFailed, Unavailable
+from serve.core.replicas import Replica
+from serve.core.versions import State
+
+from .keeping import FakeProof, Scene, nothing
+from .test_reconciler_published import Registry, scene_with, targets
+from .versions_scene import split, version
+
+
+class BrokenProof(FakeProof):
+    """Cannot be run for the versions of `why`."""
+
+    def __init__(self, **why: Exception) -> None:
+        super().__init__()
+        self.why = why
+
+    async def verify(self, replica: Replica, version: Version) -> str:
+        if version.model in self.why:
+            raise self.why[version.model]
+        return await super().verify(replica, version)
+
+
+def test_what_cannot_be_tried_now_is_not_called_until_it_was_and_keeps_nothing_else(
+    tmp_path: Path,
+) -> None:
+    proof = BrokenProof(a=Unavailable("the storage does not answer"))
+    scene = scene_with(tmp_path, version("a", 1), version("b", 1))
+    scene.use(proof)
+    assert scene.play() == ["load a", "load b"]
+    assert (targets(scene, "a"), set(targets(scene, "b"))) == ({}, {1})
+    assert "cannot be tried" in scene.plane.models.version("a", 1).reason
+    proof.why.clear()
+    scene.play()
+    assert set(targets(scene, "a")) == {1}
+    assert len(scene.triton.asked) == 2
+
+
+def test_a_contract_that_cannot_be_read_is_a_failure_of_its_version(tmp_path: Path) -> None:
+    scene = scene_with(tmp_path, version("a", 1), version("b", 1))
+    scene.use(BrokenProof(a=Invalid("the bytes are not what they were")))
+    assert scene.play() == ["load a", "load b"]
+    assert set(targets(scene, "b")) == {1}
+    status = scene.plane.models.version("a", 1)
+    assert (status.state, "its contract cannot be run" in status.reason) == (State.FAILED, True)
+
+
+def test_what_goes_on_answering_wrongly_is_loaded_anew_ever_more_rarely(tmp_path: Path) -> None:
+    scene = scene_with(tmp_path, version("m", 1))
+    scene.proof.wrong = {1: "output 'y' is off"}
+    loads = []
+    for pause in (0.0, FIRST_RETRY, FIRST_RETRY, FIRST_RETRY):
+        scene.plane.clock.now += pause
+        scene.play()
+        loads.append(scene.triton.asked.count("load m"))
+    assert loads == [1, 2, 2, 3]
+
+
+def test_a_refused_unload_is_asked_again(tmp_path: Path) -> None:
+    scene = scene_with(tmp_path, version("m", 1))
+    unload, refusals = scene.triton.unload, [TritonFailed("busy")]
+
+    async def reluctant(model: str) -> None:
+        if refusals:
+            raise refusals.pop()
+        await unload(model)
+
+    scene.triton.unload = reluctant  # type: ignore[method-assign]
+    scene.play(lambda: Registry(scene).publish(version("m", 1, state=State.RETIRED)), nothing)
+    assert scene.triton.held == {}
+
+
+def test_what_has_to_go_goes_first_since_it_may_make_the_room(tmp_path: Path) -> None:
+    scene = scene_with(tmp_path, version("z", 1))
+    asked = scene.play(
+        lambda: Registry(scene).publish(version("z", 1, state=State.RETIRED), version("a", 1))
+    )
+    assert asked == ["load z", "unload z", "load a"]
+
+
+def test_what_has_to_go_goes_although_the_replica_may_not_load(tmp_path: Path) -> None:
+    scene = scene_with(tmp_path, version("m", 1), version("old", 1))
+    scene.play()
+    scene.steer(Steering(scene.fleet, scene.plane.publisher, min_available=0.5, refuse=True))
+    gone = version("old", 1, state=State.RETIRED)
+    scene.play(lambda: Registry(scene).publish(version("m", 1), version("m", 2), gone))
+    assert scene.triton.held == {"m": {1}}
+    assert "cannot be spared" in scene.plane.models.version("m", 2).reason
+    scene.play(lambda: Registry(scene).publish(version("m", 1)))
+    assert scene.fleet.waiting == {}
+
+
+def test_a_load_on_a_replica_that_hangs_keeps_nobody_waiting(tmp_path: Path) -> None:
+    scene = scene_with(tmp_path, version("m", 1), others=("b",))
+    scene.fleet.saw("b", {})
+
+    async def hang(model: str, config: str | None) -> None:
+        scene.triton.is_up = False
+        await asyncio.Event().wait()
+
+    scene.triton.load = hang  # type: ignore[method-assign]
+
+    async def scenario() -> None:
+        await scene.keeper.observe()
+        keeping = asyncio.create_task(scene.keeper.reconcile())
+        await until(lambda: not scene.triton.is_up)
+        await scene.keeper.observe()
+        scene.plane.clock.now += HUNG - 1
+        await scene.keeper.observe()
+        assert scene.fleet.steered == {"a"}
+        scene.plane.clock.now += 2
+        await scene.keeper.observe()
+        await keeping
+
+    asyncio.run(scenario())
+    assert scene.fleet.steered == set()
+
+
+def test_what_triton_has_loaded_after_all_is_proven_like_everything_else(tmp_path: Path) -> None:
+    scene = scene_with(tmp_path, version("m", 1))
+    load = scene.triton.load
+
+    async def slow(model: str, config: str | None) -> None:
+        await load(model, config)
+        scene.triton.held.clear()
+        raise TimeoutError
+
+    scene.triton.load = slow  # type: ignore[method-assign]
+
+    def ends() -> None:
+        scene.triton.held = {"m": {1}}
+        scene.proof.wrong = {1: "output 'y' is off"}
+
+    scene.play()
+    assert "goes on" in scene.plane.models.version("m", 1).reason
+    scene.play(ends)
+    assert targets(scene) == {}
+    scene.proof.wrong = {}
+
+
+def test_files_of_what_was_refused_and_is_not_wanted_any_more_are_let_go(tmp_path: Path) -> None:
+    scene = scene_with(tmp_path, version("m", 1))
+    scene.triton.broken["m"] = TritonFailed("no memory")
+    scene.play()
+    assert scene.fleet.being_loaded == {("m", 1)}
+    scene.play(lambda: Registry(scene).publish(version("m", 1, state=State.RETIRED)))
+    assert scene.fleet.being_loaded == frozenset()
+
+
+def joined_late(folder: Path) -> Scene:
+    """Replica `b` serves versions 1 and 2, replica `a` has just started."""
+    scene = scene_with(
+        folder, version("m", 1), version("m", 2), others=("b",), route__m=split(v1=100)
+    )
+    scene.fleet.saw("b", {"m": (1, 2)})
+    return scene
+
+
+def test_a_replica_that_joins_gets_no_calls_while_files_are_on_their_way(tmp_path: Path) -> None:
+    scene = joined_late(tmp_path)
+    scene.delivery.there = {("m", 1)}
+    scene.play()
+    assert (scene.triton.held, targets(scene)[1]) == ({"m": {1}}, ("m", ("b",)))
+    scene.delivery.there.add(("m", 2))
+    scene.play()
+    assert [one for _, one in targets(scene).values()] == [("a", "b")] * 2
+
+
+def test_a_replica_joins_without_what_cannot_come(tmp_path: Path) -> None:
+    scene = joined_late(tmp_path)
+    scene.delivery.there = {("m", 1)}
+    scene.delivery.problems = {("m", 2): "no `servegate sync` has reported for replica a"}
+    scene.play()
+    assert targets(scene) == {1: ("m", ("a", "b")), 2: ("m", ("b",))}
+
+
+def test_a_replica_that_was_restarted_faster_than_it_is_looked_at_joins_anew(
+    tmp_path: Path,
+) -> None:
+    scene = joined_late(tmp_path)
+    scene.play()
+    seen = []
+    load = scene.triton.load
+
+    async def watched(model: str, config: str | None) -> None:
+        await load(model, config)
+        await scene.keeper.observe()
+        seen.append([one for _, one in targets(scene).values()])
+
+    scene.triton.load = watched  # type: ignore[method-assign]
+    scene.play(scene.triton.held.clear)
+    assert seen == [[("b",), ("b",)]]
+    assert [one for _, one in targets(scene).values()] == [("a", "b")] * 2
+
+
+@pytest.mark.parametrize("name", ["m", "m--0badcafe"])
+def test_a_model_that_moves_to_another_pool_is_called_where_it_was_until_it_is_there(
+    tmp_path: Path, name: str
+) -> None:
+    one = version("m", 1, physical=name)
+    scene = Scene(tmp_path, replica("b", pool="other"))
+    registry = Registry(scene)
+    registry.publish(one)
+    scene.fleet.saw("b", {})
+    scene.play()
+    assert targets(scene) == {1: (name, ("a",))}
+    scene.play(lambda: registry.publish(one, model__m={"pool": "other"}), nothing)
+    assert (targets(scene), scene.triton.held) == ({1: (name, ("a",))}, {name: {1}})
+    scene.fleet.saw("b", {name: (1,)})
+    asyncio.run(scene.plane.publisher.refresh())
+    scene.play(nothing)
+    assert (targets(scene), scene.triton.held) == ({1: (name, ("b",))}, {})
+
+
+def test_nothing_is_unloaded_when_the_other_pool_loses_it_at_the_last_moment(
+    tmp_path: Path,
+) -> None:
+    one = version("m", 1)
+    scene = Scene(tmp_path, replica("b", pool="other"))
+    registry = Registry(scene)
+    registry.publish(one)
+    scene.fleet.saw("b", {"m": (1,)})
+    scene.play()
+    registry.publish(one, model__m={"pool": "other"})
+    in_force = scene.plane.publisher.in_force
+
+    async def meanwhile(generation: int, within: float) -> bool:
+        scene.fleet.saw("b", {})
+        await scene.plane.publisher.refresh()
+        return await in_force(generation, within)
+
+    scene.plane.publisher.in_force = meanwhile  # type: ignore[method-assign]
+    with contextlib.suppress(Unavailable):
+        scene.play()
+    assert scene.triton.held == {"m": {1}}
+
+
+def test_a_model_that_is_to_be_loaded_anew_is_not_settled_while_its_files_are_on_their_way(
+    tmp_path: Path,
+) -> None:
+    scene = scene_with(tmp_path, version("m", 1))
+    scene.delivery.there.clear()
+    scene.play(lambda: scene.keeper.load_again("m"), nothing)
+    assert not scene.keeper.is_settled("m")
+    scene.delivery.problems = {("m", 1): "the disk is full"}
+    scene.play()
+    assert (scene.keeper.is_settled("m"), scene.keeper.problem("m")) == (True, "the disk is full")
+    scene.delivery.problems.clear()
+    scene.delivery.there = {("m", 1)}
+    scene.play(lambda: scene.keeper.load_again("m"))
+    assert (scene.keeper.is_settled("m"), scene.keeper.problem("m")) == (True, "")
+
+
+def test_a_model_says_what_keeps_its_files_from_coming(tmp_path: Path) -> None:
+    scene = joined_late(tmp_path)
+    scene.delivery.there = {("m", 1)}
+    scene.delivery.problems = {("m", 2): "the disk is full"}
+    scene.tell_problems()
+    scene.fleet.saw("b", {"m": (1,)})
+    scene.play()
+    assert scene.plane.models.version("m", 2).reason == "the disk is full"
+    assert "version 2: the disk is full" in scene.plane.models.get("m").problems

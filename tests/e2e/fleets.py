@@ -1,0 +1,151 @@
+"""A fleet as in production, put together by hand: Tritons, agents, a control plane and a proxy."""
+
+import contextlib
+import os
+import subprocess
+from functools import partial
+from pathlib import Path
+
+import harness
+
+from serve.core.replicas import Replica
+from serve.processes.kernel import die_with
+from serve.triton.backend_directory import build_backend_directory
+from serve.triton.installation import Facts, Installation
+from serve.triton.local_triton import Setup, command
+
+SECRET = "a secret of this fleet"
+
+
+class Machine:
+    """A Triton of its own, and the `servegate sync` beside it. Neither runs before it is started.
+
+    `pool` is what the control plane is told.
+    """
+
+    def __init__(self, folder: Path, name: str, pool: str = "default") -> None:
+        self.name, self.pool = name, pool
+        self.repository = folder / name
+        self.repository.mkdir()
+        self._state = folder / f"{name}-state"
+        self._state.mkdir()
+        self._replica = Replica(name, "127.0.0.1", *harness.free_ports(3))
+        self._log = folder / f"{name}.log"
+        self.triton: subprocess.Popen[bytes] | None = None
+        self.agent: harness.Program | None = None
+
+    @property
+    def flag(self) -> str:
+        """As `--triton` takes it."""
+        return f"{self.name}={self._replica.address}@{self.pool}"
+
+    @property
+    def log(self) -> str:
+        """Everything that its Tritons have said."""
+        return self._log.read_text() if self._log.exists() else ""
+
+    def start_triton(self) -> None:
+        """Start it on an address that stays the same."""
+        found = Installation.find(Facts.here())
+        setup = Setup(
+            installation=found,
+            backends=build_backend_directory(found, self._state),
+            repositories=(str(self.repository),),
+            folder=self._state,
+            mark=self.name,
+            extra_args=(),
+            environ=os.environ,
+            drain=1,
+        )
+        with self._log.open("ab") as log:
+            self.triton = subprocess.Popen(
+                command(setup, self._replica, f"servegate-e2e-{os.getpid()}-{self.name}"),
+                stdout=log,
+                stderr=log,
+                cwd=self._state,
+                env=found.environment(dict(os.environ)),
+                preexec_fn=partial(die_with, os.getpid()),
+            )
+
+    def start_agent(self, admin: str) -> None:
+        """Start one that may be started again later."""
+        flags = ("--replica", self.name, "--folder", str(self.repository), "--admin-url", admin)
+        self.agent = harness.Program("sync", *flags, env={"SERVEGATE_SECRET": SECRET})
+
+    def kill_triton(self) -> None:
+        """As the kernel does it."""
+        assert self.triton is not None
+        self.triton.kill()
+        self.triton.wait()
+
+    def kill_agent(self) -> None:
+        """The same."""
+        assert self.agent is not None
+        self.agent.process.kill()
+        self.agent.process.wait()
+
+    def stop(self) -> None:
+        """End what runs of it."""
+        if self.agent is not None and self.agent.process.poll() is None:
+            self.agent.stop()
+        if self.triton is not None and self.triton.poll() is None:
+            self.kill_triton()
+
+
+class Fleet(harness.Up):
+    """A control plane and one worker over machines; `env` is the control plane's."""
+
+    def __init__(
+        self, state: Path, *machines: Machine, flags: tuple[str, ...] = (), env: dict[str, str]
+    ) -> None:
+        self.state, self.machines = state, machines
+        self.http_port, self.grpc_port, self.metrics_port, self.admin_port = harness.free_ports(4)
+        self._env = {"SERVEGATE_SECRET": SECRET, "SERVEGATE_TICK": "0.2", **env}
+        named = [word for one in machines for word in ("--triton", one.flag)]
+        self._control = ("control", "--state", str(state), "--admin-port", str(self.admin_port))
+        self._control += ("--model-repo", "", "--delivery", "agents", *named, *flags)
+        self.program = harness.Program(*self._control, env=self._env)
+        self.proxy = harness.Program(
+            *("proxy", "--control", self.admin, "--state", str(state.with_name("proxy"))),
+            *("--http-port", str(self.http_port), "--grpc-port", str(self.grpc_port)),
+            *("--metrics-port", str(self.metrics_port)),
+            env={"SERVEGATE_SECRET": SECRET},
+        )
+
+    def wait_ready(self) -> "Fleet":
+        """Until the control plane answers, and the worker does."""
+
+        def answers(url: str) -> bool:
+            with contextlib.suppress(OSError):
+                return harness.request(url)[0] == 200
+            return False
+
+        harness.until(lambda: answers(self.admin + "/readyz"), what=self.program.output)
+        harness.until(lambda: answers(f"http://{self.http}/v2/health/live"), what="the worker")
+        return self
+
+    def stop(self) -> None:
+        """End everything."""
+        self.proxy.stop()
+        code = self.program.stop()
+        for machine in self.machines:
+            machine.stop()
+        assert code == 0, self.program.output
+
+    def called(self, model: str, version: int) -> set[str]:
+        """The replicas that workers may call for a version."""
+        target = self.snapshot().get(model, {}).get(version)
+        return set(target or ())
+
+    def snapshot(self) -> dict[str, dict[int, list[str]]]:
+        """The replicas of each version of each model."""
+        models = self.get("/api/snapshot")["snapshot"]["models"]
+        return {
+            name: {int(version): one["replicas"] for version, one in model["targets"].items()}
+            for name, model in models.items()
+        }
+
+    def held(self, replica: str) -> dict[str, list[int]]:
+        """What a replica was last seen to hold, by name in Triton."""
+        replicas = {one["name"]: one for one in self.get("/api/replicas")}
+        return replicas[replica]["held"]

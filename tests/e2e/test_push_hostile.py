@@ -1,0 +1,105 @@
+"""Versions among names, folders and requests that are out to confuse: calls go on as decided."""
+
+import shutil
+import threading
+
+import harness
+import pushing
+import pytest
+
+pytestmark = pytest.mark.triton
+FLAGS = ("--replicas", "1", "--workers", "1", "--quarantine", "off")
+ODD = (
+    ("GET", "/api/models/%00", None),
+    ("GET", "/api/models/m/versions/99999999999999999999999999", None),
+    ("GET", "/api/models/m/versions/1/files/..%2f..%2fcontrol.sqlite", None),
+    ("GET", "/api/history/99999999999999999999999999", None),
+    ("POST", "/api/history/99999999999999999999999999/rollback", None),
+    ("PUT", "/api/routes/m", {"split": {str(10**30): 1}}),
+    ("PUT", "/api/routes/m", {"split": {"1": -1}}),
+    ("PUT", "/api/models/m/labels/1", {"version": 1}),
+    ("PUT", "/api/models/m/labels/latest", {"version": 1}),
+    ("PATCH", "/api/models/m/versions/1", {"labels": ["x"] * 10_000 + ["\0"]}),
+    ("PATCH", "/api/models/m/versions/1", {"tags": {"": "x"}}),
+    ("POST", "/api/gc", {"keep": -1}),
+    ("POST", "/api/gc", {"grace": "soon"}),
+    ("POST", "/api/uploads", {"model": "n" * 256, "files": []}),
+    ("POST", "/api/uploads", {"model": "m", "files": [{"path": "../1/x", "size": -1}]}),
+    ("POST", "/api/uploads/../commit", {}),
+    ("DELETE", "/api/uploads/%2e%2e", None),
+)
+
+
+@pytest.fixture(scope="module")
+def up(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("hostile")
+    (folder / "models").mkdir()
+    with harness.up(folder / "state", "--model-repo", str(folder / "models"), *FLAGS) as running:
+        running.models = folder / "models"
+        pushing.pushed(running, pushing.source(folder / "one", 2.0), "m", "--wait")
+        yield running
+        assert "Traceback" not in running.program.output
+
+
+def test_a_plain_folder_of_a_published_models_name_takes_no_calls_and_is_told(up, tmp_path):
+    pushing.source(up.models / "m", 9.0)
+    harness.until(
+        lambda: any("rename the folder" in one for one in up.get("/api/models/m")["problems"]),
+        what="the problem is told",
+    )
+    for _ in range(20):  # the replica is looked at again and again meanwhile
+        assert pushing.factor_of(up, "m") == 2.0
+        assert [one["state"] for one in up.get("/api/models/m")["versions"]] == ["ready"]
+    shutil.rmtree(up.models / "m")
+    harness.until(lambda: not up.get("/api/models/m")["problems"], what="the problem is gone")
+    assert pushing.factor_of(up, "m") == 2.0
+
+
+def test_a_model_that_is_called_like_anothers_name_in_triton_is_a_model_of_its_own(up, tmp_path):
+    pushing.pushed(up, pushing.source(tmp_path / "a", 3.0), "twin", "--wait")
+    pushing.pushed(up, pushing.source(tmp_path / "b", 4.0, batch=16), "twin", "--wait")
+    taken = pushing.state(up, "twin", 2)["physical"]
+    assert taken.startswith("twin--")
+    pushing.pushed(up, pushing.source(tmp_path / "c", 5.0), taken, "--wait")
+    assert pushing.state(up, taken, 1)["physical"].startswith(f"{taken}--")
+    found = [pushing.factor_of(up, "twin", "1"), pushing.factor_of(up, "twin", "2")]
+    assert [*found, pushing.factor_of(up, taken)] == [3.0, 4.0, 5.0]
+
+
+def test_pushes_at_once_while_garbage_is_collected_are_all_published_and_one_has_the_label(
+    up, tmp_path
+):
+    factors = {number: float(number) for number in range(2, 6)}
+    for number, factor in factors.items():
+        pushing.source(tmp_path / str(number), factor)
+    done = {}
+
+    def push(number):
+        flags = ("--label", "best", "--wait", "--json")
+        done[number] = pushing.push(up, tmp_path / str(number), "busy", *flags)
+
+    pushes = [threading.Thread(target=push, args=(number,)) for number in factors]
+    for thread in pushes:
+        thread.start()
+    while any(thread.is_alive() for thread in pushes):
+        status, answer = harness.request(f"{up.admin}/api/gc", "POST", {"keep": 0, "grace": 0})
+        assert status == 200, answer
+        pushes[0].join(0.05)
+    versions = up.get("/api/models/busy")["versions"]
+    assert [one["version"] for one in versions] == [1, 2, 3, 4]
+    assert {pushing.state(up, "busy", n)["recorded"] for n in range(1, 5)} == {"published"}
+    labels = up.get("/api/models/busy")["labels"]
+    assert list(labels) == ["best"]
+    assert pushing.state(up, "busy", labels["best"])["state"] == "serving"
+    for number in (1, labels["best"]):
+        assert pushing.factor_of(up, "busy", str(number)) in factors.values()
+
+
+@pytest.mark.parametrize(("method", "path", "body"), ODD)
+def test_an_odd_request_is_told_what_is_wrong_with_it(up, method, path, body):
+    before = up.get("/api/routes/m")
+    status, answer = harness.request(up.admin + path, method, body)
+    assert 400 <= status < 500, answer
+    assert answer["code"] and answer["what"]
+    assert up.get("/api/routes/m") == before
+    assert pushing.factor_of(up, "m") == 2.0
