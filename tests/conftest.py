@@ -3,6 +3,7 @@
 Property tests write nothing.
 """
 
+import signal
 from collections.abc import Iterator
 
 import pytest
@@ -10,6 +11,9 @@ from database import PostgresServer, postgres
 from hypothesis import settings
 from object_store import ObjectStore, object_store
 
+# Who runs this in the background of a shell ignores SIGINT, and so would all children that are to
+# be interrupted.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 settings.register_profile("repeatable", database=None, deadline=None, derandomize=True)
 settings.load_profile("repeatable")
 
