@@ -180,6 +180,8 @@ class ControlPlane:
 
     async def run(self, stop: asyncio.Event) -> None:
         """Serve until `stop` is set; `Unavailable` when another process leads by then."""
+        if await self._try_to_lead():
+            await self._begin()
         async with asyncio.TaskGroup() as tasks:
             running = [tasks.create_task(self._work())]
             if self._tls is not None:
@@ -216,21 +218,28 @@ class ControlPlane:
         await self._led.wait()
         await self._leadership.keep()
 
-    async def _work(self) -> None:
-        """Wait until nobody else leads, then do everything there is to do."""
+    async def _try_to_lead(self) -> bool:
+        """Whether nobody else leads, as far as anybody can tell now."""
         try:
-            leads = await self._leadership.try_acquire()
+            return await self._leadership.try_acquire()
         except Unavailable as error:
             _log.warning("waiting for the store: %s", error)
-            leads = False
-        if not leads:
-            _log.info("another control plane leads, or nobody can tell: standing by")
-            await self._leadership.acquire()
+            return False
+
+    async def _begin(self) -> None:
+        """Open the store and begin to lead; `CannotStart` says what is wrong with it."""
         await asyncio.to_thread(self._store.migrate)
         await self._reload()
         await self._inventory.scan()
         self._leads = True
         self._led.set()
+
+    async def _work(self) -> None:
+        """Wait until nobody else leads, then do everything there is to do."""
+        if not self._leads:
+            _log.info("another control plane leads, or nobody can tell: standing by")
+            await self._leadership.acquire()
+            await self._begin()
         async with asyncio.TaskGroup() as tasks:
             for keeper in self._keepers.values():
                 tasks.create_task(keeper.run())
