@@ -57,15 +57,15 @@ def quarantine_of(settings: Settings) -> Quarantine | None:
     """The throw-away Triton that tries versions; None where there can be none, or shall be none."""
     if settings.quarantine == "off" or not settings.publishes:
         return None
-    facts = Facts.here()
-    problem = Quarantine.available(facts)
-    if problem is not None:
+    try:
+        installation = Installation.find(Facts.here())
+    except CannotStart as problem:
         if settings.quarantine == "required":
-            raise CannotStart("there is no quarantine here", why=str(problem))
+            raise CannotStart("there is no quarantine here", why=str(problem)) from problem
         _log.warning("versions are published without being tried: %s", problem)
         return None
     return Quarantine(
-        Installation.find(facts),
+        installation,
         state=settings.state_path / QUARANTINE_FOLDER,
         logger=logging.getLogger("servegate.triton"),
         limits=TrialLimits(settings.quarantine_bytes, settings.quarantine_timeout),

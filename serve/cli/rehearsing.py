@@ -1,7 +1,7 @@
 """`--dry-run`: what a push would send, what is there already, and what lint says. It only reads."""
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ from serve.cli.onnx_file import ReadModel
 from serve.cli.pieces import Source
 from serve.cli.talk import amount
 from serve.core.errors import Invalid, NoControl, NotFound
-from serve.core.versions import CONFIG, State, content_digest
+from serve.core.versions import CONFIG, Layout, State, content_digest
 
 _MOST_ASKED = 20  # versions
 _DEAD = (State.FAILED, State.RETIRED, State.REMOVED)
@@ -82,21 +82,13 @@ def findings(
     config = source.find(CONFIG)
     try:
         parsed = parse(data_of(config).decode("utf-8", "replace")) if config else None
-        model = _model_file(source)
-        signature = read_model(model) if model is not None else None
+        files = tuple(blob.file for blob in blobs)
+        subject = Subject(name, parsed, files)
+        model = source.find(f"{Layout.of(files).number}/{subject.readable}")
+        if model is not None and isinstance(model.origin, Path):
+            subject = replace(subject, signature=read_model(model.origin))
     except Invalid as error:
         return (("error", str(error)),)
     if parsed is not None and parsed.composing_models:
         return ()
-    subject = Subject(name, parsed, tuple(blob.file for blob in blobs), signature)
     return tuple((str(one.severity), str(one)) for one in lint(subject))
-
-
-def _model_file(source: Source) -> Path | None:
-    """The file of the version that can be read here."""
-    for piece in source.pieces:
-        number, _, rest = piece.path.partition("/")
-        is_model = number.isdigit() and rest in ("model.onnx", "model.plan")
-        if is_model and isinstance(piece.origin, Path):
-            return piece.origin
-    return None

@@ -138,14 +138,6 @@ class Fleet:
             if (where, why) == (replica, LOADING)
         )
 
-    def admitted(self, replica: str) -> Held:
-        """What a replica holds that may be called."""
-        held = self._seen[replica].held
-        return {
-            name: tuple(v for v in versions if (replica, name, v) not in self._barred)
-            for name, versions in held.items()
-        }
-
     def saw(self, name: str, held: Held) -> bool:
         """The replica answered and holds this; whether that is news."""
         before = self._seen[name]

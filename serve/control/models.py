@@ -189,10 +189,6 @@ class Models:
         split = view.split if view else None
         return max(split.shares, key=lambda share: share[1])[0] if split else None
 
-    def replicas_for(self, name: str) -> tuple[str, ...]:
-        """The replicas that should hold a model, whether they answer or not."""
-        return self._fleet.in_pool(self._decisions().pool(name))
-
     def _require_room(self, name: str, pool: str) -> None:
         """`Conflict` when something that is needed would lose its place."""
         displaced = self._inventory.displaced(name, pool)

@@ -24,7 +24,6 @@ from types import MappingProxyType
 
 from serve.control.decisions import Decisions
 from serve.control.versions import Version
-from serve.triton import config as triton_config
 
 Name = tuple[str, int]  # a model and a version
 Rank = tuple[int, float]  # how much it is needed, and since when it can be; the least comes first
@@ -174,7 +173,5 @@ def pinned_parts(version: Version) -> tuple[Name, ...]:
     """What a published ensemble is made of: names in Triton, and the numbers it is pinned to."""
     if "ensemble_scheduling" not in version.config:
         return ()
-    message = triton_config.parse(version.config).message
-    return tuple(
-        (step.model_name, int(step.model_version)) for step in message.ensemble_scheduling.step
-    )
+    steps = version.configuration.message.ensemble_scheduling.step
+    return tuple((step.model_name, int(step.model_version)) for step in steps)

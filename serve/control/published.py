@@ -1,16 +1,12 @@
 """Published versions as loadables: those that share a configuration share a name in Triton."""
 
 from collections.abc import Collection, Mapping
-from functools import lru_cache
 from types import MappingProxyType
 
 from serve.control.decisions import Decisions
 from serve.control.placement import Name
 from serve.control.registry import Loadable
 from serve.control.versions import Version
-from serve.triton import config as triton_config
-
-_parse = lru_cache(maxsize=4096)(triton_config.parse)
 
 
 def loadables_of(decisions: Decisions, wanted: Collection[Name]) -> Mapping[str, Loadable]:
@@ -42,7 +38,7 @@ def _loadable(name: str, group: list[Version], wanted: Collection[Name]) -> Load
         name=name,
         versions=tuple(version.number for version in group),
         wanted=tuple(v.number for v in group if (v.model, v.number) in wanted),
-        configuration=_parse(newest.config),
+        configuration=newest.configuration,
         fingerprint=" ".join(version.content for version in group),
         labels=newest.output_labels,
         preprocessing=newest.preprocessing,

@@ -78,12 +78,14 @@ class Statuses:
 
     def all(self) -> tuple[ModelStatus, ...]:
         """Every model, by name."""
-        return tuple(self.get(name) for name in sorted(self._inventory.models))
+        return tuple(self._status(model) for model in self._inventory.models.values())
 
     def get(self, name: str) -> ModelStatus:
         """One model; `UnknownModel` when there is none."""
-        model = self.model(name)
-        decisions = self._decisions()
+        return self._status(self.model(name))
+
+    def _status(self, model: Model) -> ModelStatus:
+        name, decisions = model.name, self._decisions()
         view = self._publisher.snapshot.models.get(name)
         labels = decisions.labels(name)
         versions = tuple(self._version(model, number, labels) for number in self._numbers(model))

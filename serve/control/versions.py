@@ -7,11 +7,15 @@ each time with `if_match`, so that two control planes never work on one version 
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from types import MappingProxyType
 from typing import Any
 
 from serve.core.versions import Provenance, State
+from serve.triton import config as triton_config
+from serve.triton.config import Configuration
 
+_parsed = lru_cache(maxsize=4096)(triton_config.parse)
 VERSION = "version"
 _NONE: Mapping[str, Any] = MappingProxyType({})
 
@@ -56,6 +60,11 @@ class Version:
     def key(self) -> str:
         """The record's key in the store."""
         return version_key(self.model, self.number)
+
+    @property
+    def configuration(self) -> Configuration:
+        """What `config` says; records are read again and again, each text is parsed once."""
+        return _parsed(self.config)
 
     @property
     def is_published(self) -> bool:

@@ -1,12 +1,12 @@
 """Names: which words may name a model or a label, and under which name Triton knows a version.
 
 In Triton the configuration belongs to the model, so versions whose configurations differ cannot
-share a name there. The physical name is the model's own while all its versions agree, and the name
-with a short digest of the configuration for those that do not.
+share a name there. The physical name is the model's own for the group of versions that came first,
+and the name with a short digest for every other.
 """
 
 import re
-from collections.abc import Container, Iterable
+from collections.abc import Container
 
 from serve.core.errors import Invalid
 
@@ -40,14 +40,8 @@ def check_label(name: str) -> str:
     return name
 
 
-def physical_name(model: str, digest: str, others: Iterable[str]) -> str:
-    """The name in Triton of a version whose configuration has this digest (hexadecimal).
-
-    `others` are the configuration digests of the model's other wanted versions. The digests leave
-    `version_policy` out, which each load sets by itself.
-    """
-    if all(other == digest for other in others):
-        return model
+def physical_name(model: str, digest: str) -> str:
+    """The name in Triton of a group of versions, by its digest (hexadecimal); see `model_of`."""
     return f"{model}--{digest[:8]}"
 
 

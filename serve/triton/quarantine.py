@@ -21,7 +21,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from serve.core.errors import (
-    CannotStart,
     ServegateError,
     TrialFailed,
     TritonDidNotStart,
@@ -33,7 +32,7 @@ from serve.processes import Child, Ledger, Program, spawn, sweep_shared_memory
 from serve.triton import metrics
 from serve.triton.backend_directory import build_backend_directory
 from serve.triton.control import TritonControl
-from serve.triton.installation import Facts, Installation, problems
+from serve.triton.installation import Installation
 from serve.triton.local_triton import Setup, command, shared_memory_prefix
 from serve.triton.log_relay import LogRelay
 from serve.triton.ports import LOOPBACK, free_ports
@@ -113,11 +112,6 @@ class Quarantine:
 
     def __repr__(self) -> str:
         return f"<Quarantine {self._state} {'busy' if self._turn.locked() else 'free'}>"
-
-    @staticmethod
-    def available(facts: Facts) -> CannotStart | None:
-        """Why there can be no quarantine on this machine; None if there can."""
-        return next(iter(problems(facts)), None)
 
     @contextlib.asynccontextmanager
     async def trial(self, repository: Path, orders: Sequence[Order]) -> AsyncIterator[Trial]:

@@ -50,13 +50,8 @@ def test_a_label_may_not_be_called(name: str) -> None:
         check_label(name)
 
 
-def test_a_version_goes_by_the_models_name_while_all_configurations_agree() -> None:
-    assert physical_name("digits", "ab" * 32, ["ab" * 32, "ab" * 32]) == "digits"
-    assert physical_name("digits", "ab" * 32, []) == "digits"
-
-
-def test_a_version_with_a_configuration_of_its_own_carries_its_digest() -> None:
-    assert physical_name("digits", "0123456789abcdef", ["ff"]) == "digits--01234567"
+def test_a_group_goes_by_the_models_name_and_the_begin_of_its_digest() -> None:
+    assert physical_name("digits", "0123456789abcdef") == "digits--01234567"
 
 
 @pytest.mark.parametrize(

@@ -67,12 +67,11 @@ class Contents:
             return None
         if sum(file.size for file in layout.contract) > MOST_BYTES:
             raise Invalid(f"the contract is larger than {MOST_BYTES} bytes")
-        return Contract.read(
-            {
-                file.path: await self._storage.read(file.sha256, most=MOST_BYTES)
-                for file in layout.contract
-            }
-        )
+        files = {
+            file.path: await self._storage.read(file.sha256, most=MOST_BYTES)
+            for file in layout.contract
+        }
+        return await asyncio.to_thread(Contract.read, files)  # which may be 64 MiB
 
     async def bring(self, files: Iterable[File], folder: Path) -> None:
         """Put files below a folder, each at its own path."""

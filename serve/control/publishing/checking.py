@@ -9,7 +9,7 @@ import asyncio
 import hashlib
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any, TypeVar
 
@@ -25,7 +25,6 @@ from serve.triton.config import Configuration
 from serve.triton.foreign_code import code_in
 from serve.triton.generating import generate
 from serve.triton.lint import Diagnosis, Severity, Subject, lint
-from serve.triton.lint.backends import TENSORFLOW_FILES
 
 ReadModel = Callable[[Path], Awaitable[Signature]]
 T = TypeVar("T")
@@ -121,12 +120,11 @@ class Checker:
 
     async def _signature(self, layout: Layout, subject: Subject) -> Signature | None:
         """What the model file itself says; None where nobody here can read it."""
-        name = _model_file(subject)
-        if not name:
+        if not subject.readable:
             return None
         async with scratch(self._folder) as folder:
             await self._contents.bring(layout.version, folder)
-            return await self._read_model(folder / str(layout.number) / name)
+            return await self._read_model(folder / str(layout.number) / subject.readable)
 
     def _others(self, config: Configuration) -> Mapping[str, Configuration]:
         """The configurations of what an ensemble's steps name."""
@@ -187,19 +185,3 @@ def group_of(config: Configuration, beside: Sequence[File]) -> str:
     """The digest of all that versions under one name in Triton share; hexadecimal."""
     lines = [config.digest, *(f"{file.path} {file.size} {file.sha256}" for file in sorted(beside))]
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()
-
-
-def _model_file(subject: Subject) -> str:
-    """The file or folder of the version that a reader knows; empty when there is none."""
-    if subject.backend in ("onnxruntime", "tensorrt"):
-        inner = (
-            f"{subject.model_file}/model.onnx"  # a folder keeps the weights beside the ONNX file
-        )
-        names = (inner, subject.model_file)
-        return next((name for name in names if name in subject.version_files), "")
-    folders = (name for name in TENSORFLOW_FILES if _saved(name) in subject.version_files)
-    return next(folders, "")
-
-
-def _saved(folder: str) -> str:
-    return PurePosixPath(folder, "saved_model.pb").as_posix()

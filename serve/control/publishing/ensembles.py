@@ -163,5 +163,4 @@ def ensembles_with(
 
 
 def _part(version: Version) -> Part:
-    configuration = triton_config.parse(version.config)
-    return Part(version.physical, version.number, configuration, version)
+    return Part(version.physical, version.number, version.configuration, version)

@@ -11,7 +11,7 @@ from dataclasses import replace
 from serve.control.publishing.records import LIVING
 from serve.control.versions import Version
 from serve.core.errors import CheckFailed
-from serve.core.naming import LONGEST_NAME
+from serve.core.naming import LONGEST_NAME, physical_name
 from serve.core.versions import CONFIG, File, Layout, Manifest
 
 
@@ -29,7 +29,7 @@ def name_in_triton(
         if version.model == model and version.group == group:
             return version.physical
     taken = {version.physical for version in living}
-    names = (model, f"{model}--{group[:8]}")
+    names = (model, physical_name(model, group))
     for name in names:
         if len(name) <= LONGEST_NAME and name not in taken and not has_plain(name):
             return name

@@ -21,7 +21,6 @@ from serve.control.registry import Loadable
 from serve.control.versions import Version
 from serve.core.errors import Conflict, InUse
 from serve.core.versions import State
-from serve.triton import config as triton_config
 
 _ACTIVE = frozenset({State.CHECKED, State.PUBLISHED})  # an ensemble in these needs its parts now
 _KEPT = _ACTIVE | {State.RETIRED}
@@ -74,7 +73,7 @@ class Retention:
         if version.state is State.PUBLISHED:
             return version
         self._require(version, {State.RETIRED}, "restored")
-        parts_of(triton_config.parse(version.config), self._parts)
+        parts_of(version.configuration, self._parts)
         await self._holding.hold(model, number)
         return await self._move(version, State.PUBLISHED, by)
 

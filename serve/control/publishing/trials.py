@@ -18,7 +18,6 @@ from serve.core.replicas import Replica
 from serve.core.versions import Manifest
 from serve.processes.failpoints import reach
 from serve.tensors.contracts import Contract
-from serve.triton import config as triton_config
 from serve.triton.config import Configuration
 from serve.triton.quarantine import Order, Quarantine
 
@@ -63,7 +62,7 @@ class Trials:
 
     async def run(self, version: Version, manifest: Manifest) -> Tried:
         """Load it and run its contract; `TrialFailed` says why it is not fit to be published."""
-        config = triton_config.parse(version.config)
+        config = version.configuration
         parts = parts_of(config, self._parts)
         if self._quarantine is None:
             return Tried(None, (NOT_TRIED,))

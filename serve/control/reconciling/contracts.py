@@ -23,7 +23,6 @@ from serve.core.replicas import Replica
 from serve.processes import Clock, SystemClock
 from serve.tensors.contracts import Case, Contract, judge
 from serve.tensors.datatypes import Array
-from serve.triton import config as triton_config
 from serve.triton.config import Configuration
 from serve.triton.predicting import Predict, predict
 
@@ -72,7 +71,7 @@ class Contracts:
 
     async def judge(self, replica: Replica, version: Version, contract: Contract) -> str:
         """The same with a contract that need not be published yet."""
-        config = triton_config.parse(version.config)
+        config = version.configuration
         takes_sequences = self._takes_sequences(config)
         for number, case in enumerate(contract.cases):
             parameters = self._sequence(config) if takes_sequences else {}
@@ -91,7 +90,7 @@ class Contracts:
     async def warm(self, replica: Replica, version: Version) -> None:
         """Ask what the contract asks, or something made up; models of sequences are left alone."""
         try:
-            config = triton_config.parse(version.config)
+            config = version.configuration
             if self._takes_sequences(config):
                 return
             contract = await self._contract(version)
@@ -189,7 +188,7 @@ class Contracts:
         steps = config.message.ensemble_scheduling.step
         parts = {(step.model_name, int(step.model_version)) for step in steps}
         return any(
-            triton_config.parse(one.config).batches_sequences
+            one.configuration.batches_sequences
             for versions in self._decisions().versions.values()
             for one in versions.values()
             if (one.physical, one.number) in parts
