@@ -4,6 +4,8 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 export VENV
 PYTEST := $(BIN)/python -m pytest
+JOBS ?= 2
+PARALLEL := -n $(JOBS) --dist loadfile
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test check format lint types contracts test-fast chaos fuzz deps deps-dev lock clean docs \
@@ -16,7 +18,7 @@ demo: deps  ## Serve a trained digits classifier from two real Tritons, and prin
 	@exec $(BIN)/python examples/digits/demo.py
 
 test: deps-dev deps-kserve deps-postgres  ## Run the whole test suite, with real Tritons
-	$(PYTEST) -m "not chaos"
+	$(PYTEST) $(PARALLEL) -m "not chaos"
 
 check: format lint types contracts test-fast  ## Format, lint, types, import contracts and the fast tests
 
@@ -33,7 +35,7 @@ contracts: deps-dev  ## Check the import contracts
 	$(BIN)/lint-imports --no-cache
 
 test-fast: deps-dev deps-postgres  ## Run the tests that start no Triton
-	$(PYTEST) -m "not triton and not chaos"
+	$(PYTEST) $(PARALLEL) -m "not triton and not chaos"
 
 bench: deps-bench  ## Measure beside nginx, haproxy, Envoy and a bare Triton; QUICK=1, ONLY="http-64B grpc-64B"
 	$(BIN)/python -m loadtests.bench.dataplane $(if $(QUICK),--quick) $(addprefix --only ,$(ONLY))

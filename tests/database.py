@@ -6,7 +6,6 @@ import os
 import pwd
 import shutil
 import signal
-import socket
 import subprocess
 import tempfile
 import time
@@ -14,6 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import psycopg
+from ports import free_ports
 
 USER, PASSWORD = "servegate", "gehe1m%&ü"
 ENCODED = "gehe1m%25%26%C3%BC"
@@ -30,7 +30,7 @@ class PostgresServer:
         self._data = folder / "data"
         self._account = _account()
         self._process: subprocess.Popen[bytes] | None = None
-        self.port = _free_port()
+        (self.port,) = free_ports(1)
 
     @property
     def pid(self) -> int:
@@ -156,9 +156,3 @@ def _program(name: str) -> str:
     found = str(versions[-1]) if versions else shutil.which(name)
     assert found, f"there is no {name}: make deps-postgres"
     return found
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])

@@ -7,6 +7,7 @@ from functools import partial
 from pathlib import Path
 
 import harness
+from ports import free_ports
 
 from serve.core.replicas import Replica
 from serve.processes.kernel import die_with
@@ -29,7 +30,7 @@ class Machine:
         self.repository.mkdir()
         self._state = folder / f"{name}-state"
         self._state.mkdir()
-        self._replica = Replica(name, "127.0.0.1", *harness.free_ports(3))
+        self._replica = Replica(name, "127.0.0.1", *free_ports(3))
         self._log = folder / f"{name}.log"
         self.triton: subprocess.Popen[bytes] | None = None
         self.agent: harness.Program | None = None
@@ -99,7 +100,7 @@ class Fleet(harness.Up):
         self, state: Path, *machines: Machine, flags: tuple[str, ...] = (), env: dict[str, str]
     ) -> None:
         self.state, self.machines = state, machines
-        self.http_port, self.grpc_port, self.metrics_port, self.admin_port = harness.free_ports(4)
+        self.http_port, self.grpc_port, self.metrics_port, self.admin_port = free_ports(4)
         self._env = {"SERVEGATE_SECRET": SECRET, "SERVEGATE_TICK": "0.2", **env}
         named = [word for one in machines for word in ("--triton", one.flag)]
         self._control = ("control", "--state", str(state), "--admin-port", str(self.admin_port))

@@ -25,6 +25,7 @@ from access_scene import (
     Caller,
     repository,
 )
+from ports import free_ports
 
 pytestmark = pytest.mark.triton
 
@@ -277,7 +278,7 @@ def test_a_key_made_before_the_start_closes_the_gateway_from_its_first_call(
     tmp_path: Path,
 ) -> None:
     state = tmp_path / "state"
-    (port,) = harness.free_ports(1)
+    (port,) = free_ports(1)
     offline = {"SERVEGATE_STATE": str(state), "SERVEGATE_ADMIN_PORT": str(port)}
     made = harness.servegate("key", "create", "--role", "predictor", env=offline)
     assert made.returncode == 0, made.stderr

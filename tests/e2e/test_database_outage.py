@@ -11,6 +11,7 @@ import pushing
 import pytest
 from database import postgres
 from load import Load
+from ports import free_ports
 from relay import Relay
 from tritons import tritons
 
@@ -119,7 +120,7 @@ class Control:
     """One of several control planes on one database, with the same Tritons and folders."""
 
     def __init__(self, folder, name, shared):
-        (self.port,) = harness.free_ports(1)
+        (self.port,) = free_ports(1)
         self.admin = f"http://127.0.0.1:{self.port}"
         self.program = harness.Program(
             *("control", "--state", str(folder / name), "--admin-port", str(self.port)),
@@ -172,7 +173,7 @@ def proxy_of(state, control):
     """A data plane alone, as a machine without a control plane has it."""
     alone = harness.Up.__new__(harness.Up)
     alone.state = state
-    alone.http_port, alone.grpc_port, alone.metrics_port, _ = harness.free_ports(4)
+    alone.http_port, alone.grpc_port, alone.metrics_port, _ = free_ports(4)
     ports = ("http", alone.http_port), ("grpc", alone.grpc_port), ("metrics", alone.metrics_port)
     flags = [word for name, port in ports for word in (f"--{name}-port", str(port))]
     alone.program = harness.Program(

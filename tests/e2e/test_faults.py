@@ -8,6 +8,7 @@ import harness
 import pytest
 import repositories
 from load import Load
+from ports import free_ports
 
 pytestmark = pytest.mark.triton
 
@@ -81,9 +82,7 @@ def test_a_worker_that_restarts_without_a_control_plane_serves_from_its_saved_sn
         addresses = [r["address"] for r in up.get("/api/replicas")]
         alone = harness.Up.__new__(harness.Up)
         alone.state = tmp_path / "alone"
-        alone.http_port, alone.grpc_port, alone.metrics_port, alone.admin_port = harness.free_ports(
-            4
-        )
+        alone.http_port, alone.grpc_port, alone.metrics_port, alone.admin_port = free_ports(4)
         alone.state.mkdir()
         (alone.state / "snapshot.json").write_bytes((state / "snapshot.json").read_bytes())
         flags = list(alone.ports())

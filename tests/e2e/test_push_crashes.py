@@ -9,6 +9,7 @@ import subprocess
 import harness
 import pushing
 import pytest
+from ports import free_ports
 from tritons import tritons
 
 from serve.core.versions import Manifest
@@ -22,7 +23,7 @@ class Control:
 
     def __init__(self, folder, triton, repository):
         self.folder = folder
-        (self.port,) = harness.free_ports(1)
+        (self.port,) = free_ports(1)
         self.state = folder / "state"
         self.admin = f"http://127.0.0.1:{self.port}"
         self._flags = (

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import math
 import os
 import re
 import signal
@@ -10,6 +11,7 @@ import subprocess
 import harness
 import pushing
 import pytest
+from relay import relay
 
 pytestmark = pytest.mark.triton
 
@@ -29,34 +31,16 @@ def large(folder):
     return digest.hexdigest()
 
 
-def start(up, folder):
-    """A push in the background; gives the process."""
+def start(relayed, folder):
+    """A push in the background over a relay; gives the process."""
     command = [str(harness.BIN / "servegate"), "model", "push", str(folder), "large"]
-    flags = ["--wait", "--json", "--label", "candidate", "--admin-url", up.admin]
+    flags = ["--wait", "--json", "--label", "candidate"]
     return subprocess.Popen(
-        command + flags, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+        [*command, *flags, "--admin-url", f"http://127.0.0.1:{relayed.port}"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
     )
-
-
-def events(process):
-    for line in process.stdout:
-        yield json.loads(line)
-
-
-def is_past(event, share):
-    """Whether this share of all bytes is on the server."""
-    is_sending = event["type"] == "progress" and event["stage"] == "uploading"
-    return is_sending and event["done"] >= share * SIZE
-
-
-def kill_after(process, share):
-    """Read its events until this share is on the server; then it is killed."""
-    for event in events(process):
-        if is_past(event, share):
-            break
-    process.send_signal(signal.SIGKILL)
-    process.wait()
-    process.stdout.close()
 
 
 def staged(up):
@@ -66,17 +50,22 @@ def staged(up):
 
 def test_a_large_push_survives_the_kill_of_client_and_server_and_sends_little_twice(tmp_path):
     right = large(tmp_path / "m")
-    with harness.up(tmp_path / "state", "--model-repo", "", "--quarantine", "off") as up:
-        first = start(up, tmp_path / "m")
-        kill_after(first, 0.3)
+    with (
+        harness.up(tmp_path / "state", "--model-repo", "", "--quarantine", "off") as up,
+        relay(up.admin_port, room=0.3 * SIZE) as relayed,
+    ):
+        first = start(relayed, tmp_path / "m")
+        relayed.await_full()
+        first.send_signal(signal.SIGKILL)
+        first.communicate()
+        relayed.hang_up()
+        harness.until(lambda: staged(up) >= 0.25 * SIZE)
         had = staged(up)
-        assert had >= 0.25 * SIZE
-        second = start(up, tmp_path / "m")
-        for event in events(second):
-            if is_past(event, 0.6):
-                break
-        pid = up.children()["control"]
-        os.kill(pid, signal.SIGKILL)  # the client waits for the next one, and goes on
+        relayed.raise_to(0.6 * SIZE)
+        second = start(relayed, tmp_path / "m")
+        relayed.await_full()
+        os.kill(up.children()["control"], signal.SIGKILL)
+        relayed.raise_to(math.inf)  # the client waits for the next one, and goes on
         rest, _ = second.communicate(timeout=120)
         result = json.loads(rest.splitlines()[-1])
         assert (second.returncode, result["version"]) == (0, 1), rest

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import harness
 import pytest
+from ports import free_ports
 
 pytestmark = pytest.mark.triton
 
@@ -74,7 +75,7 @@ def test_a_second_start_on_the_same_state_or_ports_fails_with_a_sentence(tmp_pat
         for name in NAMES:
             other = harness.Up.__new__(harness.Up)
             other.state = tmp_path / "other"
-            ports = dict(zip(NAMES, harness.free_ports(4), strict=True))
+            ports = dict(zip(NAMES, free_ports(4), strict=True))
             ports[name] = getattr(up, f"{name}_port")
             for key, port in ports.items():
                 setattr(other, f"{key}_port", port)
@@ -92,7 +93,7 @@ def test_what_cannot_start_says_so_in_a_sentence(tmp_path):
         (("--replicas", "0"), 2, "'0' is no value for replicas (flag --replicas)"),
         (("--triton", "localhost:1"), 2, "is not the address of a Triton"),
     ):
-        free = zip(NAMES, harness.free_ports(4), strict=True)
+        free = zip(NAMES, free_ports(4), strict=True)
         ports = [f"--{name}-port={port}" for name, port in free]
         done = harness.servegate("up", "--state", str(tmp_path / "s"), *ports, *arguments)
         assert done.returncode == code, done.stderr

@@ -15,6 +15,7 @@ import pytest
 import tritonclient.grpc
 import tritonclient.http
 from certificates import Authority
+from ports import free_ports
 
 PATIENCE = 20.0
 SEVEN = (harness.ROOT / "examples/digits/seven.json").read_bytes()
@@ -33,7 +34,7 @@ def variables(pair, **more):
 @contextlib.contextmanager
 def without_triton(state, env):
     """The program in front of a Triton that is not there: every port listens."""
-    ports = ":".join(map(str, harness.free_ports(3)))
+    ports = ":".join(map(str, free_ports(3)))
     up = harness.Up(state, "--triton", f"127.0.0.1:{ports}", env=env)
     try:
         yield up

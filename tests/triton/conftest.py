@@ -4,7 +4,6 @@ import contextlib
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import sysconfig
@@ -18,6 +17,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+from ports import free_ports
 
 from .client_models import MODELS
 from .fronting import Front, front
@@ -181,9 +181,3 @@ def environment() -> dict[str, str]:
 
 def site_packages() -> Path:
     return Path(sysconfig.get_path("purelib"))
-
-
-def free_ports(count: int) -> list[int]:
-    with contextlib.ExitStack() as held:
-        sockets = [held.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(count)]
-        return [each.getsockname()[1] for each in sockets]

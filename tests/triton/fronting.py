@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 
 import uvloop
 from builders import target, view
-from harness import free_ports
+from ports import free_ports
 
 from serve.app.paths import SNAPSHOT_FILE
 from serve.app.worker import Worker

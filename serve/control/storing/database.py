@@ -7,6 +7,8 @@ order: who has read revision n never finds a lower one later. Readers wait for n
 
 import asyncio
 import contextlib
+import sqlite3
+import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -18,6 +20,7 @@ from serve.control.storing.limits import LIMITS, Limits
 from serve.core.errors import CannotStart
 
 _BUSY = 5.0  # seconds that a writer waits for another process
+_RETRY = 0.005  # seconds until what does not wait by itself is tried again
 _SCHEMES = ("postgresql://", "postgres://")
 
 
@@ -123,10 +126,23 @@ def _on_connect(connection: Any, record: object) -> None:
     """Readers never wait for the writer (WAL), and a commit survives a crash of the process."""
     connection.isolation_level = None  # the driver begins no transactions of its own: we do
     cursor = connection.cursor()
-    cursor.execute("PRAGMA journal_mode=WAL")
+    _write_ahead(cursor)
     cursor.execute("PRAGMA synchronous=NORMAL")
     cursor.execute("PRAGMA foreign_keys=ON")
     cursor.close()
+
+
+def _write_ahead(cursor: Any) -> None:
+    """Switch to WAL, which does not wait for other processes that do the same to a new file."""
+    end = time.monotonic() + _BUSY
+    while True:
+        try:
+            cursor.execute("PRAGMA journal_mode=WAL")
+            return
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode != sqlite3.SQLITE_BUSY or time.monotonic() > end:
+                raise
+        time.sleep(_RETRY)
 
 
 def _on_begin(connection: sa.Connection) -> None:
