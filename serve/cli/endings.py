@@ -8,7 +8,7 @@ import typer
 
 from serve.cli.output import exit_code, say
 from serve.cli.talk import Talk
-from serve.core.errors import CheckFailed, ServegateError
+from serve.core.errors import CheckFailed, ConversionFailed, ServegateError
 
 INTERRUPTED = 130
 
@@ -52,4 +52,6 @@ def failure(error: ServegateError) -> dict[str, Any]:
     }
     if isinstance(error, CheckFailed):
         page["findings"] = list(error.findings)
+    if isinstance(error, ConversionFailed):
+        page |= {"operator": error.operator, "node": error.node}
     return page

@@ -9,8 +9,10 @@ from serve.core.errors import BadRequest as _BadRequest
 from serve.core.errors import (
     CheckFailed,
     Conflict,
+    ConversionFailed,
     DeadlineExceeded,
     Forbidden,
+    GateRefused,
     Invalid,
     NotFound,
     ServegateError,
@@ -24,6 +26,8 @@ from serve.core.errors import (
 EXIT_CODES: tuple[tuple[type[ServegateError], int], ...] = (
     (CheckFailed, 7),
     (TrialFailed, 7),
+    (GateRefused, 7),
+    (ConversionFailed, 1),
     (Invalid, 2),
     (_BadRequest, 2),
     (NotFound, 3),

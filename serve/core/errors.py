@@ -432,6 +432,34 @@ class TritonDidNotStart(CannotStart):
         super().__init__(f"Triton {replica} did not start", why=why + said)
 
 
+class ConversionFailed(ServegateError):
+    """A model cannot be converted. `code` is a row of `conversion/faults.py`.
+
+    `operator` and `node` name what is to blame, where one is; the sentence `why` holds them too.
+    """
+
+    code = "conversion_failed"
+
+    def __init__(
+        self,
+        code: str,
+        what: str,
+        *,
+        why: str = "",
+        try_this: str = "",
+        operator: str = "",
+        node: str = "",
+    ) -> None:
+        super().__init__(what, why=why, try_this=try_this)
+        self.code = code
+        self.operator = operator
+        self.node = node
+
+
+class GateRefused(ConversionFailed):
+    """A model was converted and is not what the source was: nothing of it is published."""
+
+
 class TrialFailed(ServegateError):
     """A version failed in quarantine: it did not load, took too much, died, or answered wrongly."""
 

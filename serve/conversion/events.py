@@ -1,0 +1,66 @@
+"""What the child process of a conversion says while it works: one line of JSON per event.
+
+| type     | fields                                                | when                         |
+|----------|-------------------------------------------------------|------------------------------|
+| `stage`  | `stage`, `text`                                       | it begins, the last is over  |
+| `share`  | `stage`, `done`, `total`                              | how far a long stage is      |
+| `note`   | `text`                                                | something to know            |
+| `failed` | `code`, `what`, `why`, `try_this`, `operator`, `node` | last: there is no model      |
+| `done`   | `passed`                                              | last: all is in the folder   |
+
+A line of an event begins with `>`. Everything else that the process says is talk of libraries.
+"""
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from serve.conversion.faults import FAULTS
+from serve.core.errors import ConversionFailed, GateRefused
+
+MARK = ">"
+Tell = Callable[..., None]  # tell("stage", stage="convert", text="…")
+
+STAGES: Mapping[str, str] = {
+    "open": "reading the source",
+    "import": "importing TensorFlow",
+    "prepare": "preparing the graph",
+    "convert": "converting to ONNX",
+    "finish": "simplifying and checking",
+    "precision": "changing the precision",
+    "determinism": "asking the source twice",
+    "contract": "comparing signatures",
+    "numbers": "comparing numbers",
+    "batch": "looking whether rows depend on their neighbours",
+    "write": "writing the result",
+}
+
+
+def line_of(kind: str, facts: Mapping[str, Any]) -> str:
+    """One event as a line."""
+    return MARK + json.dumps({"type": kind, **facts})
+
+
+def event_of(line: str) -> dict[str, Any] | None:
+    """The event of a line; None for talk."""
+    if not line.startswith(MARK):
+        return None
+    try:
+        page = json.loads(line.removeprefix(MARK))
+    except ValueError:
+        return None
+    return page if isinstance(page, dict) and isinstance(page.get("type"), str) else None
+
+
+def failure_facts(error: ConversionFailed) -> dict[str, Any]:
+    """The fields of `failed`."""
+    names = ("code", "what", "why", "try_this", "operator", "node")
+    return {name: getattr(error, name) for name in names}
+
+
+def failure_of(event: Mapping[str, Any]) -> ConversionFailed:
+    """The error that a `failed` event tells."""
+    row = FAULTS.get(str(event.get("code")))
+    kind = GateRefused if row is not None and row.is_gate else ConversionFailed
+    words = {name: str(event.get(name, "")) for name in ("why", "try_this", "operator", "node")}
+    return kind(str(event.get("code", "")), str(event.get("what", "")), **words)
