@@ -4,21 +4,21 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 export VENV
 PYTEST := $(BIN)/python -m pytest
-JOBS ?= 2
+JOBS ?= 3
 PARALLEL := -n $(JOBS) --dist loadfile
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check format lint types contracts test-fast chaos fuzz deps deps-dev lock clean docs \
+.PHONY: help demo test test-conversion check format lint types contracts test-fast chaos fuzz deps deps-dev lock clean docs \
   bench bench-control bench-push bench-report bench-peers profile deps-bench deps-kserve deps-postgres
 
 help:  ## Explain the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: deps  ## Serve a trained digits classifier from two real Tritons, and print what to try
 	@exec $(BIN)/python examples/digits/demo.py
 
 test: deps-dev deps-kserve deps-postgres  ## Run the whole test suite, with real Tritons
-	$(PYTEST) $(PARALLEL) -m "not chaos"
+	$(PYTEST) $(PARALLEL) -m "not chaos and not conversion"
 
 check: format lint types contracts test-fast  ## Format, lint, types, import contracts and the fast tests
 
@@ -34,8 +34,11 @@ types: deps-dev  ## Check the types with mypy --strict
 contracts: deps-dev  ## Check the import contracts
 	$(BIN)/lint-imports --no-cache
 
-test-fast: deps-dev deps-postgres  ## Run the tests that start no Triton
-	$(PYTEST) $(PARALLEL) -m "not triton and not chaos"
+test-fast: deps-dev deps-postgres  ## Run the tests that start no Triton and no TensorFlow
+	$(PYTEST) $(PARALLEL) -m "not triton and not tensorflow and not chaos and not conversion"
+
+test-conversion: deps-dev  ## Convert every kind of model that is promised, and those that must be refused
+	$(PYTEST) -m conversion
 
 bench: deps-bench  ## Measure beside nginx, haproxy, Envoy and a bare Triton; QUICK=1, ONLY="http-64B grpc-64B"
 	$(BIN)/python -m loadtests.bench.dataplane $(if $(QUICK),--quick) $(addprefix --only ,$(ONLY))
@@ -68,7 +71,7 @@ deps:  ## Make the environment in .venv that serving needs
 	@scripts/bootstrap.sh local
 
 deps-dev:  ## Make the environment in .venv that working on Servegate needs
-	@scripts/bootstrap.sh local,dev
+	@scripts/bootstrap.sh local,dev,convert
 
 deps-bench: deps-dev  ## Bring what the benchmarks need: nginx, haproxy, Envoy, wrk, h2load, gcc, py-spy
 	@scripts/bench-deps.sh
