@@ -1,8 +1,8 @@
 """The child process that reads one model file: `python -m serve.conversion.child`.
 
-It takes four words: format, path, bytes of memory, seconds. First it binds itself to these limits,
-then it imports the format's reader, and last it prints what the reader found, or why it refused, as
-JSON in lines that begin with `>`.
+It takes four words: kind of reader, path, bytes of memory, seconds; further ones are the reader's.
+First it binds itself to these limits, then it imports the reader, and last it prints what the
+reader found, or why it refused, as JSON in lines that begin with `>`.
 """
 
 import json
@@ -11,37 +11,48 @@ import sys
 from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Protocol, cast
 
+from serve.conversion.events import failure_facts
 from serve.conversion.reading import ANSWER
-from serve.core.errors import Invalid
-from serve.tensors.signature import Signature
+from serve.core.errors import ConversionFailed, Invalid
 
 READERS = {
     "onnx": "serve.conversion.onnx_reader",
     "savedmodel": "serve.conversion.savedmodel_reader",
     "plan": "serve.conversion.plan_reader",
+    "hdf5": "serve.conversion.h5_reader",
+    "inspection": "serve.conversion.sources.looking",
 }
 _PIECE = 8 * 1024  # characters of a line; longer lines would be cut
 _COPIES = 2  # of a file, while its bytes are turned into a message
 
 
+class Found(Protocol):
+    """What a reader finds."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values for `json.dumps`."""
+
+
 def main() -> None:
     """Read the file that the command line names."""
-    kind, name, memory, seconds = sys.argv[1:5]
+    kind, name, memory, seconds, *words = sys.argv[1:]
     path = Path(name)
     bind(kind, path, memory=int(memory), seconds=int(seconds))
-    read = cast(Callable[[Path], Signature], import_module(READERS[kind]).read)
+    read = cast(Callable[..., Found], import_module(READERS[kind]).read)
     try:
-        tell({"signature": read(path).to_json()})
+        tell({"found": read(path, *words).to_json()})
     except Invalid as error:
         tell({"refused": {"what": error.what, "why": error.why, "try_this": error.try_this}})
+    except ConversionFailed as error:
+        tell({"failed": failure_facts(error)})
 
 
 def bind(kind: str, path: Path, *, memory: int, seconds: int) -> None:
     """Limit this process. A plan's reader is not bound in its address space: CUDA reserves it."""
-    source = path / "saved_model.pb" if kind == "savedmodel" else path
-    most = memory + _COPIES * source.stat().st_size
+    source = path / "saved_model.pb" if path.is_dir() else path
+    most = memory + _COPIES * (source.stat().st_size if source.is_file() else 0)
     if kind != "plan":
         resource.setrlimit(resource.RLIMIT_AS, (most, most))
     resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + 1))

@@ -74,6 +74,11 @@ _ROWS = (
         "servegate convert inspect PATH",
     ),
     Fault("ambiguous_signature", "the model has several signatures", "--signature NAME"),
+    Fault(
+        "same_name",
+        "an input and an output have the same name, which ONNX has not",
+        "a signature whose outputs are called otherwise",
+    ),
     Fault("unsupported_input", "an input is no plain tensor", "a signature of dense tensors"),
     Fault(
         "unsupported_datatype",
@@ -123,6 +128,16 @@ _ROWS = (
         "converter_missing", "TensorFlow is not installed here", "pip install 'servegate[convert]'"
     ),
     Fault("cancelled", "the conversion was cancelled", "start it again"),
+    Fault(
+        "interrupted",
+        "the control plane was stopped twice while it converted",
+        "start it again; does the machine run out of memory?",
+    ),
+    Fault(
+        "not_published",
+        "the converted model was not published",
+        "the checks and the trial of its version say what is wrong",
+    ),
     Fault(
         "samples_invalid",
         "the samples do not fit the model",

@@ -11,20 +11,33 @@ import json
 import math
 import os
 import signal
+import subprocess
 import sys
 from collections import deque
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
+from typing import Any
 
+from serve.conversion.events import failure_of
 from serve.core.errors import Invalid
 from serve.processes.children import Exit, Program, spawn
+from serve.processes.kernel import die_with
 from serve.tensors.signature import Signature
 
 ANSWER = ">"
 _SUFFIXES = {".onnx": "onnx", ".plan": "plan", ".engine": "plan"}
-_KEPT = ("PATH", "PYTHONPATH", "LD_LIBRARY_PATH", "LANG")  # of the environment; no secrets
+KEPT = ("PATH", "PYTHONPATH", "LD_LIBRARY_PATH", "LANG")  # of the environment; no secrets
 _LAST_LINES = 50
-_NO_MEMORY = ("MemoryError", "bad_alloc", "failed to map segment", "Cannot allocate memory")
+NO_MEMORY = ("MemoryError", "bad_alloc", "failed to map segment", "Cannot allocate memory")
+
+
+class TooSlow(Invalid):
+    """Reading takes longer than it may."""
+
+
+class TooLarge(Invalid):
+    """Reading takes more memory than it may."""
 
 
 async def read_model(
@@ -39,30 +52,68 @@ async def read_model(
     says what is wrong with the file, or which limit it broke. Call it in the main thread, whose
     death the child notices.
     """
-    program = _program(path, timeout, memory)
+    found = await ask(format_of(path), path, timeout=timeout, memory=memory)
+    return Signature.from_json(found)
+
+
+async def ask(
+    kind: str,
+    path: Path,
+    *words: str,
+    timeout: float,  # noqa: ASYNC109 — the child gets it as a limit as well
+    memory: int,
+) -> Any:
+    """What the reader of this kind finds, as its `to_json` gives it; `words` are its own.
+
+    `Invalid` as `read_model`, `TooSlow` and `TooLarge` among them; `ConversionFailed` from readers
+    that tell their faults by the catalogue.
+    """
+    program = _program(kind, path, words, timeout, memory)
     heard = _Heard()
     try:
         async with asyncio.timeout(timeout), spawn(program, on_line=heard) as child:
             ended = await child.wait()
     except TimeoutError as error:
         raise _too_slow(path, timeout) from error
-    if ended.code == -signal.SIGXCPU:
-        raise _too_slow(path, timeout)
-    if ended.code != 0:
-        raise _failure(path, ended, heard, memory)
-    return _answer(path, heard)
+    return _judged(path, ended, heard, timeout, memory)
 
 
-def _program(path: Path, timeout: float, memory: int) -> Program:
+def ask_waiting(kind: str, path: Path, *, timeout: float, memory: int) -> Any:
+    """As `ask`, for code without an event loop: its thread waits, and must outlive the answer.
+
+    The child stays in the group of this process: who kills that kills both.
+    """
+    program = _program(kind, path, (), timeout, memory)
+    heard = _Heard()
+    try:
+        ended = subprocess.run(
+            program.argv,
+            env=dict(program.env),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            timeout=timeout,
+            preexec_fn=partial(die_with, os.getpid()),
+            check=False,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise _too_slow(path, timeout) from error
+    for line in ended.stdout.decode("utf-8", "replace").splitlines():
+        heard(line)
+    return _judged(path, Exit(ended.returncode), heard, timeout, memory)
+
+
+def _program(kind: str, path: Path, words: tuple[str, ...], timeout: float, memory: int) -> Program:
     return Program(
         name="servegate-reader",
         argv=(
             *(sys.executable, "-P", "-m", "serve.conversion.child"),
-            *(format_of(path), str(path), str(memory), str(math.ceil(timeout))),
+            *(kind, str(path), str(memory), str(math.ceil(timeout)), *words),
         ),
         env={
-            **{name: os.environ[name] for name in _KEPT if name in os.environ},
+            **{name: os.environ[name] for name in KEPT if name in os.environ},
             "OPENBLAS_NUM_THREADS": "1",  # each thread would take address space
+            "ORT_DISABLE_TELEMETRY": "1",
         },
         grace=0.0,
     )
@@ -105,27 +156,33 @@ class _Heard:
             self.talk.append(line.strip())
 
 
-def _answer(path: Path, heard: _Heard) -> Signature:
+def _judged(path: Path, ended: Exit, heard: _Heard, timeout: float, memory: int) -> Any:
+    if ended.code == -signal.SIGXCPU:
+        raise _too_slow(path, timeout)
+    if ended.code != 0:
+        raise _failure(path, ended, heard, memory)
     try:
         answer = json.loads("".join(heard.answer))
-        refused = answer.get("refused")
-        signature = None if refused else Signature.from_json(answer["signature"])
+        refused, fault = answer.get("refused"), answer.get("failed")
+        found = None if refused or fault else answer["found"]
     except (ValueError, KeyError, AttributeError) as error:
         raise Invalid(f"'{path.name}' cannot be read", why="its reader gave no answer") from error
-    if signature is None:
+    if fault:
+        raise failure_of(fault)
+    if refused:
         raise Invalid(refused["what"], why=refused["why"], try_this=refused["try_this"])
-    return signature
+    return found
 
 
-def _too_slow(path: Path, timeout: float) -> Invalid:
-    return Invalid(f"'{path.name}' cannot be read", why=f"it takes longer than {timeout:g} s")
+def _too_slow(path: Path, timeout: float) -> TooSlow:
+    return TooSlow(f"'{path.name}' cannot be read", why=f"it takes longer than {timeout:g} s")
 
 
 def _failure(path: Path, ended: Exit, heard: _Heard, memory: int) -> Invalid:
     said = " | ".join(heard.talk)
-    starved = ended.code == -signal.SIGKILL or any(words in said for words in _NO_MEMORY)
+    starved = ended.code == -signal.SIGKILL or any(words in said for words in NO_MEMORY)
     if starved:
         why = f"it takes more than {memory >> 20} MiB of memory beside the file itself"
-    else:
-        why = f"its reader ended with {ended}" + (f": {heard.talk[-1][:300]}" if heard.talk else "")
+        return TooLarge(f"'{path.name}' cannot be read", why=why)
+    why = f"its reader ended with {ended}" + (f": {heard.talk[-1][:300]}" if heard.talk else "")
     return Invalid(f"'{path.name}' cannot be read", why=why)

@@ -252,7 +252,7 @@ def test_what_does_not_begin_like_a_plan_is_refused(content: bytes, tmp_path: Pa
 def test_with_tensorrt_installed_a_plan_tells_its_tensors(tmp_path: Path) -> None:
     path = plan(tmp_path / "m.plan", "input x FLOAT -1,3", "output y HALF -1,10")
     answer = child("plan", path)
-    found = Signature.from_json(answer["signature"])
+    found = Signature.from_json(answer["found"])
     assert found.inputs == (TensorSpec("x", "FP32", (-1, 3)),)
     assert found.outputs == (TensorSpec("y", "FP16", (-1, 10)),)
     assert found.facts["unread"] == ""
@@ -260,7 +260,7 @@ def test_with_tensorrt_installed_a_plan_tells_its_tensors(tmp_path: Path) -> Non
 
 def test_a_plan_that_this_tensorrt_cannot_read_says_so(tmp_path: Path) -> None:
     answer = child("plan", plan(tmp_path / "m.plan"))
-    assert "TensorRT 10.3.0 on this machine" in answer["signature"]["facts"]["unread"]
+    assert "TensorRT 10.3.0 on this machine" in answer["found"]["facts"]["unread"]
 
 
 def child(kind: str, path: Path) -> dict[str, dict[str, dict[str, str]]]:

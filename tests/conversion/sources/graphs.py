@@ -1,0 +1,110 @@
+"""SavedModels written byte by byte: nodes, functions, signatures, objects, assets."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from serve.wire.protobuf import field, number
+
+FLOAT, STRING, BFLOAT16 = 1, 7, 14
+
+
+def text(key: int, value: str) -> bytes:
+    return field(key, value.encode())
+
+
+def entry(key: str, value: bytes) -> bytes:
+    """An entry of a map."""
+    return text(1, key) + field(2, value)
+
+
+def function_name(name: str) -> bytes:
+    """An AttrValue that names a function."""
+    return field(10, text(1, name))
+
+
+def data_type(code: int) -> bytes:
+    """An AttrValue that is a data type."""
+    return number(6, code)
+
+
+def node(
+    name: str,
+    operator: str,
+    *inputs: str,
+    calls: Sequence[str] = (),
+    attributes: Mapping[str, bytes] | None = None,
+) -> bytes:
+    given = {f"f{place}": function_name(each) for place, each in enumerate(calls)}
+    given |= attributes or {}
+    return (
+        text(1, name)
+        + text(2, operator)
+        + b"".join(text(3, each) for each in inputs)
+        + b"".join(field(5, entry(key, value)) for key, value in given.items())
+    )
+
+
+def function(name: str, nodes: Sequence[bytes], *results: str) -> bytes:
+    """A FunctionDef; `results` are names as `node:output:0`."""
+    returned = (
+        field(4, text(1, f"r{place}") + text(2, each)) for place, each in enumerate(results)
+    )
+    body = b"".join(field(3, each) for each in nodes)
+    return field(1, text(1, name)) + body + b"".join(returned)
+
+
+def signature(*outputs: str) -> bytes:
+    """A SignatureDef of one float `x`, whose outputs come from these tensors."""
+    given = field(1, entry("x", text(1, "x:0") + number(2, FLOAT)))
+    taken = (
+        field(2, entry(f"y{place}", text(1, each) + number(2, FLOAT)))
+        for place, each in enumerate(outputs)
+    )
+    return given + b"".join(taken)
+
+
+def meta_graph(
+    nodes: Sequence[bytes],
+    functions: Sequence[bytes] = (),
+    signatures: Mapping[str, bytes] | None = None,
+    *,
+    rest: bytes = b"",
+    tag: str = "serve",
+) -> bytes:
+    library = field(2, b"".join(field(1, each) for each in functions))
+    graph = b"".join(field(1, each) for each in nodes) + library
+    named = b"".join(field(5, entry(*each)) for each in (signatures or {}).items())
+    return field(1, text(4, tag)) + field(2, graph) + named + rest
+
+
+def saved(folder: Path, meta: bytes) -> Path:
+    """A SavedModel's folder."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "saved_model.pb").write_bytes(number(1, 1) + field(2, meta))
+    return folder
+
+
+def calling(
+    folder: Path, nodes: Sequence[bytes], *results: str, more: Sequence[bytes] = ()
+) -> Path:
+    """A SavedModel whose signature `serving_default` calls a function of these nodes."""
+    main = [node("x", "Placeholder"), node("call", "StatefulPartitionedCall", "x", calls=["f"])]
+    functions = [function("f", nodes, *results), *more]
+    return saved(folder, meta_graph(main, functions, {"serving_default": signature("call:0")}))
+
+
+def loading(folder: Path, nodes: Sequence[bytes], *, name: str = "_initialize") -> Path:
+    """A harmless SavedModel with an object whose function a load runs."""
+    main = [node("x", "Placeholder")]
+    owner = field(1, number(1, 1) + text(2, name))
+    held = field(6, text(1, "init"))
+    objects = field(7, field(1, owner) + field(1, held))
+    return saved(
+        folder,
+        meta_graph(
+            main,
+            [function("init", nodes)],
+            {"serving_default": signature("x:0")},
+            rest=objects,
+        ),
+    )

@@ -1,0 +1,317 @@
+"""Checking sources of every kind: what may be opened, and the fault of what may not."""
+
+import os
+import resource
+import socket
+import time
+from pathlib import Path
+
+import h5py
+import numpy as np
+import onnx
+import pytest
+
+from serve.conversion.sources import Kind, check_source, choose_signature, digest_of, size_of
+from serve.conversion.sources.messages import MOST_FIELDS
+from serve.core.errors import ConversionFailed
+
+from ..model_files import copying, save, scaling
+from .archives import DENSE, archive, h5, keras, layer, members, model, weights
+from .graphs import meta_graph, node, saved, signature
+
+
+def refusal(path: Path, most: int = 1 << 30) -> ConversionFailed:
+    with pytest.raises(ConversionFailed) as told:
+        check_source(path, most=most)
+    return told.value
+
+
+def code(path: Path, most: int = 1 << 30) -> str:
+    return refusal(path, most).code
+
+
+def savedmodel(folder: Path) -> Path:
+    meta = meta_graph([node("x", "Placeholder")], (), {"serving_default": signature("x:0")})
+    return saved(folder, meta)
+
+
+def test_each_kind_is_told(tmp_path: Path) -> None:
+    assert check_source(savedmodel(tmp_path / "m")) is Kind.SAVEDMODEL
+    assert check_source(keras(tmp_path / "m.keras")) is Kind.KERAS
+    assert check_source(h5(tmp_path / "m.h5")) is Kind.H5
+    assert check_source(save(copying(), tmp_path / "m.onnx")) is Kind.ONNX
+
+
+def test_what_is_no_model_is_told_apart_from_what_is_not_there(tmp_path: Path) -> None:
+    (tmp_path / "m.txt").write_text("x")
+    (tmp_path / "text").mkdir()
+    (tmp_path / "text" / "saved_model.pbtxt").write_text("x")
+    assert code(tmp_path / "gone") == "source_missing"
+    assert code(tmp_path / "m.txt" / "m.keras") == "source_missing"
+    assert code(tmp_path / "m.txt") == "source_unknown"
+    assert code(tmp_path) == "source_unknown"
+    assert "text form" in refusal(tmp_path / "text").why
+    assert code(tmp_path / "a\0b.keras") == "source_unknown"
+
+
+@pytest.mark.parametrize("suffix", [".keras", ".h5", ".onnx"])
+def test_empty_and_random_files_are_corrupt(suffix: str, tmp_path: Path) -> None:
+    path = tmp_path / f"m{suffix}"
+    path.write_bytes(b"")
+    assert code(path) == "source_corrupt"
+    path.write_bytes(np.random.default_rng(0).bytes(5000))
+    assert code(path) == "source_corrupt"
+
+
+@pytest.mark.parametrize("suffix", [".pkl", ".joblib", ".pt", ".pth", ".pickle"])
+def test_pickles_are_refused_by_name(suffix: str, tmp_path: Path) -> None:
+    (tmp_path / f"m{suffix}").write_bytes(b"x")
+    assert code(tmp_path / f"m{suffix}") == "pickle_refused"
+
+
+def test_a_pickle_that_is_called_a_model_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "m.keras").write_bytes(b"\x80\x04\x95")
+    assert code(tmp_path / "m.keras") == "pickle_refused"
+
+
+def test_pipes_sockets_and_devices_are_not_opened(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "m.keras")
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(str(tmp_path / "m.h5"))
+        (tmp_path / "m.onnx").symlink_to("/dev/zero")
+        for name in ("m.keras", "m.h5", "m.onnx"):
+            assert code(tmp_path / name) == "source_unknown"
+
+
+def test_a_loop_of_links_is_no_source(tmp_path: Path) -> None:
+    (tmp_path / "m.keras").symlink_to(tmp_path / "m.keras")
+    assert code(tmp_path / "m.keras") == "source_unknown"
+
+
+def test_a_file_larger_than_may_be_read_is_refused(tmp_path: Path) -> None:
+    for path in (keras(tmp_path / "m.keras"), h5(tmp_path / "m.h5")):
+        assert code(path, most=100) == "source_too_large"
+    assert code(savedmodel(tmp_path / "m"), most=10) == "source_too_large"
+
+
+# --- folders -------------------------------------------------------------------------------------
+
+
+def test_a_folder_that_leads_into_itself_is_refused(tmp_path: Path) -> None:
+    folder = savedmodel(tmp_path / "m")
+    (folder / "variables").symlink_to(folder)
+    assert code(folder) == "archive_unsafe"
+
+
+def test_a_link_out_of_the_folder_is_refused_and_one_inside_is_not(tmp_path: Path) -> None:
+    folder = savedmodel(tmp_path / "m")
+    (folder / "assets").mkdir()
+    (folder / "assets" / "a").write_bytes(b"a")
+    (folder / "assets" / "b").symlink_to("a")
+    check_source(folder)
+    (folder / "assets" / "c").symlink_to("/etc/hostname")
+    assert code(folder) == "archive_unsafe"
+
+
+def test_a_pipe_in_the_folder_is_refused(tmp_path: Path) -> None:
+    folder = savedmodel(tmp_path / "m")
+    os.mkfifo(folder / "variables")
+    assert code(folder) == "archive_unsafe"
+
+
+def test_a_link_that_leads_nowhere_is_damage(tmp_path: Path) -> None:
+    folder = savedmodel(tmp_path / "m")
+    (folder / "assets").symlink_to("gone")
+    assert code(folder) == "source_corrupt"
+
+
+def test_folders_too_deep_or_too_full_are_refused(tmp_path: Path) -> None:
+    folder = savedmodel(tmp_path / "m")
+    (folder / "/".join("d" * 20)).mkdir(parents=True)
+    assert code(folder) == "archive_unsafe"
+    full = savedmodel(tmp_path / "n")
+    for n in range(10_001):
+        (full / str(n)).touch()
+    assert code(full) == "source_too_large"
+
+
+def test_a_pipe_in_place_of_the_graph_is_no_savedmodel(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "saved_model.pb")
+    assert code(tmp_path) == "source_unknown"
+
+
+# --- HDF5 ----------------------------------------------------------------------------------------
+
+
+def test_a_lambda_in_either_container_is_refused(tmp_path: Path) -> None:
+    page = model(layer("TimeDistributed", "t", layer=layer("Lambda", "inner")))
+    for path in (keras(tmp_path / "m.keras", page), h5(tmp_path / "m.h5", page)):
+        fault = refusal(path)
+        assert (fault.code, fault.operator, fault.node) == ("lambda_layer", "Lambda", "inner")
+
+
+def test_an_hdf5_cut_off_anywhere_is_corrupt(tmp_path: Path) -> None:
+    path = h5(tmp_path / "m.h5")
+    whole = path.read_bytes()
+    for tenth in range(10):
+        path.write_bytes(whole[: len(whole) * tenth // 10])
+        assert code(path) == "source_corrupt", tenth
+
+
+def test_weights_without_a_model_are_told_so(tmp_path: Path) -> None:
+    (tmp_path / "m.h5").write_bytes(weights())
+    assert "no model" in refusal(tmp_path / "m.h5").why
+
+
+def test_links_into_other_files_are_refused(tmp_path: Path) -> None:
+    path = h5(tmp_path / "m.h5")
+    with h5py.File(path, "a") as file:
+        file["model_weights/evil"] = h5py.ExternalLink("/etc/passwd", "/x")
+    assert code(path) == "archive_unsafe"
+
+
+def test_arrays_in_other_files_are_refused(tmp_path: Path) -> None:
+    path = h5(tmp_path / "m.h5")
+    with h5py.File(path, "a") as file:
+        file.create_dataset("model_weights/evil", (4,), "u1", external=[("/etc/passwd", 0, 4)])
+    assert code(path) == "archive_unsafe"
+    layout = h5py.VirtualLayout((4,), "f4")
+    layout[:] = h5py.VirtualSource("/else/where.h5", "x", (4,))
+    with h5py.File(h5(tmp_path / "n.h5"), "a") as file:
+        file.create_virtual_dataset("model_weights/evil", layout)
+    assert code(tmp_path / "n.h5") == "archive_unsafe"
+
+
+def test_arrays_that_nothing_stands_behind_are_bombs(tmp_path: Path) -> None:
+    path = h5(tmp_path / "m.h5")
+    with h5py.File(path, "a") as file:
+        file.create_dataset("model_weights/bomb", (1 << 20, 1 << 20), "f4", chunks=(1024, 1024))
+    assert code(path) == "archive_unsafe"
+    packed = tmp_path / "packed.h5"
+    with h5py.File(h5(packed), "a") as file:
+        zeros = np.zeros(20 << 20, np.float32)
+        file.create_dataset("model_weights/bomb", data=zeros, compression="gzip")
+    assert code(packed) == "archive_unsafe"
+
+
+def test_the_weights_of_an_archive_are_looked_at_as_well(tmp_path: Path) -> None:
+    inner = h5(tmp_path / "inner.h5")
+    with h5py.File(inner, "a") as file:
+        file["evil"] = h5py.ExternalLink("/etc/passwd", "/x")
+    content = members() | {"model.weights.h5": inner.read_bytes()}
+    for packed in (False, True):
+        path = archive(tmp_path / "m.keras", content, packed=packed)
+        assert code(path) == "archive_unsafe"
+
+
+def test_a_pickle_in_hdf5_is_refused(tmp_path: Path) -> None:
+    path = h5(tmp_path / "m.h5")
+    with h5py.File(path, "a") as file:
+        file.attrs["extra"] = np.void(b"\x80\x04\x95" + bytes(50))
+    assert code(path) == "pickle_refused"
+    with h5py.File(h5(tmp_path / "n.h5"), "a") as file:
+        file["model_weights/p"] = np.frombuffer(b"\x80\x04\x95" + bytes(200), np.uint8)
+    assert code(tmp_path / "n.h5") == "pickle_refused"
+
+
+def test_groups_that_hold_each_other_are_no_end(tmp_path: Path) -> None:
+    path = h5(tmp_path / "m.h5")
+    with h5py.File(path, "a") as file:
+        file["model_weights/loop"] = file["model_weights"]
+        file["model_weights/soft"] = h5py.SoftLink("/nowhere")
+    check_source(path)
+
+
+def test_any_byte_of_hdf5_may_be_wrong_without_another_error(tmp_path: Path) -> None:
+    path = h5(tmp_path / "m.h5")
+    whole = path.read_bytes()
+    chance = np.random.default_rng(2)
+    for _ in range(6):
+        data = bytearray(whole)
+        for place in chance.integers(0, len(whole), 40):
+            data[place] ^= int(chance.integers(1, 256))
+        path.write_bytes(data)
+        try:
+            check_source(path)
+        except ConversionFailed:
+            pass
+
+
+# --- ONNX ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("location", ["/etc/passwd", "../secret", "a/../../b"])
+def test_weights_outside_of_the_folder_are_refused(location: str, tmp_path: Path) -> None:
+    assert code(save(scaling(location), tmp_path / "m.onnx")) == "archive_unsafe"
+
+
+def test_weights_beside_the_file_are_fine_when_they_are_there(tmp_path: Path) -> None:
+    path = save(scaling("w.bin"), tmp_path / "m.onnx")
+    assert code(path) == "source_corrupt"
+    (tmp_path / "w.bin").write_bytes(bytes(12))
+    check_source(path)
+    (tmp_path / "w.bin").unlink()
+    (tmp_path / "w.bin").symlink_to("/etc/hostname")
+    assert code(path) == "archive_unsafe"
+
+
+def test_weights_of_graphs_inside_of_nodes_are_looked_at(tmp_path: Path) -> None:
+    inner = scaling("/etc/passwd").graph
+    outer = copying()
+    outer.graph.node.append(
+        onnx.helper.make_node("If", ["x"], ["z"], then_branch=inner, else_branch=inner)
+    )
+    assert code(save(outer, tmp_path / "m.onnx")) == "archive_unsafe"
+
+
+def test_an_onnx_file_cut_off_is_corrupt_or_has_no_graph(tmp_path: Path) -> None:
+    whole = copying().SerializeToString()
+    for tenth in range(1, 10):
+        (tmp_path / "m.onnx").write_bytes(whole[: len(whole) * tenth // 10])
+        assert code(tmp_path / "m.onnx") == "source_corrupt", tenth
+
+
+# --- bounds, digests, signatures ------------------------------------------------------------------
+
+
+def test_a_graph_of_countless_parts_is_refused_in_bounded_time(tmp_path: Path) -> None:
+    (tmp_path / "m.onnx").write_bytes(b"\x08\x01" * (MOST_FIELDS + 1))
+    begun, before = time.monotonic(), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    assert code(tmp_path / "m.onnx") == "source_too_large"
+    assert time.monotonic() - begun < 60
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 500_000
+
+
+def test_a_digest_is_that_of_the_list_of_files(tmp_path: Path) -> None:
+    folder = savedmodel(tmp_path / "m")
+    (folder / "assets").mkdir()
+    (folder / "assets" / "a").write_bytes(b"a")
+    first = digest_of(folder)
+    assert first == digest_of(folder)
+    assert size_of(folder) == (folder / "saved_model.pb").stat().st_size + 1
+    (folder / "assets" / "a").rename(folder / "assets" / "b")
+    assert digest_of(folder) != first
+
+
+def test_a_signature_is_chosen_only_where_there_is_no_choice() -> None:
+    def refused(names: list[str], wanted: str) -> str:
+        with pytest.raises(ConversionFailed) as told:
+            choose_signature(names, wanted)
+        return told.value.code
+
+    assert choose_signature(["only"], "") == "only"
+    assert choose_signature(["a", "b"], "b") == "b"
+    assert choose_signature(["serve", "serving_default"], "") == "serving_default"
+    assert choose_signature({"serve": 1, "serving_default": 1}, "") == "serving_default"
+    assert refused([], "") == "no_signature"
+    assert refused([], "a") == "no_signature"
+    assert refused(["a"], "b") == "unknown_signature"
+    assert refused(["a", "serving_default"], "") == "ambiguous_signature"
+    with pytest.raises(ConversionFailed):
+        choose_signature({"serve": 1, "serving_default": 2}, "")
+
+
+def test_layers_of_keras_are_told_from_the_archive(tmp_path: Path) -> None:
+    page = model(DENSE, layer("Mine", "m", "elsewhere"))
+    fault = refusal(keras(tmp_path / "m.keras", page))
+    assert (fault.code, fault.operator) == ("custom_object", "Mine")
