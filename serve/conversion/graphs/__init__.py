@@ -1,0 +1,1 @@
+"""ONNX graphs: finished, run, changed in precision, looked into. Only for child processes."""

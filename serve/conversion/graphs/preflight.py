@@ -1,0 +1,144 @@
+"""What TensorRT will refuse in an ONNX file, found on the CPU before a GPU is used.
+
+| looked at         | refused                                                                      |
+|-------------------|------------------------------------------------------------------------------|
+| operators         | those that the table lacks, other domains, restrictions of single operators  |
+| types             | texts, complex, other integers; UINT8 but for inputs and outputs             |
+| Q/DQ pairs        | zero points other than 0, UINT8 and INT32, scales that are computed          |
+| control flow      | a Loop that collects an unknown number of results, branches of other ranks   |
+
+Notes (`blocks` is false) are about what TensorRT changes or may not take: DOUBLE becomes FP32.
+Source: the table's restrictions, see `tensorrt_table`. A static check cannot promise a build.
+"""
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import onnx
+from onnx import TensorProto
+
+from serve.conversion.graphs import elements
+from serve.conversion.graphs.restrictions import View, restriction
+from serve.conversion.graphs.tensorrt_table import FLOATS, LATER, NUMBERS, OPERATORS, OPSETS
+
+PLUGINS = "trt.plugins"  # the domain in which TensorRT's own plug-ins stand
+_INTEGER_PRODUCTS = ("ConvInteger", "MatMulInteger", "DynamicQuantizeLinear", "QLinear")
+_EVERYWHERE = frozenset(
+    {TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.BFLOAT16, TensorProto.DOUBLE,
+     TensorProto.INT32, TensorProto.INT64, TensorProto.BOOL}
+)  # fmt: skip
+_INTEGERS = (TensorProto.INT32, TensorProto.INT64)
+_SCALED = frozenset(
+    {TensorProto.INT8, TensorProto.INT4, TensorProto.FLOAT8E4M3FN, TensorProto.FLOAT4E2M1}
+)
+_SCALING = ("QuantizeLinear", "DequantizeLinear")
+_CASTS = ("Cast", "CastLike")
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One node that TensorRT refuses, or a note; without a node it is about the whole model."""
+
+    operator: str
+    node: str
+    why: str
+    blocks: bool = True
+
+
+def preflight(model: onnx.ModelProto) -> tuple[Problem, ...]:
+    """All that is found, in the order of the graph; without any that `blocks` TensorRT may try."""
+    known = elements.inferred(model)
+    own = {(each.domain, each.name) for each in known.functions}
+    findings = [*_about_model(known), *_of_graph(known.graph, None, own)]
+    doubles = [each for each in findings if each.why == _DOUBLE]
+    others = [each for each in findings if each.why != _DOUBLE]
+    if doubles:
+        first = doubles[0]
+        more = f", here and in {len(doubles) - 1} other nodes" if len(doubles) > 1 else ""
+        others.append(Problem(first.operator, first.node, _DOUBLE + more, blocks=False))
+    return tuple(others)
+
+
+_DOUBLE = "TensorRT computes DOUBLE as FP32"
+
+
+def _about_model(model: onnx.ModelProto) -> Iterator[Problem]:
+    opset = elements.opset(model)
+    if opset not in OPSETS:
+        why = f"opset {opset}: TensorRT reads {OPSETS[0]} to {OPSETS[-1]}"
+        yield Problem("", "", why)
+    if any(
+        tensor.data_location == TensorProto.EXTERNAL
+        for part in elements.graphs(model.graph)
+        for tensor in part.initializer
+    ):
+        yield Problem("", "", "weights lie in other files, which must be beside it", blocks=False)
+
+
+def _of_graph(
+    graph: Any, outer: View | None, own: Collection[tuple[str, str]]
+) -> Iterator[Problem]:
+    view = View.of(graph, outer)
+    for node in graph.node:
+        label = elements.called(node)
+        why = _operator(node, own) or _types(node, view) or restriction(node, view)
+        if why:
+            yield Problem(node.op_type, label, why)
+        elif note := _note(node, view):
+            yield Problem(node.op_type, label, note, blocks=False)
+        for body in elements.bodies(node):
+            yield from _of_graph(body, view, own)
+
+
+def _operator(node: Any, own: Collection[tuple[str, str]]) -> str:
+    """Why TensorRT does not know the operator."""
+    if node.domain == PLUGINS or (node.domain, node.op_type) in own:
+        return ""
+    if node.domain not in elements.STANDARD:
+        return f"it is of the domain '{node.domain}', which only a plug-in of that name could serve"
+    if node.op_type in OPERATORS:
+        return ""
+    if node.op_type.startswith(_INTEGER_PRODUCTS):
+        return "TensorRT takes quantised models as symmetric Q/DQ pairs only"
+    return "TensorRT has no such operator"
+
+
+def _types(node: Any, view: View) -> str:
+    """Why a tensor of the node cannot be of its type."""
+    for name in (*node.input, *node.output):
+        kind = view.types.get(name)
+        if not name or kind is None or kind in _EVERYWHERE:
+            continue
+        word = TensorProto.DataType.Name(kind)
+        if kind in _SCALED:
+            if not elements.is_standard(node, (*_SCALING, "Constant")):
+                return f"'{name}' is {word}, which stands only between Q and DQ"
+        elif kind == TensorProto.UINT8 and not elements.is_standard(node, _SCALING):
+            if not _is_border(node, name, view):
+                return f"'{name}' is UINT8, which is for inputs and outputs of the model only"
+        elif not elements.is_standard(node, _SCALING):
+            return f"'{name}' is {word}, which TensorRT does not have"
+    return ""
+
+
+def _is_border(node: Any, name: str, view: View) -> bool:
+    """Whether a UINT8 tensor is cast right behind an input, or right before an output."""
+    return elements.is_standard(node, _CASTS) and name in (
+        view.inputs if name in node.input else view.outputs
+    )
+
+
+def _note(node: Any, view: View) -> str:
+    """What is worth knowing of a node that is not refused."""
+    kinds = {view.types.get(name) for name in (*node.input, *node.output) if name}
+    if TensorProto.DOUBLE in kinds:
+        return _DOUBLE
+    if elements.is_standard(node, LATER):
+        return "only newer TensorRTs have it: 10.15 does, 10.1 does not"
+    data = view.types.get(node.input[0]) if node.input else None
+    if elements.is_standard(node, FLOATS) and data in _INTEGERS:
+        return "TensorRT's table lists it for floats only, and this is of whole numbers"
+    if elements.is_standard(node, FLOATS | NUMBERS) and data == TensorProto.BOOL:
+        return "TensorRT's table lists it for numbers only, and this is of truth values"
+    return ""

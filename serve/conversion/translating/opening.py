@@ -1,0 +1,81 @@
+"""Sources of every kind, as SavedModels: one path for all of them afterwards.
+
+A .keras or .h5 file is loaded by Keras, with `safe_mode`, so that no code in it is run, and without
+its optimiser, and is exported as a SavedModel whose signatures are `serve` and `serving_default`.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from serve.conversion.faults import failed
+from serve.conversion.sources import Kind, check_source
+from serve.core.errors import ConversionFailed
+
+EXPORTED = "exported"  # the folder in the work folder
+_CODE = ("`Lambda` layer", "safe_mode=False", "enable_unsafe_deserialization")
+_UNKNOWN = ("Could not locate", "Unknown layer", "Unknown object", "could not be deserialized")
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """A SavedModel's folder (or an ONNX file), where it came from, and facts for the report."""
+
+    folder: Path
+    kind: Kind
+    facts: Mapping[str, Any]
+
+
+def open_source(path: Path, work: Path) -> Opened:
+    """Check the source, and export it below `work` where it is no SavedModel or ONNX file."""
+    kind = check_source(path)
+    if kind not in (Kind.KERAS, Kind.H5):
+        return Opened(path, kind, MappingProxyType({"kind": str(kind)}))
+    model = _keras_model(path)
+    folder = work / EXPORTED
+    _export(model, folder)
+    facts = {"kind": str(kind), "keras_model": model.name, "parameters": int(model.count_params())}
+    return Opened(folder, kind, MappingProxyType(facts))
+
+
+def _keras_model(path: Path) -> Any:
+    """The model in the file; never with `safe_mode=False`, which would run code out of it."""
+    import keras
+
+    keras.utils.clear_session()  # names do not depend on what was loaded before
+    try:
+        return keras.saving.load_model(str(path), compile=False, safe_mode=True)
+    except Exception as error:
+        raise _not_loaded(error) from error
+
+
+def _export(model: Any, folder: Path) -> None:
+    if not model.built:
+        raise failed(
+            "no_signature",
+            "the model was never called, so the shape of its input is not known",
+            hint="call the model once, or begin it with keras.Input(…), and save it again",
+        )
+    try:
+        model.export(str(folder), format="tf_saved_model", verbose=False)
+    except Exception as error:
+        raise failed("source_corrupt", f"Keras cannot export it: {_line(error)}") from error
+
+
+def _not_loaded(error: Exception) -> ConversionFailed:
+    """The fault that Keras speaks of: code in the file, a class that is not there, or damage."""
+    words = str(error)
+    if any(word in words for word in _CODE):
+        return failed("lambda_layer", _line(error), operator="Lambda")
+    if any(word in words for word in _UNKNOWN):
+        return failed("custom_object", _line(error, _UNKNOWN))
+    return failed("source_corrupt", f"Keras says {type(error).__name__}: {_line(error)}")
+
+
+def _line(error: Exception, words: tuple[str, ...] = ()) -> str:
+    """The line with the first of these words that is there, else the first."""
+    lines = [line.strip() for line in str(error).strip().splitlines() if line.strip()]
+    telling = [line for word in words for line in lines if word in line]
+    return (telling or lines or [type(error).__name__])[0][:300]

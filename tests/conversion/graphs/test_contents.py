@@ -1,0 +1,98 @@
+"""What a file computes in, and whether that is what was asked for."""
+
+import numpy as np
+import pytest
+from onnx import TensorProto, helper
+
+from serve.conversion.graphs.contents import check_precision, contents
+from serve.conversion.report import Step
+from serve.conversion.request import Precision
+
+from .graph_models import digits, floats, model, node, value
+
+
+def pair(name: str, kind: int = 0) -> list:
+    """A Q/DQ pair around a tensor."""
+    return [
+        node("QuantizeLinear", f"{name} scale zero", f"{name}_q"),
+        node("DequantizeLinear", f"{name}_q scale zero", f"{name}_dq"),
+    ]
+
+
+def scaled(zero: int = 0):
+    return model(
+        [*pair("x"), *pair("w"), node("Transpose", "w_dq", "t"), node("MatMul", "x_dq t", "y")],
+        {
+            "w": floats(4, 4),
+            "scale": np.array(0.1, np.float32),
+            "zero": np.array(zero, np.int8),
+        },
+    )
+
+
+def test_a_model_in_fp32_is_no_other():
+    assert contents(digits())["compute"] == {"fp32": 3}
+    assert check_precision(digits(), Precision.FP32).passed
+    for wanted in (Precision.FP16, Precision.INT8):
+        result = check_precision(digits(), wanted)
+        assert (result.step, result.passed) == (Step.PRECISION, False)
+        assert result.code == "precision_missing"
+        assert result.summary == "3 compute nodes: 3 in FP32"
+
+
+def test_a_model_without_products_holds_no_precision():
+    empty = model([node("Relu", "x", "y")])
+    assert check_precision(empty, Precision.FP32).passed
+    assert check_precision(empty, Precision.INT8).summary == "there are no compute nodes"
+    assert not check_precision(empty, Precision.INT8).passed
+
+
+def test_int8_is_seen_through_moves():
+    assert contents(scaled())["compute"] == {"int8": 1}
+    assert contents(scaled())["qdq_pairs"] == 2
+    assert contents(scaled())["quantised_weights"] == 1
+    assert check_precision(scaled(), Precision.INT8).passed
+
+
+def test_a_zero_point_that_is_not_zero_is_not_what_was_asked_for():
+    result = check_precision(scaled(zero=3), Precision.INT8)
+    assert not result.passed
+    assert result.summary == "1 compute nodes: 1 in INT8; 4 zero points are not 0"
+
+
+def test_weights_alone_in_int8_are_not_int8():
+    made = model(
+        [*pair("w"), node("MatMul", "x w_dq", "y")],
+        {"w": floats(4, 4), "scale": np.array(0.1, np.float32), "zero": np.array(0, np.int8)},
+    )
+    assert contents(made)["compute"] == {"fp32": 1}
+
+
+def test_casts_alone_are_no_fp16():
+    made = model(
+        [
+            node("Cast", "x", "h", to=TensorProto.FLOAT16),
+            node("Cast", "h", "f", to=TensorProto.FLOAT),
+            node("MatMul", "f w", "y"),
+        ],
+        {"w": floats(4, 4)},
+    )
+    assert contents(made)["casts"] == 2
+    assert check_precision(made, Precision.FP16).code == "precision_missing"
+
+
+@pytest.mark.parametrize("kind", [TensorProto.FLOAT, TensorProto.FLOAT16])
+def test_products_in_bodies_count(kind):
+    weight = helper.make_tensor("w", kind, (4, 4), [1.0] * 16)
+    branches = [
+        helper.make_graph([node("MatMul", f"x {w}", out)], out, [], [value(out, kind, None)], own)
+        for out, w, own in (("one", "w", [weight]), ("other", "w", [weight]))
+    ]
+    made = model(
+        [node("If", "is_one", "y", then_branch=branches[0], else_branch=branches[1])],
+        {"is_one": np.array(True)},
+        inputs={"x": (kind, ("batch", 4)) if kind != TensorProto.FLOAT else ("batch", 4)},
+        outputs={"y": (kind, ("batch", 4)) if kind != TensorProto.FLOAT else ("batch", 4)},
+    )
+    word = "fp16" if kind == TensorProto.FLOAT16 else "fp32"
+    assert contents(made)["compute"] == {word: 2}

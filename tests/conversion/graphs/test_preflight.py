@@ -1,0 +1,254 @@
+"""What TensorRT refuses, by node, and what it takes."""
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper
+from onnxruntime.quantization import CalibrationDataReader, quantize_static
+
+from serve.conversion.graphs.fp16 import to_fp16
+from serve.conversion.graphs.int8 import to_int8
+from serve.conversion.graphs.preflight import Problem, preflight
+from serve.conversion.graphs.tensorrt_table import OPERATORS
+
+from .graph_models import digits, floats, model, node, samples, value
+
+INT64, UINT8, STRING, DOUBLE, BOOL, INT8 = (
+    TensorProto.INT64,
+    TensorProto.UINT8,
+    TensorProto.STRING,
+    TensorProto.DOUBLE,
+    TensorProto.BOOL,
+    TensorProto.INT8,
+)
+NUMBERS = np.array([1, 2, 3])
+
+
+class Once(CalibrationDataReader):
+    """One batch of digits."""
+
+    def __init__(self):
+        self._rest = samples()[:1]
+
+    def get_next(self):
+        return self._rest.pop() if self._rest else None
+
+
+def blocking(made):
+    return [problem for problem in preflight(made) if problem.blocks]
+
+
+@pytest.mark.parametrize(
+    "made",
+    [digits, lambda: to_fp16(digits(), samples()), lambda: to_int8(digits(), samples())],
+    ids=["fp32", "fp16", "int8"],
+)
+def test_our_own_files_are_taken(made):
+    assert preflight(made()) == ()
+
+
+def test_a_file_that_is_quantised_by_default_is_refused_by_node(tmp_path: Path):
+    path = tmp_path / "default.onnx"
+    quantize_static(digits(), path, Once())
+    found = {problem.node: problem.why for problem in preflight(onnx.load(path))}
+    assert "Relu_2_out_0_QuantizeLinear" in found
+    assert found["Relu_2_out_0_QuantizeLinear"] == (
+        "its zero point is -128, TensorRT takes 0: quantise symmetrically"
+    )
+    assert found["Conv_1_constant_2_DequantizeLinear"] == (
+        "it quantises to INT32, TensorRT takes INT8"
+    )
+
+
+def scaling(zero, scale=0.1):
+    return model(
+        [node("QuantizeLinear", "x s z", "q"), node("DequantizeLinear", "q s z", "y")],
+        {"s": np.array(scale, np.float32), "z": zero},
+    )
+
+
+def branching():
+    nodes = [node("Identity", "x", "flat"), node("Unsqueeze", "x axis", "deep")]
+    branches = [
+        helper.make_graph([each], "branch", [], [value(each.output[0], 1, shape)])
+        for each, shape in zip(nodes, [("b", 4), ("b", 1, 4)], strict=True)
+    ]
+    return model(
+        [node("If", "yes", "y", then_branch=branches[0], else_branch=branches[1])],
+        {"yes": np.array(True), "axis": np.array([1])},
+    )
+
+
+def collecting(trips):
+    body = helper.make_graph(
+        [node("Identity", "go", "goes"), node("Add", "s x", "t"), node("Relu", "t", "each")],
+        "body",
+        [value("i", INT64, []), value("go", BOOL, []), value("s", 1, None)],
+        [value("goes", BOOL, []), value("t", 1, None), value("each", 1, None)],
+    )
+    return model(
+        [node("Loop", "trips yes x", "last y", body=body)],
+        {"yes": np.array(True), "trips": np.array(trips)},
+        outputs={"y": ("n", "batch", 4)},
+    )
+
+
+def one(operator, inputs="x", weights=None, *, given=None, kind=None, domains=None, **attributes):
+    kinds = {} if kind is None else {"inputs": {"x": (kind, ("batch", 4))}}
+    if given:
+        kinds = {"inputs": {"x": ("batch", 4)} | given}
+    return model([node(operator, inputs, "y", **attributes)], weights, domains=domains, **kinds)
+
+
+PICTURE = {"x": ("batch", 3, 8, 8)}
+REFUSED = {
+    "no such operator": (one("Det"), "Det", "no such operator"),
+    "a window of Fourier": (
+        one("STFT", "x step", {"step": np.array(2)}, onesided=0),
+        "STFT",
+        "no such operator",
+    ),
+    "another domain": (
+        one("FusedMatMul", "x x", domains={"com.microsoft": 1}, domain="com.microsoft"),
+        "FusedMatMul",
+        "domain 'com.microsoft'",
+    ),
+    "classical machine learning": (
+        one("Scaler", domains={"ai.onnx.ml": 3}, domain="ai.onnx.ml"),
+        "Scaler",
+        "domain 'ai.onnx.ml'",
+    ),
+    "integer products": (
+        one("MatMulInteger", "x x", kind=INT8),
+        "MatMulInteger",
+        "symmetric Q/DQ pairs",
+    ),
+    "texts": (one("Identity", kind=STRING), "Identity", "STRING"),
+    "unsigned": (one("Identity", kind=TensorProto.UINT64), "Identity", "UINT64"),
+    "bytes within": (one("Transpose", kind=UINT8), "Transpose", "inputs and outputs"),
+    "INT8 without pairs": (one("Relu", kind=INT8), "Relu", "only between Q and DQ"),
+    "a zero point": (scaling(np.array(7, np.int8)), "QuantizeLinear", "zero point is 7"),
+    "quantised to bytes": (scaling(np.array(0, np.uint8)), "QuantizeLinear", "UINT8"),
+    "a scale of nothing": (scaling(np.array(0, np.int8), 0), "QuantizeLinear", "scale is 0"),
+    "no zero point": (
+        model([node("QuantizeLinear", "x s", "q"), node("DequantizeLinear", "q s", "y")],
+              {"s": np.array(1, np.float32)}),
+        "QuantizeLinear",
+        "UINT8",
+    ),
+    "branches of other ranks": (branching(), "If", "2 and 3 dimensions"),
+    "as many results as come": (collecting((1 << 63) - 1), "Loop", "known only at the end"),
+    "places of maxima": (
+        model([node("MaxPool", "x", "y at", kernel_shape=[2, 2])], inputs=PICTURE,
+              outputs={"y": None, "at": (INT64, None)}),
+        "MaxPool",
+        "places",
+    ),
+    "dilated pools": (
+        model([node("MaxPool", "x", "y", kernel_shape=[2, 2], dilations=[2, 2])], inputs=PICTURE),
+        "MaxPool",
+        "dilations",
+    ),
+    "cubic": (
+        model([node("Resize", "x - s", "y", mode="cubic")],
+              {"s": np.array([1, 1, 2, 2], np.float32)}, inputs=PICTURE),
+        "Resize",
+        "mode is cubic",
+    ),
+    "axes from outside": (
+        one("ReduceSum", "x axes", given={"axes": (INT64, (1,))}),
+        "ReduceSum",
+        "axes 'axes' is computed",
+    ),
+    "sums into places": (
+        one("ScatterND", "x i u", {"i": np.array([[0]]), "u": floats(1, 4)}, reduction="add"),
+        "ScatterND",
+        "reduction is add",
+    ),
+    "too many of the largest": (
+        model([node("TopK", "x k", "y at")], {"k": np.array([4000])}),
+        "TopK",
+        "4000",
+    ),
+    "a layout of its own": (
+        model([node("LSTM", "x w r", "y", hidden_size=2, layout=1)],
+              {"w": floats(1, 8, 4), "r": floats(1, 8, 2)}, inputs={"x": ("batch", 3, 4)}),
+        "LSTM",
+        "layout",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("made", "operator", "why"), REFUSED.values(), ids=REFUSED)
+def test_what_is_refused_names_its_node_and_why(made, operator, why):
+    first = blocking(made)[0]
+    assert first.operator == operator
+    assert first.node in {each.name for each in made.graph.node}
+    assert why in first.why
+
+
+TAKEN = {
+    "bytes that come in": model(
+        [node("Cast", "x", "f", to=1), node("Relu", "f", "y")], inputs={"x": (UINT8, (1, 4))}
+    ),
+    "bytes that go out": model(
+        [node("Relu", "x", "f"), node("Cast", "f", "y", to=UINT8)], outputs={"y": (UINT8, (1, 4))}
+    ),
+    "three rounds": collecting(3),
+    "no zero": scaling(np.array(0, np.int8)),
+    "axes from sizes": model(
+        [node("Shape", "w", "size"), node("Gather", "size first", "axis"),
+         node("Unsqueeze", "x axis", "y")],
+        {"w": floats(1, 2), "first": np.array([0])},
+    ),
+    "boxes": model(
+        [node("NonMaxSuppression", "x s", "y")],
+        inputs={"x": (1, 5, 4), "s": (1, 1, 5)},
+        outputs={"y": (INT64, None)},
+    ),
+    "a plug-in of TensorRT": one(
+        "EfficientNMS_TRT", domains={"trt.plugins": 1}, domain="trt.plugins"
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("made", TAKEN.values(), ids=TAKEN)
+def test_what_tensorrt_can_take_is_not_refused(made):
+    assert blocking(made) == []
+
+
+def test_nodes_in_bodies_are_looked_at_too():
+    body = helper.make_graph([node("Det", "x", "z")], "body", [], [value("z", 1, None)])
+    made = model(
+        [node("If", "yes", "y", then_branch=body, else_branch=body)], {"yes": np.array(True)}
+    )
+    assert [problem.node for problem in preflight(made)] == ["the_z", "the_z"]
+
+
+def test_doubles_are_one_note():
+    made = model(
+        [node("Relu", "x", "h"), node("Abs", "h", "y")],
+        inputs={"x": (DOUBLE, (1, 4))},
+        outputs={"y": (DOUBLE, (1, 4))},
+    )
+    why = "TensorRT computes DOUBLE as FP32, here and in 1 other nodes"
+    assert preflight(made) == (Problem("Relu", "the_h", why, blocks=False),)
+
+
+def test_whole_numbers_where_the_table_has_floats_are_a_note():
+    (note,) = preflight(one("Clip", kind=INT64))
+    assert not note.blocks and "whole numbers" in note.why
+
+
+@pytest.mark.parametrize("opset", [8, 26])
+def test_an_opset_that_tensorrt_does_not_read_is_about_the_whole_model(opset):
+    made = model([node("Relu", "x", "y")], opset=opset)
+    assert preflight(made)[0].why == f"opset {opset}: TensorRT reads 9 to 25"
+    assert preflight(made)[0].node == ""
+
+
+def test_the_table_holds_operators_that_onnx_has_or_had():
+    own = {"ImageScaler", "ParametricSoftplus", "ScaledTanh", "TensorScatter"}
+    assert {name for name in OPERATORS - own if not onnx.defs.has(name)} == set()

@@ -1,0 +1,92 @@
+"""TensorFlow's side of a conversion: sources in their forms, and what is made of them."""
+
+import logging
+from collections.abc import Iterator, Mapping
+from hashlib import sha256
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from serve.conversion.request import Request
+from serve.core.errors import ConversionFailed
+from serve.tensors.signature import TensorSpec
+
+from ..zoo import ROWS
+
+pytestmark = pytest.mark.tensorflow
+translating = pytest.importorskip("serve.conversion.translating")
+
+
+@pytest.fixture(scope="module")
+def network(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    yield ROWS["tf-module"].build(tmp_path_factory.mktemp("network"))
+
+
+def test_a_source_model_tells_its_signature_and_answers_by_name(network: Path) -> None:
+    source = translating.SourceModel(network, "serving_default")
+    assert source.signature.inputs == (TensorSpec("pixels", "FP32", (-1, 16, 16, 3)),)
+    assert [spec.name for spec in source.signature.outputs] == ["features", "logits"]
+    answer = source({"pixels": np.ones((2, 16, 16, 3), np.float32)})
+    assert {name: array.shape for name, array in answer.items()} == {
+        "features": (2, 4),
+        "logits": (2, 2),
+    }
+
+
+def test_a_signature_that_is_not_there_is_a_fault(network: Path) -> None:
+    with pytest.raises(ConversionFailed) as caught:
+        translating.SourceModel(network, "third")
+    assert caught.value.code == "unknown_signature"
+
+
+def test_the_prepared_copy_leaves_the_source_as_it_is(network: Path, tmp_path: Path) -> None:
+    before = digests(network)
+    prepared = translating.prepare(network, tmp_path)
+    assert digests(network) == before
+    assert sorted(each.name for each in prepared.iterdir()) == sorted(
+        each.name for each in network.iterdir()
+    )
+
+
+def digests(folder: Path) -> Mapping[str, str]:
+    files = (each for each in folder.rglob("*") if each.is_file())
+    return {str(each): sha256(each.read_bytes()).hexdigest() for each in files}
+
+
+def test_no_pass_of_the_optimiser_has_to_be_repeated_with_copies(tmp_path: Path) -> None:
+    source = ROWS["transformer"].build(tmp_path)
+    notes: list[str] = []
+    translating.translate(
+        translating.prepare(source, tmp_path),
+        "serving_default",
+        Request(str(source)),
+        lambda kind, **facts: notes.append(facts.get("text", kind)),
+    )
+    assert notes == []
+
+
+def test_the_exact_gelu_is_known_by_our_handler() -> None:
+    assert {"Erfc", "Conv2D", "MatMul"} <= translating.known_operators()
+    assert "Svd" not in translating.known_operators()
+
+
+def test_an_error_in_the_log_is_a_fault_with_operator_and_node() -> None:
+    from serve.conversion.translating.talk import heard
+
+    with heard() as talk:
+        logging.getLogger("tf2onnx.tfonnx").error(
+            "Tensorflow op [%s: %s] is not supported", "PartitionedCall/net/svd", "Svd"
+        )
+    fault = talk.fault()
+    assert fault is not None
+    assert (fault.code, fault.operator, fault.node) == ("unsupported_operator", "Svd", "net/svd")
+
+
+def test_only_images_have_channels_to_put_first(network: Path) -> None:
+    signature = translating.SourceModel(network, "serving_default").signature
+    turned = translating.channels_first(signature, ["pixels"])
+    assert turned.inputs == (TensorSpec("pixels", "FP32", (-1, 3, 16, 16)),)
+    with pytest.raises(ConversionFailed) as caught:
+        translating.channels_first(signature, ["other"])
+    assert caught.value.code == "unsupported_input"

@@ -1,0 +1,220 @@
+"""Sources that cannot be converted, each with the fault that it ends in."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from .graphs import save
+from .rows import row
+
+
+@row("text-vectorization", code="unsupported_operator", operator="StaticRegexReplace")
+def text_vectorization(folder: Path) -> Path:
+    """Splits texts into words inside of the model."""
+    import keras
+    import tensorflow as tf
+
+    text = keras.Input((1,), dtype=tf.string, name="text")
+    layer = keras.layers.TextVectorization(vocabulary=["a", "b"], output_sequence_length=4)
+    x = keras.layers.Embedding(10, 3)(layer(text))
+    keras.Model(text, keras.layers.Flatten()(x)).export(
+        str(folder / "model"), format="tf_saved_model", verbose=False
+    )
+    return folder / "model"
+
+
+@row("decode-jpeg", code="unsupported_operator", operator="DecodeJpeg", node="")
+def decode_jpeg(folder: Path) -> Path:
+    """Unpacks images inside of the model."""
+    import tensorflow as tf
+
+    def call(files: Any) -> Mapping[str, Any]:
+        def one(file: Any) -> Any:
+            return tf.image.resize(tf.io.decode_jpeg(file, channels=3), [8, 8])
+
+        return {"image": tf.map_fn(one, files, fn_output_signature=tf.float32)}
+
+    return save(folder, call, files=([None], "string"))
+
+
+@row("numpy-function", code="python_operator", operator="PyFunc", is_slow=False)
+def numpy_function(folder: Path) -> Path:
+    """Calls Python."""
+    import tensorflow as tf
+
+    def call(x: Any) -> Mapping[str, Any]:
+        y = tf.numpy_function(lambda value: value * 2, [x], tf.float32)
+        return {"y": tf.ensure_shape(y, [None, 3])}
+
+    return save(folder, call, x=([None, 3], "float32"))
+
+
+@row("svd", code="unsupported_operator", operator="Svd", node="the_svd", is_slow=False)
+def svd(folder: Path) -> Path:
+    """Linear algebra that ONNX has not."""
+    import tensorflow as tf
+
+    def call(x: Any) -> Mapping[str, Any]:
+        return {"s": tf.linalg.svd(x, compute_uv=False, name="the_svd")}
+
+    return save(folder, call, x=([None, 3, 3], "float32"))
+
+
+@row("integer-lookup", code="unsupported_operator")
+def integer_lookup(folder: Path) -> Path:
+    """A table from whole numbers, where ONNX has tables from texts only."""
+    import keras
+
+    ids = keras.Input((3,), dtype="int64", name="ids")
+    layer = keras.layers.IntegerLookup(vocabulary=[10, 20, 30])
+    x = keras.layers.Embedding(6, 2)(layer(ids))
+    keras.Model(ids, keras.layers.Flatten()(x)).export(
+        str(folder / "model"), format="tf_saved_model", verbose=False
+    )
+    return folder / "model"
+
+
+@row("stft", code="unsupported_operator")
+def stft(folder: Path) -> Path:
+    """A spectrum by complex numbers."""
+    import tensorflow as tf
+
+    def call(sound: Any) -> Mapping[str, Any]:
+        return {"spectrum": tf.abs(tf.signal.stft(sound, 64, 32))}
+
+    return save(folder, call, sound=([None, 256], "float32"))
+
+
+@row("bfloat16", code="unsupported_datatype", is_slow=False)
+def bfloat16(folder: Path) -> Path:
+    """Convolutions in a type that ONNX Runtime does not have them in."""
+    import keras
+
+    policy = keras.DTypePolicy("mixed_bfloat16")
+    image = keras.Input((8, 8, 3), name="image")
+    x = keras.layers.Conv2D(4, 3, dtype=policy)(image)
+    x = keras.layers.Flatten(dtype="float32")(x)
+    keras.Model(image, x).export(str(folder / "model"), format="tf_saved_model", verbose=False)
+    return folder / "model"
+
+
+@row("lambda-layer", code="lambda_layer", is_slow=False)
+def lambda_layer(folder: Path) -> Path:
+    """Code in a .keras file."""
+    import keras
+
+    x = keras.Input((4,))
+    keras.Model(x, keras.layers.Lambda(lambda value: value * 2)(x)).save(folder / "model.keras")
+    return folder / "model.keras"
+
+
+@row("lambda-layer-h5", code="lambda_layer")
+def lambda_layer_h5(folder: Path) -> Path:
+    """Code in a .h5 file."""
+    import keras
+
+    x = keras.Input((4,))
+    keras.Model(x, keras.layers.Lambda(lambda value: value * 2)(x)).save(folder / "model.h5")
+    return folder / "model.h5"
+
+
+@row("custom-layer", code="custom_object")
+def custom_layer(folder: Path) -> Path:
+    """A class that only its author has."""
+    import keras
+
+    class Own(keras.layers.Layer):  # type: ignore[misc]
+        def call(self, x: Any) -> Any:
+            return x * 3
+
+    x = keras.Input((4,))
+    keras.Model(x, Own()(x)).save(folder / "model.keras")
+    return folder / "model.keras"
+
+
+@row("random", code="not_deterministic", is_slow=False)
+def random_noise(folder: Path) -> Path:
+    """Noise in the answer."""
+    import tensorflow as tf
+
+    def call(x: Any) -> Mapping[str, Any]:
+        return {"y": x + tf.random.normal(tf.shape(x))}
+
+    return save(folder, call, x=([None, 3], "float32"))
+
+
+@row("ragged", code="unsupported_input")
+def ragged(folder: Path) -> Path:
+    """Rows of different lengths."""
+    import tensorflow as tf
+
+    module = tf.Module()
+    spec = tf.RaggedTensorSpec([None, None], tf.float32, ragged_rank=1)
+    module.call = tf.function(lambda x: {"y": tf.reduce_sum(x, 1)}, input_signature=[spec])
+    tf.saved_model.save(module, str(folder / "model"), signatures=module.call)
+    return folder / "model"
+
+
+@row("no-signature", code="no_signature")
+def no_signature(folder: Path) -> Path:
+    """Saved without saying how it is called."""
+    import tensorflow as tf
+
+    module = tf.Module()
+    module.weight = tf.Variable([1.0, 2.0])
+    tf.saved_model.save(module, str(folder / "model"))
+    return folder / "model"
+
+
+@row("ambiguous-signature", code="ambiguous_signature", is_slow=False)
+def ambiguous_signature(folder: Path) -> Path:
+    """Two signatures, and nothing says which."""
+    from .graphs import several_signatures
+
+    return several_signatures(folder)
+
+
+@row("unknown-signature", signature="third", code="unknown_signature")
+def unknown_signature(folder: Path) -> Path:
+    """Two signatures, and another one is asked for."""
+    from .graphs import several_signatures
+
+    return several_signatures(folder)
+
+
+@row("same-name", code="same_name", is_slow=False)
+def same_name(folder: Path) -> Path:
+    """An input and an output have one name, which ONNX cannot tell apart."""
+    return save(folder, lambda x: {"x": x * 2.0}, x=([None, 3], "float32"))
+
+
+@row("corrupt", code="source_corrupt", is_slow=False)
+def corrupt(folder: Path) -> Path:
+    """saved_model.pb is cut off."""
+    path = save(folder, lambda x: {"y": x * 2.0}, x=([None, 3], "float32"))
+    data = (path / "saved_model.pb").read_bytes()
+    (path / "saved_model.pb").write_bytes(data[: len(data) // 2])
+    return path
+
+
+@row("corrupt-keras", code="source_corrupt")
+def corrupt_keras(folder: Path) -> Path:
+    """A .keras file is cut off."""
+    import keras
+
+    x = keras.Input((4,))
+    keras.Model(x, keras.layers.Dense(3)(x)).save(folder / "model.keras")
+    data = (folder / "model.keras").read_bytes()
+    (folder / "model.keras").write_bytes(data[: len(data) // 2])
+    return folder / "model.keras"
+
+
+@row("weights-lost", code="source_corrupt")
+def weights_lost(folder: Path) -> Path:
+    """The weights are gone."""
+    from .convolutional import tf_module
+
+    path = tf_module(folder)
+    for each in (path / "variables").iterdir():
+        each.unlink()
+    return path
