@@ -1,0 +1,200 @@
+"""The gate: a converted model is published only after all of its steps.
+
+    determinism → contract → numbers → batch independence → precision
+
+Models are given as runners: inputs by name in, outputs by name out. A fault of the source raises
+`ConversionFailed`; one of the conversion is a step that has not passed.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import KW_ONLY, dataclass, field, replace
+
+from serve.conversion.events import STAGES, Tell
+from serve.conversion.gate.arithmetic import FACT, arithmetic_of
+from serve.conversion.gate.determinism import determinism
+from serve.conversion.gate.exploring import Reach, Runner, explore
+from serve.conversion.gate.golden import cases
+from serve.conversion.gate.interface import channels_first, contract
+from serve.conversion.gate.metric import measure
+from serve.conversion.gate.neighbours import independence
+from serve.conversion.gate.numbers import Numbers
+from serve.conversion.gate.probes import Probe, count_probes, modest, ordinary, probes
+from serve.conversion.gate.rules import RULES, Norm, Rule, rule_of
+from serve.conversion.gate.samples import Labelled, Samples
+from serve.conversion.gate.surveying import LOG, with_logarithms
+from serve.conversion.report import StepResult
+from serve.conversion.request import GENERAL, Precision, Request
+from serve.tensors.contracts import Case
+from serve.tensors.signature import Signature
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """How the gate judged. `cases` are the golden ones; none where a step has not passed.
+
+    `warnings` are for people: what was tried says less than it seems.
+    """
+
+    steps: tuple[StepResult, ...]
+    is_batched: bool
+    cases: tuple[Case, ...]
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def passed(self) -> bool:
+        """Whether every step has."""
+        return all(step.passed for step in self.steps)
+
+
+def run_gate(
+    source: Runner,
+    converted: Runner,
+    *,
+    expected: Signature,
+    found: Signature,
+    request: Request,
+    samples: Samples | None,
+    labelled: Labelled | None,
+    precision: Callable[[], StepResult] | None,
+    tell: Tell,
+) -> Verdict:
+    """Judge `converted`, whose signature is `found`, by `source`, whose signature is `expected`.
+
+    Both are asked with samples as the source takes them; channels are moved here for the inputs
+    that the request names. `precision` makes the last step.
+    """
+    gate = _Gate(
+        source,
+        lambda inputs: converted(channels_first(inputs, request.nchw)),
+        expected=expected,
+        found=found,
+        request=request,
+        users=tuple(filter(None, (samples, labelled.samples if labelled else None))),
+        labelled=labelled,
+        tell=tell,
+    )
+    steps = [gate.determinism(), gate.contract()]
+    is_batched = False
+    if steps[-1].passed:
+        steps.append(gate.numbers())
+    if steps[-1].passed:
+        step, is_batched = gate.independence()
+        steps.append(step)
+    if precision is not None:
+        steps.append(precision())
+    passed = all(step.passed for step in steps)
+    golden = gate.cases() if passed else ()
+    return Verdict(tuple(steps), is_batched, golden, tuple(gate.warnings()))
+
+
+@dataclass(slots=True, eq=False)
+class _Gate:
+    """The steps, and what one learns for the next. Both models take inputs as the source does."""
+
+    source: Runner
+    converted: Runner
+    _: KW_ONLY
+    expected: Signature
+    found: Signature
+    request: Request
+    users: tuple[Samples, ...]  # the user's, plain and labelled
+    labelled: Labelled | None
+    tell: Tell
+    reach: Reach = field(default_factory=Reach)
+    norms: Mapping[str, Norm] = field(default_factory=dict)
+    arithmetic: Precision = Precision.FP32
+
+    def determinism(self) -> StepResult:
+        self._begin("determinism")
+        self.reach = explore(self.source, self.expected, self.request.seed)
+        of, seed = (self.expected, self.reach), self.request.seed
+        typical = tuple(ordinary(*of, samples=self.users, seed=seed))
+        step, self.norms = determinism(self.source, typical, tuple(modest(*of, seed=seed)))
+        self.arithmetic = arithmetic_of(self.source, self.expected, typical)
+        return replace(step, facts={**step.facts, FACT: str(self.arithmetic)})
+
+    def contract(self) -> StepResult:
+        self._begin("contract")
+        return contract(self.expected, self.found, self.request.nchw)
+
+    def numbers(self) -> StepResult:
+        self._begin("numbers")
+        is_exact = self._rule is RULES[Precision.FP32]
+        logs = tuple(n.removesuffix(LOG) for n in self.norms if is_exact and n.endswith(LOG))
+        numbers = Numbers(
+            with_logarithms(self.source, logs),
+            with_logarithms(self.converted, logs),
+            self.norms,
+            self.request,
+            self._rule,
+            is_sampled=bool(self.users),
+            is_labelled=self.labelled is not None,
+        )
+        return self._with_metric(numbers.run(self._probes()))
+
+    def independence(self) -> tuple[StepResult, bool]:
+        self._begin("batch")
+        return independence(
+            {"source": self.source, "converted": self.converted},
+            self.expected,
+            self.found,
+            reach=self.reach,
+            norms=self.norms,
+            request=self.request,
+            rules={"source": rule_of(self.arithmetic), "converted": self._rule},
+            samples=self.users[0] if self.users else None,
+        )
+
+    def cases(self) -> tuple[Case, ...]:
+        return cases(
+            self.source,
+            self.converted,
+            self.expected,
+            reach=self.reach,
+            norms=self.norms,
+            request=self.request,
+            rule=self._rule,
+            samples=self.users,
+        )
+
+    def warnings(self) -> Iterator[str]:
+        for name, norm in self.norms.items():
+            if norm.is_constant and not name.endswith(LOG):
+                yield f"output '{name}' is the same for all ordinary inputs: it tells nothing"
+            elif norm.is_sure:
+                yield f"output '{name}' is 0 or 1 for all ordinary inputs: bring samples"
+        if self.request.precision is Precision.INT8 and not self.users:
+            yield "INT8 was calibrated and judged with generated inputs: bring samples"
+        outputs = {spec.name for spec in self.expected.outputs} | {GENERAL}
+        for name in sorted(set(self.request.tolerances) - outputs):
+            yield f"a tolerance is given for '{name}', which is none of the outputs"
+
+    @property
+    def _rule(self) -> Rule:
+        """What the converted model is held to."""
+        return rule_of(self.request.precision, self.arithmetic)
+
+    def _with_metric(self, step: StepResult) -> StepResult:
+        """The step with what the labels say, which may be that it has not passed."""
+        if self.labelled is None or step.code == "contract_differs":
+            return step
+        metric = measure(self.source, self.converted, self.labelled)
+        facts = {**step.facts, "metric": metric.to_json()}
+        if step.passed and not metric.is_kept(self.request.max_drop):
+            why = f"{metric}, {self.request.max_drop:.2%} may be lost"
+            return replace(step, passed=False, code="metric_dropped", summary=why, facts=facts)
+        summary = f"{step.summary}; {metric}" if step.passed else step.summary
+        return replace(step, summary=summary, facts=facts)
+
+    def _probes(self) -> Iterator[Probe]:
+        """All of them, telling how far it is."""
+        users, largest = self.users, self.request.max_batch_size
+        of = self.expected, self.reach
+        total = count_probes(*of, samples=users, largest=largest)
+        every = probes(*of, samples=users, seed=self.request.seed, largest=largest)
+        for done, probe in enumerate(every):
+            self.tell("share", stage="numbers", done=done, total=total)
+            yield probe
+
+    def _begin(self, stage: str) -> None:
+        self.tell("stage", stage=stage, text=STAGES[stage])

@@ -1,0 +1,81 @@
+"""Models as plain numpy functions, and the gate run on two of them."""
+
+import numpy as np
+
+from serve.conversion.gate import Samples, run_gate
+from serve.conversion.request import Request
+from serve.tensors.signature import Signature, TensorSpec
+
+WEIGHTS = np.random.default_rng(7).standard_normal((4, 3)).astype(np.float32)
+
+
+def signature(inputs, outputs):
+    """`{"x": ("FP32", (-1, 4))}` for each of both."""
+    return Signature(
+        "onnx",
+        *(
+            tuple(TensorSpec(name, *of) for name, of in tensors.items())
+            for tensors in (inputs, outputs)
+        ),
+    )
+
+
+DENSE = signature({"x": ("FP32", (-1, 4))}, {"y": ("FP32", (-1, 3))})
+
+
+def dense(inputs):
+    """x·W, in float32."""
+    return {"y": np.tanh(inputs["x"] @ WEIGHTS)}
+
+
+def off_by(size):
+    """The same, wrong by so much everywhere."""
+    return lambda inputs: {"y": (dense(inputs)["y"] + np.float32(size))}
+
+
+def samples_of(x):
+    """The user's samples of `x`."""
+    return Samples({"x": x}, {"x": 1}, len(x), True)
+
+
+def softmax(scores):
+    """By the last axis."""
+    raised = np.exp(scores - scores.max(axis=-1, keepdims=True))
+    return raised / raised.sum(axis=-1, keepdims=True)
+
+
+def judge(
+    source,
+    converted,
+    expected=DENSE,
+    found=None,
+    *,
+    samples=None,
+    labelled=None,
+    check=None,
+    tell=lambda *_, **__: None,
+    **asked,
+):
+    """What the gate says; `check` is the step of precision."""
+    return run_gate(
+        source,
+        converted,
+        expected=expected,
+        found=found or expected,
+        request=Request("model", **asked),
+        samples=samples,
+        labelled=labelled,
+        precision=check,
+        tell=tell,
+    )
+
+
+def step(verdict, name):
+    """The step of that name."""
+    (found,) = (one for one in verdict.steps if one.step == name)
+    return found
+
+
+def code(verdict):
+    """The code of the first step that did not pass; empty when all did."""
+    return next((one.code for one in verdict.steps if not one.passed), "")
