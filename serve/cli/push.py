@@ -1,6 +1,7 @@
 """`servegate model push`: a version goes to the gateway, whole or not at all."""
 
 import asyncio
+import contextlib
 import re
 import subprocess
 from collections.abc import Mapping, Sequence
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from serve.cli import convert_options as converting
 from serve.cli.client import DEFAULT_URL, connect
 from serve.cli.options import AdminUrl, AsJson, KeyFile, Reason
 from serve.cli.output import table
@@ -46,7 +48,12 @@ Top1 = Annotated[
 SourceVersion = Annotated[
     int | None, typer.Option("--source-version", min=1, help="Which version folder. [the highest]")
 ]
-Convert = Annotated[bool, typer.Option("--convert", help="Convert TensorFlow models to ONNX.")]
+Convert = Annotated[
+    bool, typer.Option("--convert", help="Convert a TensorFlow model to ONNX, and verify that.")
+]
+ConvertTimeout = Annotated[
+    str, typer.Option("--convert-timeout", help="How long the conversion may take.")
+]
 Tags = Annotated[list[str] | None, typer.Option("--tag", help="KEY=VALUE to remember; repeatable.")]
 GitCommit = Annotated[
     str, typer.Option("--git-commit", help="The commit it was made from; auto asks git.")
@@ -68,6 +75,18 @@ def push(
     golden_top1: Top1 = None,
     source_version: SourceVersion = None,
     convert: Convert = False,
+    signature: converting.Signature = "",
+    precision: converting.Precision = "fp32",
+    samples: converting.Samples = "",
+    labelled: converting.Labelled = "",
+    max_drop: converting.MaxDrop = "0.5pp",
+    atol: converting.Atol = None,
+    rtol: converting.Rtol = None,
+    nchw: converting.Nchw = None,
+    max_batch_size: converting.MaxBatchSize = None,
+    seed: converting.Seed = 0,
+    memory: converting.Memory = "",
+    convert_timeout: ConvertTimeout = "30m",
     tags: Tags = None,
     git_commit: GitCommit = "",
     reason: Reason = "",
@@ -80,14 +99,18 @@ def push(
     Example: servegate model push model_repo/digits digits --label candidate --wait
 
     Example: servegate model push digits.onnx digits --golden cases.npz --live --wait
+
+    Example: servegate model push saved_model digits --convert --samples rows.npz
     """
     from serve.cli.endings import told
     from serve.cli.golden import with_golden
+    from serve.cli.push_convert import converted
     from serve.cli.pushing import Pushing, Wish
+    from serve.cli.sources import convertible
     from serve.cli.talk import talk
 
     pushing = Pushing(connect(admin_url, key_file, reason=reason), talk(json=json), model=name)
-    with told(pushing.talk, pushing.stopped):
+    with told(pushing.talk, pushing.stopped), contextlib.ExitStack() as kept:
         wish = Wish(
             labels=tuple(check_label(label) for label in labels or ()),
             live=live,
@@ -96,7 +119,26 @@ def push(
             tags=_tags(tags or ()),
             wait=timeout if wait else None,
         )
-        source = pushing.open(path, read_model, version=source_version, is_converting=convert)
+        inside = convertible(path) if convert else None
+        if inside is None:
+            source = pushing.open(path, read_model, version=source_version, is_converting=convert)
+        else:
+            request = converting.make_request(
+                str(inside),
+                signature=signature,
+                precision=precision,
+                nchw=nchw or (),
+                samples=samples,
+                labelled=labelled,
+                max_drop=max_drop,
+                atol=atol or (),
+                rtol=rtol or (),
+                max_batch_size=max_batch_size,
+                seed=seed,
+            )
+            limits = converting.limits_of(memory, convert_timeout)
+            making = converted(request, path, name, talk=pushing.talk, limits=limits)
+            source = pushing.take(kept.enter_context(making))
         if golden:
             tolerance = _tolerance(golden_atol, golden_rtol, golden_top1)
             source = with_golden(source, golden, tolerance, read_model)

@@ -64,6 +64,10 @@ class Pushing:
         source = open_source(path, self._model, read_model=read_model, version=version)
         if is_converting:
             self.talk.tell("note", "nothing has to be converted: --convert is ignored")
+        return self.take(source)
+
+    def take(self, source: Source) -> Source:
+        """A source that is open already; its notes are told."""
         for note in source.notes:
             self.talk.tell("note", note)
         return source

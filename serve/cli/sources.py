@@ -3,10 +3,10 @@
 | what is there                       | what becomes of it                                        |
 |-------------------------------------|-----------------------------------------------------------|
 | a folder with `MLmodel`             | its ONNX flavour; others are refused with what to do      |
-| a folder with `saved_model.pb`      | has to be converted                                       |
+| a folder with `saved_model.pb`      | has to be converted: `--convert`                          |
 | a folder with numbered folders      | a model folder of Triton: one version of it               |
 | `FILE.onnx`                         | the file, its external data, a generated config.pbtxt     |
-| `FILE.keras`, `FILE.h5`             | has to be converted                                       |
+| `FILE.keras`, `FILE.h5`             | has to be converted: `--convert`                          |
 """
 
 from pathlib import Path
@@ -19,7 +19,7 @@ from serve.core.errors import Invalid
 from serve.core.naming import check_model_name
 
 SAVED_MODEL = "saved_model.pb"
-_TF2ONNX = "python -m tf2onnx.convert --saved-model DIR --output model.onnx"
+_IN_MLFLOW = ("data/model.keras", "data/model.h5", "data/model", "tf2model")
 _KERAS = frozenset({".keras", ".h5", ".hdf5"})
 _BARE = frozenset({".plan", ".engine", ".pt", ".pth", ".xml", ".pb"})
 
@@ -43,10 +43,10 @@ def open_source(
         if flavours.model_file:
             return read_mlflow_folder(path, flavours, name, read_model)
         if flavours.convertible:
-            raise _not_yet(f"the MLflow model {path} ({flavours.convertible})", _TF2ONNX)
+            raise _convertible(f"the MLflow model {path} ({flavours.convertible})")
         raise refused(path, flavours)
     if (path / SAVED_MODEL).is_file():
-        raise _not_yet(f"the SavedModel {path}", _TF2ONNX.replace("DIR", str(path)))
+        raise _convertible(f"the SavedModel {path}")
     return read_triton_folder(path, version)
 
 
@@ -55,9 +55,7 @@ def _file(path: Path, name: str, read_model: ReadModel) -> Source:
     if suffix == ".onnx":
         return read_onnx_file(path, name, read_model)
     if suffix in _KERAS:
-        raise _not_yet(
-            f"the Keras model {path}", "model.export('model.onnx', format='onnx') in Keras"
-        )
+        raise _convertible(f"the Keras model {path}")
     if suffix in _BARE:
         raise Invalid(
             f"{path.name} alone does not say how it is to be served",
@@ -70,12 +68,24 @@ def _file(path: Path, name: str, read_model: ReadModel) -> Source:
     )
 
 
-def _not_yet(what: str, how: str) -> Invalid:
-    """What has to be converted to ONNX first. The conversion of its own is not part of this."""
+def convertible(path: Path) -> Path | None:
+    """What `--convert` converts there: a SavedModel's folder or a Keras file, in MLflow's too."""
+    if path.is_file():
+        return path if path.suffix.lower() in _KERAS else None
+    if (path / SAVED_MODEL).is_file():
+        return path
+    if not (path / MLMODEL).is_file() or not read_flavours(path).convertible:
+        return None
+    inside = (path / each for each in _IN_MLFLOW)
+    return next((each for each in inside if each.is_file() or (each / SAVED_MODEL).is_file()), None)
+
+
+def _convertible(what: str) -> Invalid:
+    """What has to be converted to ONNX first, and that it can be."""
     error = Invalid(
-        f"{what} has to be converted to ONNX, which this version of Servegate does not do",
+        f"{what} has to be converted to ONNX",
         why="Triton's TensorFlow backend ended with release 25.02",
-        try_this=f"{how}, then push model.onnx",
+        try_this="--convert, which converts it and verifies the result",
     )
-    error.code = "not_yet"
+    error.code = "needs_conversion"
     return error

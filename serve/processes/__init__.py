@@ -10,12 +10,14 @@ Four defences, from the fastest to the last:
 4. A lock on the state folder keeps two parents apart, so that nobody sweeps away the children of a
    parent that lives (`ledger.py`).
 
-`supervised.py` keeps one program running; `forked.py` keeps forked children running.
+`supervised.py` keeps one program running; `forked.py` keeps forked children running; `family.py`
+tells how much memory a child and its own children take.
 """
 
 from serve.processes.children import Child, Exit, Program, spawn
+from serve.processes.family import Family
 from serve.processes.forked import Forked
-from serve.processes.kernel import carry_name
+from serve.processes.kernel import carry_name, step_back
 from serve.processes.ledger import Entry, Ledger, hold_lock, sweep_shared_memory
 from serve.processes.supervised import (
     Backoff,
@@ -35,6 +37,7 @@ __all__ = [
     "Condition",
     "Entry",
     "Exit",
+    "Family",
     "Forked",
     "Hopeless",
     "Ledger",
@@ -46,5 +49,6 @@ __all__ = [
     "hold_lock",
     "spawn",
     "start_time",
+    "step_back",
     "sweep_shared_memory",
 ]

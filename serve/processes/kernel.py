@@ -1,11 +1,14 @@
-"""What a process asks of the kernel for itself: to die with its parent, and to carry a name."""
+"""What is asked of the kernel: to die with a parent, to carry a name, to stand behind others."""
 
+import contextlib
 import ctypes
 import os
 import signal
+from pathlib import Path
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_NAME = 15
+_FIRST_TO_BE_KILLED = 1000
 _libc = ctypes.CDLL(None)  # loaded here, because nothing may be loaded between fork and exec
 
 
@@ -23,3 +26,13 @@ def die_with(parent: int) -> None:
 def carry_name(name: str) -> None:
     """The name that `ps -o comm`, `top` and `pgrep` show; the kernel keeps 15 bytes of it."""
     _libc.prctl(_PR_SET_NAME, name.encode(), 0, 0, 0)
+
+
+def step_back(pid: int, *, nice: int = 10) -> None:
+    """The kernel serves others before this child, and kills it first when memory runs out."""
+    claims = {"oom_score_adj": _FIRST_TO_BE_KILLED, "autogroup": nice}
+    for name, value in claims.items():
+        with contextlib.suppress(OSError):
+            Path(f"/proc/{pid}/{name}").write_text(str(value))
+    with contextlib.suppress(OSError):
+        os.setpriority(os.PRIO_PROCESS, pid, nice)

@@ -1,9 +1,11 @@
 """config.pbtxt out of what an ONNX file says: for people who have the file and nothing else."""
 
+from collections.abc import Mapping
+
 from tritonclient.grpc import model_config_pb2
 
 from serve.core.errors import Invalid
-from serve.tensors.datatypes import BYTES, DATATYPES
+from serve.tensors.datatypes import BYTES, DATATYPES, Shape
 from serve.tensors.signature import DYNAMIC, Signature, TensorSpec
 from serve.triton.canonical import canonical_text
 from serve.triton.config import of_message
@@ -11,12 +13,20 @@ from serve.triton.config import of_message
 DEFAULT_BATCH = 8
 
 
-def generate(name: str, signature: Signature, *, max_batch_size: int | None = None) -> str:
+def generate(
+    name: str,
+    signature: Signature,
+    *,
+    max_batch_size: int | None = None,
+    warm_up: Mapping[str, Shape] | None = None,
+) -> str:
     """The text of config.pbtxt for a file that the onnxruntime backend serves.
 
     Requests are batched where the first dimension of every input and output is free: up to 8,
     unless `max_batch_size` says otherwise; 0 stands for no batching. How many instances run is
-    left to Triton. `Invalid` when the file does not say enough, or cannot be batched as asked.
+    left to Triton. `warm_up`: sizes that each input can have, its batch dimension with them; then
+    Triton sends zeros through the model before it is ready, as one row and as the largest batch.
+    `Invalid` when the file does not say enough, or cannot be batched as asked.
     """
     if signature.format != "onnx":
         raise Invalid(
@@ -36,6 +46,9 @@ def generate(name: str, signature: Signature, *, max_batch_size: int | None = No
             _describe(getattr(message, role).add(), spec, batched=largest > 0)
     if largest > 1:
         message.dynamic_batching.SetInParent()
+    if warm_up is not None:
+        for size in sorted({1, max(largest, 1)}):
+            _warm_up(message, size, warm_up, batched=largest > 0)
     return canonical_text(of_message(message))
 
 
@@ -59,3 +72,17 @@ def _describe(
     entry.dims.extend(dims or (1,))
     if batched and not dims:
         entry.reshape.SetInParent()  # to no dimension at all; Triton takes that with batches only
+
+
+def _warm_up(
+    message: model_config_pb2.ModelConfig, size: int, shapes: Mapping[str, Shape], *, batched: bool
+) -> None:
+    """A sample of this batch size. Zeros are ids that every table has, and texts without letters;
+    what `random_data` sends are any bits, NaN among them, and an operator may refuse it."""
+    sample = message.model_warmup.add(name=f"batch-of-{size}", batch_size=size)
+    for entry in message.input:
+        given = shapes[entry.name][1:] if batched else shapes[entry.name]
+        value = sample.inputs[entry.name]
+        value.data_type = entry.data_type
+        value.dims.extend(given or (1,))
+        value.zero_data = True

@@ -28,7 +28,7 @@ from serve.core.errors import (
     Unavailable,
 )
 from serve.core.replicas import Replica
-from serve.processes import Child, Ledger, Program, spawn, sweep_shared_memory
+from serve.processes import Child, Ledger, Program, spawn, step_back, sweep_shared_memory
 from serve.triton import metrics
 from serve.triton.backend_directory import build_backend_directory
 from serve.triton.control import TritonControl
@@ -46,7 +46,6 @@ _PROBE_PAUSE = 0.05  # seconds
 _QUICK = 10.0  # seconds for a question that needs no work
 _METRICS_INTERVAL = 0.2  # seconds between two readings of the GPUs
 _WITHHELD = ("SERVEGATE_", "AWS_", "AZURE_", "GOOGLE_", "PG")  # variables that may hold secrets
-_NICE, _FIRST_TO_BE_KILLED = 10, 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,7 +189,7 @@ class Quarantine:
             except OSError as error:
                 raise TritonDidNotStart(NAME, str(error.strerror), ()) from error
             try:
-                _step_back(child.pid)
+                step_back(child.pid)
                 async with asyncio.timeout(self._limits.starting):
                     if await self._answers(child, replica):
                         return child, replica
@@ -261,16 +260,6 @@ class _Cleaner:
 
 def _end_of(log: LogRelay) -> str:
     return f"; the end of its log: {' | '.join(log.last_lines)}" if log.last_lines else ""
-
-
-def _step_back(pid: int) -> None:
-    """The kernel serves others first, and kills this one first when memory runs out."""
-    claims = {"oom_score_adj": _FIRST_TO_BE_KILLED, "autogroup": _NICE}
-    for name, value in claims.items():
-        with contextlib.suppress(OSError):
-            Path(f"/proc/{pid}/{name}").write_text(str(value))
-    with contextlib.suppress(OSError):
-        os.setpriority(os.PRIO_PROCESS, pid, _NICE)
 
 
 def _gpu_memory(replica: Replica) -> int | None:

@@ -10,8 +10,7 @@ from concurrent.futures import Executor, ThreadPoolExecutor
 from typing import TypeVar
 
 from serve.core.errors import TrialFailed
-from serve.processes import Child
-from serve.triton.quarantine_memory import Family
+from serve.processes import Child, Family
 
 T = TypeVar("T")
 _PAUSE = 0.05  # seconds between two looks

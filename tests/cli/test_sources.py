@@ -189,8 +189,8 @@ def test_a_version_cannot_be_chosen_from_one_file(tmp_path: Path) -> None:
 def test_what_has_to_be_converted_is_told_so(tmp_path: Path, name: str) -> None:
     path = folder(tmp_path, name) / name.removesuffix("/saved_model.pb")
     error = refused(path)
-    assert error.code == "not_yet"
-    assert "has to be converted" in error.what and "push model.onnx" in error.try_this
+    assert error.code == "needs_conversion"
+    assert "has to be converted" in error.what and error.try_this.startswith("--convert")
 
 
 @pytest.mark.parametrize("name", ["m.plan", "m.pt"])
@@ -232,7 +232,9 @@ def test_the_onnx_flavour_of_mlflow_is_pushed_with_where_it_comes_from(tmp_path:
 
 @pytest.mark.parametrize("flavour", ["tensorflow", "keras"])
 def test_mlflow_flavours_that_can_be_converted_are_told_so(tmp_path: Path, flavour: str) -> None:
-    assert refused(mlflow(tmp_path, {flavour: {}, "python_function": {}})).code == "not_yet"
+    assert (
+        refused(mlflow(tmp_path, {flavour: {}, "python_function": {}})).code == "needs_conversion"
+    )
 
 
 @pytest.mark.parametrize("flavour", ["sklearn", "pytorch", "somebodys_own"])

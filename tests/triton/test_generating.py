@@ -73,6 +73,47 @@ def test_what_the_file_does_not_say_is_told(
         generate("m", found, max_batch_size=asked)
 
 
+def test_a_warm_up_sends_zeros_as_one_row_and_as_the_largest_batch() -> None:
+    given = TensorSpec("x", "FP32", (-1, -1, 3)), TensorSpec("ids", "INT64", (-1,))
+    found = Signature("onnx", given, (TensorSpec("y", "FP32", (-1, 2)),))
+    sizes = {"x": (4, 5, 3), "ids": (4,)}
+    text = generate("m", found, max_batch_size=16, warm_up=sizes)
+    samples = parse(text).message.model_warmup
+    assert [sample.batch_size for sample in samples] == [1, 16]
+    for sample in samples:
+        assert {name: list(value.dims) for name, value in sample.inputs.items()} == {
+            "x": [5, 3],
+            "ids": [1],
+        }
+        assert all(value.zero_data for value in sample.inputs.values())
+    assert lint(Subject("m", parse(text), (File("1/model.onnx", 1, ""),), found)) == ()
+
+
+def test_a_model_without_batches_is_warmed_up_with_the_sizes_that_it_takes() -> None:
+    found = signature(TensorSpec("x", "FP32", (-1, 3)), TensorSpec("y", "FP32", (-1,)))
+    text = generate("m", found, max_batch_size=0, warm_up={"x": (4, 3)})
+    (sample,) = parse(text).message.model_warmup
+    assert (sample.batch_size, list(sample.inputs["x"].dims)) == (1, [4, 3])
+    assert lint(Subject("m", parse(text), (File("1/model.onnx", 1, ""),), found)) == ()
+
+
+@pytest.mark.triton
+def test_a_model_is_ready_after_its_warm_up(bare_triton_factory: BareTritonFactory) -> None:
+    server = bare_triton_factory()
+    pairs = {
+        "rows": (TensorSpec("x", "FP32", (-1, -1)), identity("FP32", "batch", "n"), (4, 3)),
+        "texts": (TensorSpec("x", "BYTES", (-1, 2)), identity("STRING", "batch", 2), (4, 2)),
+        "flags": (TensorSpec("x", "BOOL", (-1,)), identity("BOOL", "batch"), (4,)),
+        "fixed": (TensorSpec("x", "INT64", (2, 3)), identity("INT64", 2, 3), (2, 3)),
+    }
+    for name, (given, model, size) in pairs.items():
+        found = signature(given, TensorSpec("y", given.datatype, given.shape))
+        text = generate(name, found, warm_up={"x": size})
+        assert "model_warmup" in text
+        write(server.repository / name, text, model)
+        load(server, name)
+
+
 @pytest.mark.triton
 def test_what_is_generated_loads_in_triton(bare_triton_factory: BareTritonFactory) -> None:
     server = bare_triton_factory()

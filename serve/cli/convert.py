@@ -1,0 +1,157 @@
+"""`servegate convert`: TensorFlow models as ONNX, held against what they were."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from serve.cli import convert_inspect, convert_jobs, convert_trt
+from serve.cli import convert_options as options
+from serve.cli.options import AsJson
+from serve.cli.output import say
+
+if TYPE_CHECKING:
+    from serve.conversion.report import Report
+
+app = typer.Typer(
+    no_args_is_help=True,
+    help="Convert models, and verify what comes of it.\n\n"
+    "Example: servegate convert onnx saved_model --name digits --out model_repo",
+    rich_markup_mode=None,
+)
+app.command("inspect")(convert_inspect.inspect)
+app.command("trt")(convert_trt.trt)
+app.command("ls")(convert_jobs.list_jobs)
+app.command("show")(convert_jobs.show_job)
+app.command("cancel")(convert_jobs.cancel_job)
+app.command("retry")(convert_jobs.retry_job)
+Source = Annotated[
+    Path, typer.Argument(help="A SavedModel's folder, or a .keras, .h5 or .onnx file.")
+]
+
+
+@app.command("onnx")
+def onnx(
+    source: Source,
+    name: Annotated[str, typer.Option("--name", help="What the model is called in DIR.")],
+    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="A model repository.")],
+    as_version: Annotated[
+        int, typer.Option("--as-version", min=1, help="Its number, beside those that are there.")
+    ] = 1,
+    signature: options.Signature = "",
+    precision: options.Precision = "fp32",
+    samples: options.Samples = "",
+    labelled: options.Labelled = "",
+    max_drop: options.MaxDrop = "0.5pp",
+    atol: options.Atol = None,
+    rtol: options.Rtol = None,
+    nchw: options.Nchw = None,
+    max_batch_size: options.MaxBatchSize = None,
+    golden: options.Golden = 4,
+    seed: options.Seed = 0,
+    memory: options.Memory = "",
+    timeout: options.Timeout = "30m",
+    json: AsJson = False,
+) -> None:
+    """Convert a model to ONNX, verify it, and write its entry of a model repository.
+
+    Nothing is written unless the converted model answers as the source does. Exit status 7 when it
+    does not, 1 when the source cannot be converted.
+
+    Example: servegate convert onnx saved_model --name digits --out model_repo
+
+    Example: servegate convert onnx net.keras --name net --out repo --precision fp16 --samples x.npz
+    """
+    from serve.cli.converting import STOPPED, Converting, show
+    from serve.cli.endings import told
+    from serve.cli.talk import talk
+    from serve.core.naming import check_model_name
+
+    talking = talk(json=json)
+    with told(talking, lambda: STOPPED):
+        check_model_name(name)
+        request = options.make_request(
+            str(source),
+            signature=signature,
+            precision=precision,
+            nchw=nchw or (),
+            samples=samples,
+            labelled=labelled,
+            max_drop=max_drop,
+            atol=atol or (),
+            rtol=rtol or (),
+            golden=golden,
+            max_batch_size=max_batch_size,
+            seed=seed,
+        )
+        converting = Converting(talking, options.limits_of(memory, timeout))
+        report = converting.convert(request, name, out, version=as_version)
+        show(talking, report)
+        talking.tell("result", ok=True, exit=0, entry=str(out / name), **_told(report))
+    if not json:
+        _close(report, f"{out / name} is written; look at {out / name / 'conversion.html'}")
+
+
+@app.command("verify")
+def verify(
+    source: Source,
+    model: Annotated[Path, typer.Argument(metavar="ONNX", help="The file to hold against it.")],
+    signature: options.Signature = "",
+    precision: options.Precision = "fp32",
+    samples: options.Samples = "",
+    labelled: options.Labelled = "",
+    max_drop: options.MaxDrop = "0.5pp",
+    atol: options.Atol = None,
+    rtol: options.Rtol = None,
+    nchw: options.Nchw = None,
+    seed: options.Seed = 0,
+    memory: options.Memory = "",
+    timeout: options.Timeout = "30m",
+    json: AsJson = False,
+) -> None:
+    """Hold an ONNX file against the model that it was made from; nothing is written.
+
+    Example: servegate convert verify saved_model model_repo/digits/1/model.onnx
+    """
+    from serve.cli.converting import STOPPED, Converting, show
+    from serve.cli.endings import told
+    from serve.cli.talk import talk
+    from serve.core.errors import Invalid
+
+    talking = talk(json=json)
+    with told(talking, lambda: STOPPED):
+        if not model.is_file():
+            raise Invalid(f"there is no file {model}", try_this="servegate convert onnx")
+        request = options.make_request(
+            str(source),
+            signature=signature,
+            precision=precision,
+            nchw=nchw or (),
+            samples=samples,
+            labelled=labelled,
+            max_drop=max_drop,
+            atol=atol or (),
+            rtol=rtol or (),
+            seed=seed,
+        )
+        report = Converting(talking, options.limits_of(memory, timeout)).verify(request, model)
+        show(talking, report)
+        talking.tell("result", ok=True, exit=0, **_told(report))
+    if not json:
+        _close(report, f"{model} answers as {source} does")
+
+
+def _told(report: "Report") -> dict[str, Any]:
+    """What a program needs of a report that it has been told already."""
+    return {
+        "passed": report.passed,
+        "is_batched": report.is_batched,
+        "digest": report.model.get("digest", ""),
+        "peak_memory": report.peak_memory,
+    }
+
+
+def _close(report: "Report", text: str) -> None:
+    seconds = sum(stage.seconds for stage in report.stages)
+    batches = "rows may be batched" if report.is_batched else "rows are not batched"
+    say(f"{text} ({seconds:.1f} s, {report.peak_memory / 1e6:.0f} MB; {batches})")

@@ -1,0 +1,101 @@
+"""`servegate convert inspect`: what is in a source, and what a conversion would say of it."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from serve.cli.options import AsJson
+from serve.cli.output import as_json, say, table
+
+if TYPE_CHECKING:
+    from serve.conversion.sources.inspection import Inspection
+
+_MOST_NODES = 2  # of an operator that are shown
+
+
+def inspect(
+    source: Annotated[
+        Path, typer.Argument(help="A SavedModel's folder, or a .keras, .h5 or .onnx file.")
+    ],
+    signature: Annotated[
+        str, typer.Option("--signature", help="Which signature, where there are several.")
+    ] = "",
+    json: AsJson = False,
+) -> None:
+    """Look into a model without converting it; TensorFlow is not needed, nothing of it is run.
+
+    Exit status 1 when a conversion would fail, and everything that it would fail with.
+
+    Example: servegate convert inspect saved_model
+    """
+    import asyncio
+
+    from serve.conversion.sources.inspecting import inspect
+
+    found = asyncio.run(inspect(source, signature=signature))
+    if json:
+        as_json(found.to_json())
+    else:
+        _show(found)
+    if found.faults:
+        raise typer.Exit(1)
+
+
+def _show(found: "Inspection") -> None:
+    from serve.cli.talk import amount
+
+    facts = {"kind": str(found.kind), "size": amount(found.size), "sha256": found.digest}
+    facts |= {"tags": ", ".join(found.tags)} if found.tags else {}
+    facts |= {"memory": f"about {amount(found.memory)} to convert it"} if found.memory else {}
+    facts |= {name: _word(value) for name, value in found.facts.items()}
+    table(("SOURCE", found.name), [(name, text) for name, text in facts.items() if text])
+    _table(("SIGNATURE", "TENSOR", "NAME", "DATATYPE", "SHAPE"), _tensors(found))
+    _table(
+        ("OPERATOR", "COUNT", "NODES"),
+        [
+            (each.name, str(each.count), ", ".join(each.nodes[:_MOST_NODES]))
+            for each in found.operators
+        ],
+    )
+    _table(("LAYER", "COUNT"), [(each.name, str(each.count)) for each in found.layers])
+    _table(
+        ("FLAVOUR", "NEEDS", "LACKS"),
+        [(each.flavour, each.needs, ", ".join(each.lacks)) for each in found.flavours],
+    )
+    _table(
+        ("FAULT", "WHAT", "WHY", "TRY"),
+        [(each.code, each.what, each.why, each.try_this) for each in found.faults],
+    )
+    if not found.faults:
+        say("nothing is seen that a conversion would fail with")
+
+
+def _table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    if rows:
+        print()
+        table(columns, rows)
+
+
+def _tensors(found: "Inspection") -> list[tuple[str, ...]]:
+    return [
+        (
+            f"{name} *" if name == found.chosen else name,
+            role.removesuffix("s"),
+            str(spec["name"]),
+            str(spec["datatype"]),
+            str(spec["shape"]),
+        )
+        for name, signature in found.signatures.items()
+        for role in ("inputs", "outputs")
+        for spec in signature[role]
+    ]
+
+
+def _word(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return ", ".join(f"{name} {each}" for name, each in value.items())
+    if isinstance(value, list | tuple):
+        return ", ".join(map(str, value))
+    return str(value)

@@ -1,0 +1,164 @@
+"""The options of a conversion, which `convert onnx`, `convert verify` and `model push` share."""
+
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from serve.core.errors import Invalid
+
+if TYPE_CHECKING:
+    from serve.conversion.limits import Limits
+    from serve.conversion.request import Request
+    from serve.tensors.judging import Tolerance
+
+_SIZES = {"": 1, "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12} | {
+    "kib": 1 << 10,
+    "mib": 1 << 20,
+    "gib": 1 << 30,
+}
+_SECONDS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0}
+_AMOUNT = re.compile(r"^\s*([0-9]+(?:\.[0-9]+)?)\s*([A-Za-z]*)\s*\Z")
+_SHARE = re.compile(r"^\s*([0-9]+(?:\.[0-9]+)?)\s*(pp|%|)\s*\Z")
+
+Signature = Annotated[
+    str, typer.Option("--signature", help="Which signature, where there are several.")
+]
+Precision = Annotated[
+    str, typer.Option("--precision", help="What the model computes in: fp32, fp16 or int8.")
+]
+Samples = Annotated[
+    str,
+    typer.Option(
+        "--samples", help="An .npz of inputs, one array each, to compare and to calibrate with."
+    ),
+]
+Labelled = Annotated[
+    str, typer.Option("--labelled", help="An .npz of inputs and `labels`, to measure with.")
+]
+MaxDrop = Annotated[
+    str, typer.Option("--max-drop", help="How much of the metric may be lost, such as 0.5pp.")
+]
+Atol = Annotated[
+    list[str] | None,
+    typer.Option("--atol", help="Absolute tolerance, or OUTPUT=TOLERANCE; repeatable."),
+]
+Rtol = Annotated[
+    list[str] | None,
+    typer.Option("--rtol", help="Relative tolerance, or OUTPUT=TOLERANCE; repeatable."),
+]
+Nchw = Annotated[
+    list[str] | None,
+    typer.Option("--nchw", help="An input that the model takes channels first; repeatable."),
+]
+MaxBatchSize = Annotated[
+    int | None, typer.Option("--max-batch-size", min=0, help="0 for no batches.  [8]")
+]
+Memory = Annotated[
+    str, typer.Option("--memory", help="What it may take, such as 4GB.  [3/4 of what is free]")
+]
+Timeout = Annotated[str, typer.Option("--timeout", help="How long it may take, such as 30m.")]
+Seed = Annotated[int, typer.Option("--seed", min=0, help="Of the inputs that are drawn.")]
+Golden = Annotated[
+    int, typer.Option("--golden", min=1, max=100, help="Rows that travel as golden cases.")
+]
+
+
+def make_request(
+    source: str,
+    *,
+    signature: str = "",
+    precision: str = "fp32",
+    nchw: Iterable[str] = (),
+    samples: str = "",
+    labelled: str = "",
+    max_drop: str = "0.5pp",
+    atol: Iterable[str] = (),
+    rtol: Iterable[str] = (),
+    golden: int = 4,
+    max_batch_size: int | None = None,
+    seed: int = 0,
+) -> "Request":
+    """The request that the options make; `Invalid` for the first that makes no sense."""
+    from serve.conversion.request import Precision, Request
+
+    if precision not in list(Precision):
+        raise Invalid(
+            f"--precision cannot be '{precision}'", why=f"one of {', '.join(Precision)} is needed"
+        )
+    for option, path in (("--samples", samples), ("--labelled", labelled)):
+        if path and not Path(path).is_file():
+            raise Invalid(f"there is no file {path}", try_this=f"{option} FILE.npz")
+    return Request(
+        source=source,
+        signature=signature,
+        precision=Precision(precision),
+        nchw=tuple(nchw),
+        samples=samples,
+        labelled=labelled,
+        max_drop=share_of(max_drop),
+        tolerances=tolerances_of(atol, rtol),
+        golden=golden,
+        max_batch_size=max_batch_size,
+        seed=seed,
+    )
+
+
+def limits_of(memory: str, timeout: str) -> "Limits":
+    """The limits of the child process; what is not said is what the machine has. People wait."""
+    from serve.conversion.limits import Limits, default_limits
+
+    default = default_limits()
+    return Limits(
+        int(_read(memory, _SIZES, "--memory", "4GB")) if memory else default.memory,
+        _read(timeout, _SECONDS, "--timeout", "30m") if timeout else default.seconds,
+        nice=0,
+    )
+
+
+def share_of(text: str) -> float:
+    """`0.5pp` and `0.5%` as 0.005; a bare number is the share itself."""
+    found = _SHARE.match(text)
+    value = float(found[1]) / (100 if found[2] else 1) if found else -1.0
+    if not 0 <= value <= 1:
+        raise Invalid(f"--max-drop cannot be '{text}'", try_this="0.5pp, or 0.005")
+    return value
+
+
+def tolerances_of(atol: Iterable[str], rtol: Iterable[str]) -> "Mapping[str, Tolerance]":
+    """By output; the general one under the empty name."""
+    from serve.tensors.judging import Tolerance
+
+    given = _by_output("--atol", atol), _by_output("--rtol", rtol)
+    names = sorted({*given[0], *given[1]})
+    return MappingProxyType(
+        {name: Tolerance(given[0].get(name), given[1].get(name)) for name in names}
+    )
+
+
+def _by_output(option: str, words: Iterable[str]) -> dict[str, float]:
+    found: dict[str, float] = {}
+    for word in words:
+        name, _, number = word.rpartition("=")
+        try:
+            value = float(number)
+        except ValueError:
+            value = -1.0
+        if not 0 <= value < float("inf"):
+            raise Invalid(
+                f"{option} cannot be '{word}'", try_this=f"{option} 1e-4, or {option} OUTPUT=1e-4"
+            )
+        found[name] = value
+    return found
+
+
+def _read(text: str, units: Mapping[str, float], option: str, example: str) -> float:
+    """A number with a unit, above 0."""
+    found = _AMOUNT.match(text)
+    unit = units.get(found[2].lower()) if found else None
+    if found is None or unit is None or float(found[1]) <= 0:
+        raise Invalid(f"{option} cannot be '{text}'", try_this=f"{option} {example}")
+    return float(found[1]) * unit

@@ -1,0 +1,51 @@
+"""`servegate model push --convert`: a converted model becomes a folder, and is pushed as one."""
+
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+from serve.cli.converting import Converting, show
+from serve.cli.mlflow_folder import MLMODEL, read_flavours
+from serve.cli.pieces import Source
+from serve.cli.triton_folder import read_triton_folder
+
+if TYPE_CHECKING:
+    from serve.cli.talk import Talk
+    from serve.conversion.limits import Limits
+    from serve.conversion.report import Report
+    from serve.conversion.request import Request
+
+_TOOLS = ("tensorflow", "keras", "tf2onnx", "onnx", "onnxruntime")  # that made the model
+
+
+@contextmanager
+def converted(
+    request: "Request", path: Path, name: str, *, talk: "Talk", limits: "Limits"
+) -> Iterator[Source]:
+    """The entry of the converted model as a source, whose files are there within the context.
+
+    `path` is what was asked to be pushed; `request.source` lies there. Contract and report are
+    among the files.
+    """
+    with tempfile.TemporaryDirectory(prefix="servegate-push-") as folder:
+        report = Converting(talk, limits).convert(request, name, Path(folder), shown_out="DIR")
+        show(talk, report, is_data=False)
+        source = read_triton_folder(Path(folder) / name)
+        yield replace(
+            source,
+            kind=str(report.source.get("kind", "")),
+            name=path.resolve().name,
+            notes=(*source.notes, *(f"warning: {each}" for each in report.warnings)),
+            tags=read_flavours(path).tags if (path / MLMODEL).is_file() else {},
+            tools=_tools(report),
+        )
+
+
+def _tools(report: "Report") -> Mapping[str, str]:
+    versions = report.versions
+    plain = {"tensorflow": versions.get("tensorflow-cpu", ""), **versions}
+    return MappingProxyType({name: plain[name] for name in _TOOLS if plain.get(name)})

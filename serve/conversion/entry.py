@@ -1,0 +1,179 @@
+"""The entry of a converted model in a repository: it appears whole, or not at all.
+
+    OUT/NAME/config.pbtxt      generated: batches, and a warm-up before Triton calls it ready
+    OUT/NAME/1/model.onnx
+    OUT/NAME/contract/…        golden cases: inputs, and what the source answers
+    OUT/NAME/conversion.json   the report, and conversion.html for people
+
+It is made beside its place under a name that begins with a dot, and is then moved. A further
+version of an entry that is there already brings its own number, keeps config.pbtxt, and takes the
+place of contract and report; its folder is the last to appear.
+"""
+
+import os
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from hashlib import sha256
+from pathlib import Path
+from types import MappingProxyType
+from uuid import uuid4
+
+from serve.conversion.command import command_of
+from serve.conversion.rendering import render_html
+from serve.conversion.report import MODEL, Report
+from serve.core.errors import CheckFailed, Conflict, Invalid
+from serve.core.naming import check_model_name
+from serve.core.versions import CONFIG, CONTRACT, CONVERSION, CONVERSION_PAGE, File
+from serve.tensors.contracts import read_contract
+from serve.tensors.datatypes import Shape
+from serve.tensors.signature import DYNAMIC, Signature
+from serve.triton.config import parse
+from serve.triton.generating import DEFAULT_BATCH, generate
+from serve.triton.layout import ModelFolder
+from serve.triton.lint import Severity, Subject, lint
+
+
+def write_entry(
+    work: Path, report: Report, *, name: str, out: Path, version: int = 1, shown_out: str = ""
+) -> Path:
+    """OUT/NAME, out of the folder of a conversion that has passed; its path.
+
+    `shown_out` stands for OUT in the command that the report tells. `Conflict` when that version is
+    there already, `CheckFailed` when config.pbtxt does not fit the model; nothing is left then.
+    """
+    check_model_name(name)
+    if not report.passed or not (work / MODEL).is_file():
+        raise Invalid("there is no converted model to write", why="the conversion has not passed")
+    target = out / name
+    check_free(target, version)
+    shown = replace(
+        report, command=command_of(report.request, name=name, out=shown_out or str(out))
+    )
+    with _draft(target) as draft:
+        _fill(draft, work, shown, name=name, version=version, config=_config_of(target))
+        _sync(draft)
+        if target.exists():
+            _add(draft, target, version)
+        else:
+            _move(draft, target)
+    return target
+
+
+def check_free(target: Path, version: int = 1) -> None:
+    """`Conflict` when this version could not be written there; before hours of work, too."""
+    if not target.exists():
+        return
+    numbers = ModelFolder(target).versions() if target.is_dir() else ()
+    if version in numbers or not numbers:
+        what = f"{target} holds version {version}" if numbers else f"{target} is there"
+        raise Conflict(
+            f"{what} already",
+            why="nothing is overwritten",
+            try_this=f"--as-version {max(numbers) + 1}, or another --name" if numbers else "--name",
+        )
+
+
+def configuration(name: str, report: Report, sizes: Mapping[str, Shape]) -> str:
+    """The text of config.pbtxt. `sizes`: of each input, as the golden cases have them.
+
+    Without batches when a first dimension is fixed, or rows depend on their neighbours.
+    """
+    signature = signature_of(report)
+    asked = report.request.max_batch_size
+    largest = (DEFAULT_BATCH if asked is None else asked) if report.is_batched else 0
+    return generate(name, signature, max_batch_size=largest, warm_up=_warm_up(signature, sizes))
+
+
+def signature_of(report: Report) -> Signature:
+    """Inputs and outputs of the converted model."""
+    page = {name: report.model[name] for name in ("inputs", "outputs")}
+    facts = {"opset": report.model.get("opset", {}), "external_data": []}
+    return Signature.from_json({"format": "onnx", **page, "facts": facts})
+
+
+def _warm_up(signature: Signature, sizes: Mapping[str, Shape]) -> Mapping[str, Shape] | None:
+    """The sizes for a warm-up; None when they are not known, because a wrong one fails the load."""
+    known: dict[str, Shape] = {}
+    for spec in signature.inputs:
+        shape = sizes.get(spec.name, spec.shape)
+        if shape is None or DYNAMIC in shape[1:] or (DYNAMIC in shape and spec.name not in sizes):
+            return None
+        known[spec.name] = shape
+    return MappingProxyType(known)
+
+
+def _fill(
+    draft: Path, work: Path, report: Report, *, name: str, version: int, config: str | None
+) -> None:
+    folder = draft / str(version)
+    folder.mkdir()
+    shutil.copyfile(work / MODEL, folder / MODEL)
+    if (work / CONTRACT).is_dir():
+        shutil.copytree(work / CONTRACT, draft / CONTRACT)
+    text = configuration(name, report, _sizes(draft)) if config is None else config
+    (draft / CONFIG).write_text(text)
+    (draft / CONVERSION).write_bytes(report.to_bytes())
+    (draft / CONVERSION_PAGE).write_text(render_html(report))
+    _check(name, version, text, report)
+
+
+def _sizes(folder: Path) -> Mapping[str, Shape]:
+    """The shapes of the inputs of the first golden case; nothing without a contract."""
+    cases = read_contract(folder).cases
+    return {name: array.shape for name, array in cases[0].inputs.items()} if cases else {}
+
+
+def _check(name: str, version: int, text: str, report: Report) -> None:
+    file = File(f"{version}/{MODEL}", int(report.model["bytes"]), sha256(b"").hexdigest())
+    found = lint(Subject(name, parse(text), (file,), signature_of(report)))
+    errors = [str(each) for each in found if each.severity is Severity.ERROR]
+    if errors:
+        raise CheckFailed(f"{CONFIG} does not fit the converted model", errors, try_this="--name")
+
+
+def _config_of(target: Path) -> str | None:
+    return ModelFolder(target).config_text() if target.is_dir() else None
+
+
+@contextmanager
+def _draft(target: Path) -> Iterator[Path]:
+    """An empty folder beside the target, gone at the end unless it was moved."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    draft = target.parent / f".{target.name}.{uuid4().hex[:12]}"
+    draft.mkdir()
+    try:
+        yield draft
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)
+
+
+def _move(draft: Path, target: Path) -> None:
+    try:
+        draft.rename(target)
+    except OSError as error:
+        raise Conflict(f"{target} has appeared meanwhile", why=str(error)) from error
+
+
+def _add(draft: Path, target: Path, version: int) -> None:
+    """A further version; until the last line the entry serves what it has served before."""
+    if (target / CONTRACT).exists():
+        (target / CONTRACT).rename(draft / "replaced")
+    if (draft / CONTRACT).exists():
+        (draft / CONTRACT).rename(target / CONTRACT)
+    for name in (CONVERSION, CONVERSION_PAGE):
+        (draft / name).replace(target / name)
+    if not (target / CONFIG).exists():
+        (draft / CONFIG).replace(target / CONFIG)
+    _move(draft / str(version), target / str(version))
+
+
+def _sync(folder: Path) -> None:
+    """On the disk before it has its name: a power cut leaves no empty files in a repository."""
+    for path in (*folder.rglob("*"), folder):
+        descriptor = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)

@@ -1,0 +1,279 @@
+"""The work of a conversion, from the source to the report. Runs in the child process only.
+
+    open ─▶ scan ─▶ import ─▶ prepare ─▶ convert ─▶ finish ─▶ precision ─▶ gate ─▶ write
+
+What can be refused is refused before TensorFlow has run anything of the model. What is imported
+inside of functions is heavy, or is not needed for every source. A file that is ONNX already is not
+converted, only finished; one that is given beside its source only goes through the gate.
+"""
+
+import gc
+import resource
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+from serve.conversion.command import command_of
+from serve.conversion.faults import failed
+from serve.conversion.gate import (
+    Runner,
+    Verdict,
+    calibration,
+    read_labelled,
+    read_samples,
+    run_gate,
+)
+from serve.conversion.gate.interface import channels_first
+from serve.conversion.report import Report, StepResult
+from serve.conversion.request import Precision
+from serve.conversion.sources import (
+    Kind,
+    check_source,
+    choose_signature,
+    digest_of,
+    faults_of,
+    faults_of_tensors,
+    scan,
+    size_of,
+)
+from serve.conversion.task import Task
+from serve.conversion.telling import Telling
+from serve.conversion.writing import versions, write_report, write_result
+from serve.core.errors import ConversionFailed, GateRefused
+from serve.tensors.signature import Signature
+
+_MOST_OTHERS = 10  # further faults that are told
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """The source, ready to be asked. `signature` is its own, so with channels last.
+
+    `folder`: the SavedModel, or the ONNX file. `chosen`: the name of its signature.
+    """
+
+    kind: Kind
+    folder: Path
+    chosen: str
+    runner: Runner
+    signature: Signature
+    facts: Mapping[str, Any]
+
+
+def run(task: Task, telling: Telling) -> None:
+    """Convert, judge and write; raises the fault, also the one of a gate that refuses."""
+    telling("stage", stage="open")
+    kind = check_source(task.source)
+    source = _onnx_source(task) if kind is Kind.ONNX else _tensorflow_source(kind, task, telling)
+    signature = source.signature
+    samples = read_samples(task.samples, signature) if task.samples else None
+    labelled = read_labelled(task.labelled, signature) if task.labelled else None
+    model = _given(task.model) if task.model else _made(source, task, telling)
+    precision: Callable[[], StepResult] | None = None
+    if task.request.precision is not Precision.FP32:
+        if not task.model:
+            telling("stage", stage="precision")
+            drawn = calibration(samples, signature, task.request.seed, source.runner)
+            rows = [channels_first(inputs, task.request.nchw) for inputs in drawn]
+            model = _in_precision(model, task.request.precision, rows)
+        precision = _precision_step(model, task.request.precision)
+    from serve.conversion.graphs.finishing import serialized
+    from serve.conversion.graphs.session import OnnxModel
+
+    data = serialized(model)
+    is_half = task.request.precision is Precision.FP16
+    converted = OnnxModel(serialized(_as_on_a_gpu(model)) if is_half else data)
+    verdict = run_gate(
+        source.runner,
+        converted,
+        expected=signature,
+        found=converted.signature,
+        request=task.request,
+        samples=samples,
+        labelled=labelled,
+        precision=precision,
+        tell=telling,
+    )
+    telling("stage", stage="write")
+    _write(task, telling, source, verdict, converted.signature, model, data)
+
+
+# --- the source --------------------------------------------------------------------------------
+
+
+def _onnx_source(task: Task) -> Source:
+    """A file that is ONNX already: it is its own source, as ONNX Runtime runs it."""
+    from serve.conversion.graphs.finishing import serialized
+    from serve.conversion.graphs.session import OnnxModel
+
+    if task.request.nchw or task.request.signature:
+        option = "--nchw" if task.request.nchw else "--signature"
+        raise failed("unsupported_input", f"{option} is for TensorFlow models", hint="leave it out")
+    runner = OnnxModel(serialized(_given(task.source)))
+    return Source(Kind.ONNX, task.source, "", runner, runner.signature, {"kind": str(Kind.ONNX)})
+
+
+def _tensorflow_source(kind: Kind, task: Task, telling: Telling) -> Source:
+    if kind is Kind.SAVEDMODEL:  # this needs no TensorFlow, and nothing of the model runs
+        _refuse(task.source, _chosen(task.source, task.request.signature), None, telling)
+    telling("stage", stage="import")
+    from serve.conversion import translating
+
+    telling("stage", stage="prepare")
+    opened = translating.open_source(task.source, task.scratch)
+    chosen = _chosen(opened.folder, task.request.signature)
+    _refuse(opened.folder, chosen, translating.known_operators(), telling)
+    model = translating.SourceModel(opened.folder, chosen)
+    facts = {**opened.facts, "signature": chosen}
+    return Source(kind, opened.folder, chosen, model, model.signature, facts)
+
+
+def _chosen(folder: Path, wanted: str) -> str:
+    """The name of the signature; a fault when there is not one, or its tensors are not plain."""
+    from serve.conversion.savedmodel_reader import read
+
+    signatures = read(folder).facts["signatures"]
+    chosen = choose_signature(signatures, wanted)
+    read_one = Signature.from_json({"format": "savedmodel", **signatures[chosen], "facts": {}})
+    for fault in faults_of_tensors((*read_one.inputs, *read_one.outputs)):
+        raise fault
+    return chosen
+
+
+def _refuse(folder: Path, signature: str, known: Collection[str] | None, telling: Telling) -> None:
+    """Raise the first fault of the operators that the signature reaches; tell the others."""
+    faults = faults_of(scan(folder, signature), known=known)
+    for other in faults[1 : 1 + _MOST_OTHERS]:
+        telling("note", text=f"{other.what}: {other.why}")
+    if faults:
+        raise faults[0]
+
+
+# --- the model ---------------------------------------------------------------------------------
+
+
+def _given(path: Path) -> Any:
+    """An ONNX file with its weights."""
+    import onnx
+
+    try:
+        return onnx.load(str(path))
+    except (OSError, ValueError, onnx.checker.ValidationError) as error:
+        raise failed("source_corrupt", f"'{path.name}': {error}") from error
+    except Exception as error:
+        if type(error).__name__ != "DecodeError":
+            raise
+        raise failed("source_corrupt", f"'{path.name}' is cut off, or no ONNX file") from error
+
+
+def _made(source: Source, task: Task, telling: Telling) -> Any:
+    """The finished model in FP32."""
+    from serve.conversion.graphs.finishing import finish
+
+    signature = source.signature
+    if source.kind is Kind.ONNX:
+        model = _given(source.folder)
+    else:
+        from serve.conversion import translating
+
+        prepared = translating.prepare(source.folder, task.scratch)
+        telling("stage", stage="convert")
+        model = translating.translate(prepared, source.chosen, task.request, telling)
+        signature = translating.channels_first(signature, task.request.nchw)
+        gc.collect()
+    telling("stage", stage="finish")
+    return finish(model, signature)
+
+
+def _in_precision(model: Any, precision: Precision, rows: Any) -> Any:
+    if precision is Precision.FP16:
+        from serve.conversion.graphs.fp16 import to_fp16
+
+        return to_fp16(model, rows)
+    from serve.conversion.graphs.int8 import to_int8
+
+    return to_int8(model, rows)
+
+
+def _as_on_a_gpu(model: Any) -> Any:
+    """A model in FP16 with the roundings that ONNX Runtime leaves out on a CPU."""
+    from serve.conversion.graphs.rounding import rounded
+
+    return rounded(model)
+
+
+def _precision_step(model: Any, precision: Precision) -> Callable[[], StepResult]:
+    from serve.conversion.graphs.contents import check_precision
+
+    return lambda: check_precision(model, precision)
+
+
+# --- the result --------------------------------------------------------------------------------
+
+
+def _write(
+    task: Task,
+    telling: Telling,
+    source: Source,
+    verdict: Verdict,
+    signature: Signature,
+    model: Any,
+    data: bytes,
+) -> None:
+    """Everything, or after a refusal the report alone; the refusal is raised."""
+    refused = next((step for step in verdict.steps if not step.passed), None)
+    if refused is None and not task.model:
+        write_result(task.work, data, verdict.cases, telling)
+    report = Report(
+        task.request,
+        _facts_of_source(task.source, source),
+        _facts_of_model(model, data, signature),
+        verdict.is_batched,
+        verdict.steps,
+        telling.stages,
+        resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10,
+        versions(),
+        command_of(task.request),
+        (*telling.warnings, *verdict.warnings),
+    )
+    write_report(task.work, report)
+    if refused is not None:
+        raise _refusal(refused)
+
+
+def _refusal(step: StepResult) -> ConversionFailed:
+    fault = failed(step.code, step.summary)
+    return (
+        fault
+        if isinstance(fault, GateRefused)
+        else GateRefused(fault.code, fault.what, why=fault.why, try_this=fault.try_this)
+    )
+
+
+def _facts_of_source(path: Path, source: Source) -> Mapping[str, Any]:
+    specs = source.signature.to_json()
+    return {
+        "name": path.name,
+        "digest": digest_of(path),
+        "bytes": size_of(path),
+        "inputs": specs["inputs"],
+        "outputs": specs["outputs"],
+        **source.facts,
+    }
+
+
+def _facts_of_model(model: Any, data: bytes, signature: Signature) -> Mapping[str, Any]:
+    from serve.conversion.graphs.contents import contents
+
+    specs = signature.to_json()
+    return {
+        "digest": sha256(data).hexdigest(),
+        "bytes": len(data),
+        "opset": {each.domain or "ai.onnx": each.version for each in model.opset_import},
+        "ir_version": model.ir_version,
+        "inputs": specs["inputs"],
+        "outputs": specs["outputs"],
+        "contents": dict(contents(model)),
+    }

@@ -1,0 +1,137 @@
+"""Entries of converted models in a repository: whole or not at all, and nothing overwritten."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from serve.conversion.entry import check_free, configuration, signature_of, write_entry
+from serve.conversion.report import Report
+from serve.core.errors import CheckFailed, Conflict, Invalid
+from serve.core.versions import File, Layout
+from serve.triton.config import parse
+
+from .reports import REFUSED, X, Y, report, work_folder
+
+
+def files(folder: Path) -> list[str]:
+    return sorted(
+        path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()
+    )
+
+
+def test_an_entry_is_a_model_folder_with_contract_and_report(tmp_path: Path) -> None:
+    work = work_folder(tmp_path / "work", report())
+    entry = write_entry(work, report(), name="digits", out=tmp_path / "repo")
+    assert entry == tmp_path / "repo/digits"
+    assert files(tmp_path / "repo") == [
+        "digits/1/model.onnx",
+        "digits/config.pbtxt",
+        "digits/contract/case-0.npz",
+        "digits/contract/contract.json",
+        "digits/conversion.html",
+        "digits/conversion.json",
+    ]
+    page = json.loads((entry / "conversion.json").read_bytes())
+    assert page["command"].endswith(f"--name digits --out {tmp_path / 'repo'} --seed 7")
+    assert Report.from_json(page).passed
+
+
+def test_triton_never_sees_contract_and_report_of_a_version() -> None:
+    paths = ("1/model.onnx", "config.pbtxt", "conversion.html", "conversion.json", "labels.txt")
+    layout = Layout.of([File(path, 1, "ab" * 32) for path in (*paths, "contract/contract.json")])
+    shown = sorted(file.path for file in layout.for_triton)
+    assert shown == ["1/model.onnx", "config.pbtxt", "labels.txt"]
+    assert [file.path for file in layout.documents] == ["conversion.html", "conversion.json"]
+
+
+def test_the_configuration_batches_and_warms_up_at_one_row_and_the_largest_batch() -> None:
+    message = parse(configuration("m", report(), {"x": (2, 3)})).message
+    assert message.max_batch_size == 8 and message.HasField("dynamic_batching")
+    assert [sample.batch_size for sample in message.model_warmup] == [1, 8]
+
+
+def test_the_largest_batch_is_the_one_that_was_asked_for() -> None:
+    asked = replace(report().request, max_batch_size=32)
+    message = parse(configuration("m", report(request=asked), {"x": (2, 3)})).message
+    assert message.max_batch_size == 32
+    assert [sample.batch_size for sample in message.model_warmup] == [1, 32]
+
+
+def test_rows_that_depend_on_their_neighbours_are_not_batched() -> None:
+    message = parse(configuration("m", report(is_batched=False), {"x": (2, 3)})).message
+    assert (message.max_batch_size, message.HasField("dynamic_batching")) == (0, False)
+    (sample,) = message.model_warmup
+    assert list(sample.inputs["x"].dims) == [2, 3]
+
+
+def test_sizes_that_nobody_knows_are_not_warmed_up() -> None:
+    free = {**X, "shape": [-1, -1, 3]}
+    one = report(model={**report().model, "inputs": [free]})
+    assert not parse(configuration("m", one, {})).message.model_warmup
+    warm = parse(configuration("m", one, {"x": (2, 5, 3)})).message.model_warmup
+    assert list(warm[0].inputs["x"].dims) == [5, 3]
+
+
+def test_nothing_is_overwritten_and_a_further_version_is_offered(tmp_path: Path) -> None:
+    work = work_folder(tmp_path / "work", report())
+    entry = write_entry(work, report(), name="m", out=tmp_path)
+    before = (entry / "conversion.json").read_bytes()
+    with pytest.raises(Conflict) as raised:
+        write_entry(work, report(is_batched=False), name="m", out=tmp_path)
+    assert "--as-version 2" in raised.value.try_this
+    assert (entry / "conversion.json").read_bytes() == before
+
+
+def test_a_further_version_brings_its_contract_and_keeps_the_configuration(tmp_path: Path) -> None:
+    work = work_folder(tmp_path / "work", report())
+    entry = write_entry(work, report(), name="m", out=tmp_path)
+    config = (entry / "config.pbtxt").read_text() + "# by hand\n"
+    (entry / "config.pbtxt").write_text(config)
+    again = work_folder(tmp_path / "again", report(), rows=5, model=b"another")
+    write_entry(again, report(warnings=("second",)), name="m", out=tmp_path, version=2)
+    assert (entry / "2/model.onnx").read_bytes() == b"another"
+    assert (entry / "1/model.onnx").read_bytes() == b"not read"
+    assert (entry / "config.pbtxt").read_text() == config
+    assert json.loads((entry / "conversion.json").read_bytes())["warnings"] == ["second"]
+    assert (entry / "contract/case-0.npz").read_bytes() == (
+        again / "contract/case-0.npz"
+    ).read_bytes()
+    assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".")] == []
+
+
+def test_a_configuration_that_does_not_fit_leaves_the_entry_as_it_is(tmp_path: Path) -> None:
+    work = work_folder(tmp_path / "work", report())
+    entry = write_entry(work, report(), name="m", out=tmp_path)
+    wide = {**X, "shape": [-1, 4]}
+    other = report(model={**report().model, "inputs": [wide], "outputs": [Y]})
+    with pytest.raises(CheckFailed, match="does not fit"):
+        write_entry(work_folder(tmp_path / "b", other), other, name="m", out=tmp_path, version=2)
+    assert not (entry / "2").exists()
+    assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".")] == []
+
+
+def test_what_the_gate_has_refused_is_never_written(tmp_path: Path) -> None:
+    work = work_folder(tmp_path / "work", report())
+    with pytest.raises(Invalid, match="no converted model"):
+        write_entry(work, report(REFUSED), name="m", out=tmp_path / "repo")
+    assert not (tmp_path / "repo").exists()
+
+
+@pytest.mark.parametrize("name", ["../m", "a/b", "", ".hidden"])
+def test_a_name_cannot_lead_out_of_the_repository(tmp_path: Path, name: str) -> None:
+    work = work_folder(tmp_path / "work", report())
+    with pytest.raises(Invalid, match="cannot be the name of a model"):
+        write_entry(work, report(), name=name, out=tmp_path / "repo")
+
+
+def test_a_folder_that_is_no_model_is_not_written_into(tmp_path: Path) -> None:
+    (tmp_path / "m").mkdir()
+    (tmp_path / "m/notes.txt").write_text("mine")
+    with pytest.raises(Conflict, match="is there already"):
+        check_free(tmp_path / "m")
+
+
+def test_the_signature_of_a_report_is_the_converted_models() -> None:
+    assert [spec.name for spec in signature_of(report()).inputs] == ["x"]

@@ -1,0 +1,98 @@
+"""A TensorFlow model, from its SavedModel to answers through the gateway."""
+
+import json
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import harness
+import numpy as np
+import pytest
+import tritonclient.http
+
+pytestmark = [pytest.mark.triton, pytest.mark.tensorflow]
+PATIENCE = 600  # seconds; TensorFlow alone takes many to be imported on a busy machine
+ANSWER = """
+import sys
+import numpy as np
+import tensorflow as tf
+folder, rows, answers = sys.argv[1:]
+run = tf.saved_model.load(folder).signatures["serving_default"]
+np.save(answers, run(x=tf.constant(np.load(rows)["x"]))["probabilities"].numpy())
+"""
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A trained network as a SavedModel, rows to calibrate on, and its answers to others."""
+    folder = tmp_path_factory.mktemp("digits")
+    run(sys.executable, harness.ROOT / "examples/conversion/make.py", "digits", folder)
+    rows, answers = folder / "held_out.npz", folder / "answers.npy"
+    run(sys.executable, "-c", ANSWER, folder / "savedmodel", rows, answers)
+    return folder
+
+
+def run(*words: object, expected: int = 0) -> "subprocess.CompletedProcess[str]":
+    done = subprocess.run(
+        [str(word) for word in words], capture_output=True, text=True, timeout=PATIENCE
+    )
+    assert done.returncode == expected, done.stdout + done.stderr
+    return done
+
+
+def servegate(*words: object, expected: int = 0) -> "subprocess.CompletedProcess[str]":
+    return run(harness.BIN / "servegate", *words, expected=expected)
+
+
+def answers(up: harness.Up, x: np.ndarray) -> np.ndarray:
+    """What the gateway answers to each row by itself, sixteen at a time."""
+
+    def ask(row: np.ndarray) -> np.ndarray:
+        with tritonclient.http.InferenceServerClient(up.http) as client:
+            tensor = tritonclient.http.InferInput("x", [1, *row.shape], "FP32")
+            tensor.set_data_from_numpy(row[None])
+            return client.infer("digits", [tensor]).as_numpy("probabilities")[0]
+
+    with ThreadPoolExecutor(16) as pool:
+        return np.stack(list(pool.map(ask, x)))
+
+
+def test_a_converted_network_answers_through_the_gateway_as_tensorflow_does(
+    made: Path, tmp_path: Path
+) -> None:
+    repository = tmp_path / "repo"
+    labelled = ("--labelled", made / "held_out.npz", "--samples", made / "samples.npz")
+    where = ("--name", "digits", "--out", repository)
+    servegate("convert", "onnx", made / "savedmodel", *where, *labelled)
+    x, expected = np.load(made / "held_out.npz")["x"], np.load(made / "answers.npy")
+    flags = ("--model-repo", str(repository), "--replicas", "1", "--workers", "1")
+    with harness.up(tmp_path / "state", *flags) as up:
+        found = answers(up, x)
+        url = "http://" + up.get("/api/replicas")[0]["address"].rsplit(":", 2)[0]
+        stats = harness.request(f"{url}/v2/models/digits/stats")[1]["model_stats"][0]
+    assert (found.argmax(axis=1) == expected.argmax(axis=1)).all()
+    assert np.abs(found - expected).max() < 1e-5
+    assert int(stats["inference_count"]) >= len(x)
+    assert int(stats["execution_count"]) < int(stats["inference_count"])
+
+
+def test_a_savedmodel_is_pushed_once_it_is_converted(made: Path, tmp_path: Path) -> None:
+    flags = ("--model-repo", "", "--replicas", "1", "--workers", "1")
+    with harness.up(tmp_path / "state", *flags) as up:
+        where = ("--admin-url", up.admin)
+        saved = made / "savedmodel"
+        refused = servegate("model", "push", saved, "digits", *where, expected=2)
+        assert "--convert" in refused.stderr
+        more = ("--convert", "--samples", made / "samples.npz", "--wait", "--json")
+        done = servegate("model", "push", saved, "digits", *where, *more)
+        result = json.loads(done.stdout.splitlines()[-1])
+        assert result["version"] == 1 and result["state"] in ("ready", "serving")
+        shown = up.get("/api/models/digits/versions/1")
+        x, expected = np.load(made / "held_out.npz")["x"], np.load(made / "answers.npy")
+        found = answers(up, x[:20])
+    paths = {file["path"] for file in shown["files"]}
+    assert {"conversion.json", "conversion.html", "contract/contract.json"} <= paths
+    assert shown["provenance"]["source"] == "savedmodel savedmodel"
+    assert {"servegate", "tensorflow", "tf2onnx"} <= shown["provenance"]["tools"].keys()
+    assert np.abs(found - expected[:20]).max() < 1e-5
