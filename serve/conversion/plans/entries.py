@@ -1,0 +1,72 @@
+"""An entry of the repository as a plan needs it: one ONNX file, how it is served, what it answers.
+
+NAME/config.pbtxt · NAME/3/model.onnx · NAME/contract/…
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from serve.conversion.reading import read_model
+from serve.conversion.report import MODEL
+from serve.core.errors import Invalid
+from serve.core.versions import CONTRACT
+from serve.tensors.contracts import Case, read_contract
+from serve.tensors.signature import Signature
+from serve.triton.config import Configuration, parse
+from serve.triton.layout import ModelFolder
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One version of a model's folder; `config` is the text of config.pbtxt."""
+
+    folder: Path
+    version: int
+    config: str
+    signature: Signature
+    cases: tuple[Case, ...]
+
+    @property
+    def name(self) -> str:
+        """The model's."""
+        return self.folder.name
+
+    @property
+    def onnx(self) -> Path:
+        """The ONNX file that every flavour comes of."""
+        return self.folder / str(self.version) / MODEL
+
+    @property
+    def base(self) -> Configuration:
+        """config.pbtxt, read."""
+        return parse(self.config)
+
+    @property
+    def max_batch_size(self) -> int:
+        """The largest batch that Triton sends; 0 for none."""
+        return int(self.base.message.max_batch_size)
+
+    @property
+    def contract(self) -> Path | None:
+        """The folder of the golden cases, if it has any."""
+        return self.folder / CONTRACT if self.cases else None
+
+
+async def read_entry(folder: Path) -> Entry:
+    """The newest version with an ONNX file; `Invalid` for what is no such entry."""
+    model = ModelFolder(folder.absolute())  # the last part of its path is the model's name
+    versions = [n for n in model.versions() if (folder / str(n) / MODEL).is_file()]
+    if not versions:
+        raise Invalid(
+            f"'{folder}' is no entry of a repository with a {MODEL}",
+            try_this="--name NAME --out DIR to make one of a model",
+        )
+    text = model.config_text()
+    if text is None:
+        raise Invalid(
+            f"'{folder}' has no config.pbtxt",
+            why="it says which batches Triton sends, and a plan has to take them",
+            try_this=f"servegate convert trt {folder}/{versions[-1]}/{MODEL} --name NAME --out DIR",
+        )
+    signature = await read_model(model.path / str(versions[-1]) / MODEL)
+    return Entry(model.path, versions[-1], text, signature, read_contract(model.path).cases)

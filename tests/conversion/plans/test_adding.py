@@ -1,0 +1,103 @@
+"""Flavours of an entry: their files, their list and its order."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from serve.conversion.plans.accelerator import accelerated
+from serve.conversion.plans.adding import add_flavours, add_plan
+from serve.conversion.plans.facts import Facts, Hardware
+from serve.conversion.plans.profiles import parse_profile
+from serve.conversion.request import Precision
+from serve.core.errors import Invalid
+from serve.core.flavours import Flavour, Flavours
+from serve.triton.config import parse
+
+from .kit_scene import CONFIG, HEADER, write_entry
+
+FACTS = Facts("10.13.2.6", "9.0", "NVIDIA H100", Precision.FP32, "ab" * 32, 9)
+BASE = parse(CONFIG)
+
+
+@pytest.fixture
+def entry(tmp_path: Path) -> Path:
+    return write_entry(tmp_path / "twice")
+
+
+@pytest.fixture
+def plan(tmp_path: Path) -> Path:
+    file = tmp_path / "made.plan"
+    file.write_bytes(HEADER + b"one")
+    return file
+
+
+def listed(entry: Path) -> list[str]:
+    found = Flavours.parse((entry / "flavours.json").read_text())
+    return [each.name for each in found.preferred]
+
+
+def test_a_plan_lies_beside_the_onnx_file_with_its_facts(entry: Path, plan: Path) -> None:
+    flavour = add_plan(entry, 1, plan, FACTS)
+    assert (entry / "1" / flavour.file).read_bytes() == plan.read_bytes()
+    assert Flavours.parse((entry / "flavours.json").read_text()).preferred == (flavour,)
+    page = json.loads((entry / "plans.json").read_text())
+    assert Facts.from_json(page["plans"]["plan-sm90"]) == FACTS
+    assert sorted(each.name for each in (entry / "1").iterdir()) == [
+        "model.onnx",
+        "model.plan-sm90.plan",
+    ]
+
+
+def test_its_instances_are_on_the_gpu_although_the_onnx_file_is_not(
+    entry: Path, plan: Path
+) -> None:
+    flavour = add_plan(entry, 1, plan, FACTS)
+    assert flavour.config["instance_group"] == [{"kind": "KIND_GPU", "count": 1}]
+
+
+def test_plans_for_one_gpu_come_first_and_the_engine_that_is_built_late_comes_last(
+    entry: Path, plan: Path
+) -> None:
+    profile = parse_profile("x=1x3:8x3:8x3")
+    add_flavours(entry, [accelerated(BASE, [profile], Precision.FP32)])
+    add_plan(entry, 1, plan, replace(FACTS, hardware=Hardware.AMPERE))
+    add_plan(entry, 1, plan, FACTS)
+    add_plan(entry, 1, plan, replace(FACTS, compute_capability="8.9"))
+    assert listed(entry) == ["plan-sm89", "plan-sm90", "plan-ampere+", "onnx+trt"]
+
+
+def test_a_plan_of_the_same_name_takes_the_place_of_the_earlier_one(
+    entry: Path, plan: Path
+) -> None:
+    add_plan(entry, 1, plan, FACTS)
+    plan.write_bytes(HEADER + b"two")
+    add_plan(entry, 1, plan, replace(FACTS, tensorrt="11.1.0.106"))
+    (only,) = Flavours.parse((entry / "flavours.json").read_text()).preferred
+    assert only.needs.tensorrt == ("11.1.0.106",)
+    assert (entry / "1" / only.file).read_bytes().endswith(b"two")
+
+
+def test_what_others_have_listed_stays(entry: Path) -> None:
+    mine = Flavours((Flavour("mine", file="other.onnx"),), base=False)
+    (entry / "flavours.json").write_text(mine.text())
+    add_flavours(entry, [accelerated(BASE, [], Precision.FP32)])
+    after = Flavours.parse((entry / "flavours.json").read_text())
+    assert [each.name for each in after.preferred] == ["mine", "onnx+trt"]
+    assert after.base is False
+
+
+def test_a_list_that_cannot_be_read_is_left_as_it_is(entry: Path, plan: Path) -> None:
+    (entry / "flavours.json").write_text("{")
+    with pytest.raises(Invalid):
+        add_plan(entry, 1, plan, FACTS)
+    assert (entry / "flavours.json").read_text() == "{"
+    assert [each.name for each in (entry / "1").iterdir()] == ["model.onnx"]
+
+
+def test_a_plan_that_cannot_be_copied_leaves_nothing(entry: Path, tmp_path: Path) -> None:
+    with pytest.raises(OSError):
+        add_plan(entry, 1, tmp_path / "missing.plan", FACTS)
+    assert [each.name for each in (entry / "1").iterdir()] == ["model.onnx"]
+    assert not (entry / "flavours.json").exists()

@@ -1,0 +1,127 @@
+"""What a plan is said to be: its name, what it needs of a machine, and its precision."""
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from serve.conversion.plans.accelerator import accelerated
+from serve.conversion.plans.facts import Facts, Hardware, layers_of, require_precision
+from serve.conversion.plans.profiles import parse_profile
+from serve.conversion.request import Precision
+from serve.core.errors import GateRefused, Invalid
+from serve.core.flavours import Flavours, Machine
+from serve.triton.config import parse
+from serve.triton.flavoured import configured, refused_overrides
+
+PROFILE = parse_profile("x=1x8x8x1:8x8x8x1:32x8x8x1")
+FACTS = Facts("10.13.2.6", "9.0", "NVIDIA H100", Precision.FP16, "ab" * 32, 7, profiles=(PROFILE,))
+BASE = parse('backend: "onnxruntime" max_batch_size: 32')
+ON_CPU = parse('backend: "onnxruntime" instance_group { count: 4 kind: KIND_CPU }')
+
+
+def test_a_plan_runs_on_its_own_tensorrt_and_gpu_alone() -> None:
+    flavour = FACTS.flavour({})
+    assert (flavour.name, flavour.file) == ("plan-sm90", "model.plan-sm90.plan")
+    assert not flavour.needs.lacking(Machine("9.0", "10.13.2", gpu=True))
+    assert flavour.needs.lacking(Machine("8.0", "10.13.2", gpu=True))
+    assert flavour.needs.lacking(Machine("9.0", "10.13.3", gpu=True))
+    assert flavour.needs.lacking(Machine())
+
+
+def test_a_version_compatible_plan_runs_on_the_same_major_version() -> None:
+    needs = replace(FACTS, version_compatible=True).needs
+    assert not needs.lacking(Machine("9.0", "10.14.1", gpu=True))
+    assert needs.lacking(Machine("9.0", "11.1.0", gpu=True))
+
+
+def test_a_hardware_compatible_plan_runs_from_ampere_on() -> None:
+    wide = replace(FACTS, hardware=Hardware.AMPERE)
+    assert (wide.name, wide.file) == ("plan-ampere+", "model.plan-ampere-plus.plan")
+    assert not wide.needs.lacking(Machine("8.6", "10.13.2", gpu=True))
+    assert wide.needs.lacking(Machine("7.5", "10.13.2", gpu=True))
+
+
+def test_facts_and_flavours_survive_their_files() -> None:
+    facts = replace(FACTS, layers={"fp16": 3}, image="triton", hardware=Hardware.AMPERE)
+    assert Facts.from_json(json.loads(json.dumps(facts.to_json()))) == facts
+    listed = Flavours((facts.flavour({}),))
+    assert Flavours.parse(listed.text()) == listed
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"compute_capability": "../../etc"},
+        {"compute_capability": 9},
+        {"tensorrt": ""},
+        {"sha256": "no"},
+        {"layers": 3},
+        {"precision": "fp4"},
+        {"another": 1},
+    ],
+)
+def test_facts_that_cannot_be_are_refused(change: dict[str, object]) -> None:
+    with pytest.raises(Invalid):
+        Facts.from_json(FACTS.to_json() | change)
+
+
+@pytest.mark.parametrize(
+    ("layers", "counts"),
+    [
+        ([{"Outputs": [{"Format/Datatype": "Row major linear FP32"}]}], {"fp32": 1}),
+        ([{"Outputs": [{"Format/Datatype": "Half"}]}, {"Outputs": []}], {"fp16": 1, "other": 1}),
+        ([{"Outputs": [{"Datatype": "Int8", "Format": "NC/32HW32"}]}], {"int8": 1}),
+        ([{"Outputs": [{"Format/Datatype": "N/A due to dynamic shapes"}]}], {}),
+        (["conv1"], {}),
+    ],
+)
+def test_layers_are_counted_by_what_they_give(layers: object, counts: dict[str, int]) -> None:
+    assert dict(layers_of(json.dumps({"Layers": layers}))) == counts
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"Layers": 3}', "{", "null"])
+def test_what_the_inspector_does_not_tell_is_nothing(text: str) -> None:
+    assert not layers_of(text)
+
+
+def test_a_plan_without_a_layer_of_the_wanted_type_is_refused() -> None:
+    with pytest.raises(GateRefused, match="no layer of the plan gives fp16; 5 in fp32") as refused:
+        require_precision(Precision.FP16, {"fp32": 5})
+    assert refused.value.code == "precision_missing"
+    require_precision(Precision.FP16, {"fp32": 5, "fp16": 1})
+    require_precision(Precision.FP32, {"fp32": 5})
+    require_precision(Precision.INT8, {})  # nothing is known
+
+
+def test_the_accelerated_flavour_says_shapes_and_cache_and_no_precision() -> None:
+    flavour = accelerated(BASE, (PROFILE,), Precision.FP32, workspace=1 << 30)
+    page = json.dumps(flavour.to_json())
+    assert "precision_mode" not in page
+    loaded = configured(BASE, flavour, "/cache")
+    (accelerator,) = loaded.message.optimization.execution_accelerators.gpu_execution_accelerator
+    assert accelerator.name == "tensorrt"
+    assert dict(accelerator.parameters) == {
+        "trt_engine_cache_enable": "1",
+        "trt_engine_cache_path": "/cache",
+        "trt_profile_min_shapes": "x:1x8x8x1",
+        "trt_profile_opt_shapes": "x:8x8x8x1",
+        "trt_profile_max_shapes": "x:32x8x8x1",
+        "max_workspace_size_bytes": "1073741824",
+    }
+    assert not refused_overrides(flavour)
+    assert not flavour.needs.lacking(Machine(gpu=True))
+
+
+def test_the_accelerated_flavour_of_a_smaller_precision_needs_strong_types() -> None:
+    needs = accelerated(BASE, (), Precision.INT8).needs
+    assert needs.lacking(Machine(gpu=True, tensorrt="10.13.2"))
+    assert not needs.lacking(Machine(gpu=True, tensorrt="11.1.0"))
+
+
+def test_a_flavour_for_gpus_leaves_the_processor() -> None:
+    flavour = accelerated(ON_CPU, (), Precision.FP32)
+    (group,) = configured(ON_CPU, flavour).message.instance_group
+    assert (group.kind, group.count) == (type(group).KIND_GPU, 1)
+    assert not refused_overrides(flavour)
+    assert "instance_group" not in accelerated(BASE, (), Precision.FP32).config

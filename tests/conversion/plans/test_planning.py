@@ -1,0 +1,62 @@
+"""The child for TensorRT: what it finds before a GPU is used, and how it ends without one."""
+
+import asyncio
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from serve.conversion.limits import Limits
+from serve.conversion.plans.arguments import Options
+from serve.conversion.plans.planning import Wanted, build_here, can_build_here, preflight
+from serve.conversion.request import Precision
+from serve.core.errors import ConversionFailed
+
+from .kit_scene import doubling
+
+LIMITS = Limits(memory=1 << 30, seconds=60)
+
+
+def looked_at(model: bytes, folder: Path) -> tuple[Precision, list[Mapping[str, Any]]]:
+    (folder / "model.onnx").write_bytes(model)
+    events: list[Mapping[str, Any]] = []
+    work = folder / "work"
+    try:
+        found = asyncio.run(
+            preflight(folder / "model.onnx", work, limits=LIMITS, on_event=events.append)
+        )
+    finally:
+        assert not work.exists()
+    return found, events
+
+
+def test_a_file_that_tensorrt_can_take_is_told_by_its_precision(tmp_path: Path) -> None:
+    found, events = looked_at(doubling(), tmp_path)
+    assert found is Precision.FP32
+    assert events[-1]["type"] == "done"
+
+
+def test_a_node_that_tensorrt_cannot_take_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ConversionFailed) as refused:
+        looked_at(doubling("BitwiseNonsense"), tmp_path)
+    assert refused.value.code == "trt_unsupported"
+    assert (refused.value.operator, refused.value.node) == ("BitwiseNonsense", "twice")
+
+
+@pytest.mark.parametrize("model", [b"\xff\xff nothing", doubling()[:40], doubling("QLinearMatMul")])
+def test_a_file_that_is_broken_is_a_fault_and_no_traceback(tmp_path: Path, model: bytes) -> None:
+    with pytest.raises(ConversionFailed) as refused:
+        looked_at(model, tmp_path)
+    assert refused.value.code == "source_corrupt"
+    assert "Traceback" not in refused.value.why
+
+
+def test_without_tensorrt_no_plan_is_built_here(tmp_path: Path) -> None:
+    """TensorRT is no part of the environment that tests run in."""
+    assert not can_build_here()
+    wanted = Wanted(tmp_path / "model.onnx", Options(), Precision.FP32)
+    with pytest.raises(ConversionFailed) as refused:
+        asyncio.run(build_here(wanted, tmp_path / "work", limits=LIMITS, on_event=print))
+    assert refused.value.code == "trt_missing"
+    assert not (tmp_path / "work").exists()
