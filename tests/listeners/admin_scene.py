@@ -55,6 +55,7 @@ def application(
         uploads=nothing,
         publications=nothing,
         retention=nothing,
+        conversions=nothing,
         history=nothing,
         models=one.models,
         fleet=one.fleet,

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Awaitable
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import httpx2
 import pytest
@@ -78,6 +78,7 @@ class Api:
             uploads=self.scene.uploads,
             publications=self.scene.publications,
             retention=self.scene.retention,
+            conversions=cast(Any, None),
             history=History(plane.store, MappingProxyType({})),
             readings=unread,
             metrics=lambda: b"",

@@ -16,7 +16,8 @@ from serve.app.serving import Server
 from serve.control.artifacts.storage import Storage
 from serve.control.models import By
 from serve.control.publishing.publications import Ask
-from serve.control.uploading.uploads import Upload, UploadLimits, Uploads
+from serve.control.uploading.upload import Upload
+from serve.control.uploading.uploads import UploadLimits, Uploads
 from serve.control.versions import Version
 from serve.core.versions import Provenance, State
 from serve.listeners.admin.application import create
@@ -69,6 +70,7 @@ class UploadsScene:
             uploads=self.uploads,
             publications=cast(Any, self.publications),
             retention=nothing,
+            conversions=nothing,
             history=nothing,
             readings=unread,
             metrics=bytes,

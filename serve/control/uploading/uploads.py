@@ -1,17 +1,16 @@
-"""Uploads: versions that are being sent, resumable at any byte, across crashes of either side.
+"""Uploads: files that are being sent, resumable at any byte, across crashes of either side.
 
-An upload is a list of files with digests. Its id is a function of model and files, so whoever asks
-for it again goes on with it. Blobs that the storage has are not sent; the others grow in staging
-files, one per blob, which all uploads share. The first byte that is missing is the length of the
-staging file. A blob that is whole is verified and moved into the storage.
+An upload is a list of files with digests. Its id is a function of model, files and kind, so whoever
+asks for it again goes on with it. Blobs that the storage has are not sent; the others grow in
+staging files, one per blob, which all uploads share. The first byte that is missing is the length
+of the staging file. A blob that is whole is verified and moved into the storage.
 
-    folder/records/<id>.json              model, files, author, time
+    folder/records/<id>.json              model, files, author, time, kind
     folder/staging/<SHA-256>-<size>       the beginning of a blob
 """
 
 import asyncio
 import hashlib
-import json
 import logging
 import time
 from collections.abc import AsyncIterator, Callable, Container, Iterator, Sequence
@@ -21,9 +20,9 @@ from pathlib import Path
 from serve.control.artifacts.durable import Disk, telling
 from serve.control.artifacts.storage import Storage
 from serve.control.uploading.arrivals import Arrivals
+from serve.control.uploading.upload import Kind, Upload
 from serve.core.errors import Conflict, DigestMismatch, Invalid, NoSpace, NotFound, UnknownUpload
-from serve.core.naming import check_model_name
-from serve.core.versions import File, check_files, content_digest
+from serve.core.versions import File
 from serve.processes.failpoints import reach
 
 _log = logging.getLogger("servegate.uploads")
@@ -38,51 +37,6 @@ class UploadLimits:
     upload: int = 20 << 30
     quota: int = 100 << 30
     keep: float = 7 * 86400.0
-
-
-@dataclass(frozen=True, slots=True)
-class Upload:
-    """Files that are on their way. `begun`: when it was last asked for (seconds, epoch)."""
-
-    id: str
-    model: str
-    files: tuple[File, ...]
-    content: str
-    author: str
-    begun: float
-
-    @property
-    def blobs(self) -> tuple[File, ...]:
-        """One file for each blob, in the order of their paths."""
-        first: dict[str, File] = {}
-        for file in self.files:
-            first.setdefault(file.sha256, file)
-        return tuple(first.values())
-
-    def to_bytes(self) -> bytes:
-        """The record that is kept."""
-        page = {
-            "model": self.model,
-            "files": [file.to_json() for file in self.files],
-            "author": self.author,
-            "begun": self.begun,
-        }
-        return json.dumps(page).encode()
-
-    @classmethod
-    def from_bytes(cls, data: bytes) -> "Upload":
-        """Read what `to_bytes` gave; KeyError, TypeError, ValueError or Invalid otherwise."""
-        page = json.loads(data)
-        files = [File(file["path"], file["size"], file["sha256"]) for file in page["files"]]
-        return cls.of(page["model"], files, page["author"], float(page["begun"]))
-
-    @classmethod
-    def of(cls, model: str, files: Sequence[File], author: str, begun: float) -> "Upload":
-        """The upload of these files, checked; `Invalid`."""
-        checked = check_files(files)
-        lines = [check_model_name(model), *(f"{f.path} {f.size} {f.sha256}" for f in checked)]
-        identity = hashlib.sha256("\n".join(lines).encode()).hexdigest()[:32]
-        return cls(identity, model, checked, content_digest(checked), author, begun)
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,12 +74,14 @@ class Uploads:
     def __repr__(self) -> str:
         return f"<Uploads {len(self._uploads)} unfinished>"
 
-    async def begin(self, model: str, files: Sequence[File], author: str) -> Upload:
-        """Begin an upload, or go on with the one of the same model and files.
+    async def begin(
+        self, model: str, files: Sequence[File], author: str, kind: Kind = Kind.VERSION
+    ) -> Upload:
+        """Begin an upload, or go on with the one of the same model, files and kind.
 
         `Invalid` for names, files and sizes that cannot be, `NoSpace` beyond the quota.
         """
-        upload = Upload.of(model, files, author, self._wall())
+        upload = Upload.of(model, files, author, self._wall(), kind)
         async with self._beginning:
             if known := self._uploads.get(upload.id):
                 upload = replace(known, begun=upload.begun)

@@ -19,6 +19,7 @@ from serve.core.errors import (
     WrongOffset,
 )
 from serve.listeners.admin import (
+    conversions,
     history,
     keys,
     management,
@@ -61,7 +62,8 @@ def create(
     guarded = [Depends(caller)]
     for module in (models, routes, replicas, keys, history, versions, snapshot):
         app.include_router(module.router, dependencies=guarded)
-    app.include_router(uploads.router, dependencies=[*guarded, Depends(publishing)])
+    for module in (uploads, conversions):
+        app.include_router(module.router, dependencies=[*guarded, Depends(publishing)])
     for router in (management.router, snapshot.internal, *internal):  # with the workers' secret
         app.include_router(router)
 

@@ -9,6 +9,7 @@ from urllib.parse import unquote
 from fastapi import Depends, Header, Request
 
 from serve.control.artifacts.storage import Storage
+from serve.control.conversions.conversions import Conversions
 from serve.control.fleet import Fleet
 from serve.control.history import History
 from serve.control.keys import Keys
@@ -42,6 +43,7 @@ class Control:
     uploads: Uploads
     publications: Publications
     retention: Retention
+    conversions: Conversions
     history: History
     readings: Callable[[Replica], Awaitable[Readings | None]]
     metrics: Callable[[], bytes]

@@ -58,7 +58,10 @@ class Route(BaseModel):
 
 
 class Version(BaseModel):
-    """One version: `ready`, `loading`, `failed` or `not wanted`, and why."""
+    """One version: `ready`, `loading`, `failed` or `not wanted`, and why.
+
+    `flavours` are the forms in which replicas hold it, where it has several.
+    """
 
     version: int
     state: str
@@ -67,6 +70,7 @@ class Version(BaseModel):
     reason: str
     serving: bool
     published: bool
+    flavours: dict[str, str]
 
 
 class ModelSummary(BaseModel):
@@ -188,6 +192,7 @@ def summary(status: ModelStatus) -> dict[str, Any]:
                 "reason": version.reason,
                 "serving": version.serving,
                 "published": version.published,
+                "flavours": dict(version.flavours),
             }
             for version in status.versions
         ],

@@ -1,8 +1,9 @@
 """Uploads over the admin API: content-addressed, resumable at any byte.
 
-A client names a version's files with their digests, and is told which blobs are missing and where
-each goes on. It sends them in as many requests as it likes, each from where the last one ended
-(`Upload-Offset`, as in tus 1.0), and commits. Asked again, the same files are the same upload.
+A client names the files of a version with their digests, and is told which blobs are missing and
+where each goes on. It sends them in as many requests as it likes, each from where the last one
+ended (`Upload-Offset`, as in tus 1.0), and commits. Asked again, the same files are the same
+upload. The source of a conversion comes the same way, but for the commit (`conversions.py`).
 """
 
 from datetime import UTC, datetime
@@ -13,9 +14,10 @@ from fastapi import APIRouter, Header, Path, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.requests import ClientDisconnect
 
+from serve.control.conversions.job import users_of
 from serve.control.publishing.publications import Ask
 from serve.control.publishing.records import IN_PROGRESS
-from serve.control.uploading.uploads import Upload
+from serve.control.uploading.upload import Kind, Upload
 from serve.core.errors import InUse, Invalid
 from serve.core.versions import File
 from serve.listeners.admin import schemas
@@ -47,7 +49,7 @@ class FileBody(BaseModel):
 
 
 class UploadBody(BaseModel):
-    """A version that is to be sent."""
+    """What is to be sent: the files of a version, or the source of a conversion."""
 
     model_config = ConfigDict(
         extra="forbid",
@@ -62,6 +64,7 @@ class UploadBody(BaseModel):
     )
     model: str = Field(max_length=300)
     files: list[FileBody]
+    kind: Kind = Kind.VERSION
 
 
 class MissingBlob(BaseModel):
@@ -88,6 +91,7 @@ class UploadView(BaseModel):
     id: str
     model: str
     content: str
+    kind: Kind
     author: str
     begun: datetime
     files: int
@@ -127,7 +131,7 @@ class Committed(BaseModel):
 async def begin_upload(body: UploadBody, control: InControl, who: ByWhom) -> UploadBegun:
     """Blobs that the storage has are not missing, whichever model they came with."""
     files = [File(file.path, file.size, file.sha256) for file in body.files]
-    upload = await control.uploads.begin(body.model, files, who.author)
+    upload = await control.uploads.begin(body.model, files, who.author, body.kind)
     missing = await control.uploads.missing(upload.id)
     existing = await control.publications.existing(upload.model, upload.content)
     return UploadBegun(
@@ -197,6 +201,12 @@ async def patch_blob(
 async def commit_upload(id: Id, body: CommitBody, control: InControl, who: ByWhom) -> Committed:
     """The version has its number at once; it is checked and tried out before it is published."""
     upload = await control.uploads.require_whole(id)
+    if upload.kind is not Kind.VERSION:
+        raise Invalid(
+            f"upload '{id}' cannot be published",
+            why="it is the source of a conversion",
+            try_this="POST /api/conversions",
+        )
     ask = Ask(
         labels=tuple(body.labels),
         live=body.live,
@@ -229,13 +239,15 @@ async def delete_upload(id: Id, control: InControl) -> Response:
 
 
 def _users(control: Control, identity: str) -> tuple[str, ...]:
-    """The versions that are on their way and come from this upload."""
-    return tuple(
+    """The versions that are on their way and come from this upload, and conversions of it."""
+    decisions = control.models.decisions
+    versions = tuple(
         f"version {version.number} of model '{version.model}'"
-        for versions in control.models.decisions.versions.values()
+        for versions in decisions.versions.values()
         for version in versions.values()
         if version.upload == identity and version.state in IN_PROGRESS
     )
+    return versions + tuple(users_of(identity, decisions))
 
 
 def _view(upload: Upload) -> UploadView:
@@ -243,6 +255,7 @@ def _view(upload: Upload) -> UploadView:
         id=upload.id,
         model=upload.model,
         content=upload.content,
+        kind=upload.kind,
         author=upload.author,
         begun=datetime.fromtimestamp(upload.begun, UTC),
         files=len(upload.files),

@@ -43,7 +43,8 @@ class VersionView(BaseModel):
 
     `state` is `loading`, `ready` or `serving` where the record says `published`. `labels` and
     `live` still wait for it to be ready; `named_by` are the labels that name it. `keep`: it stays
-    loaded although nothing refers to it.
+    loaded although nothing refers to it. `flavours` is canonical flavours.json, `flavour_of` the
+    flavour in which each replica holds it, `problems` why that is not a better one.
     """
 
     model: str
@@ -60,6 +61,9 @@ class VersionView(BaseModel):
     physical: str
     group: str
     config: str
+    flavours: str
+    flavour_of: dict[str, str]
+    problems: list[str]
     size: int
     memory: int | None
     has_contract: bool
@@ -200,10 +204,13 @@ async def _view(control: Control, version: Version, response: Response) -> Versi
         files = (await control.storage.manifest(version.model, version.number)).files
     state, reason = version.state.value, version.reason
     replicas: tuple[str, ...] = ()
+    flavours: dict[str, str] = {}
+    problems: tuple[str, ...] = ()
     if version.is_published:
         seen = control.models.version(version.model, version.number)
         state = State.SERVING.value if seen.serving else seen.state
         reason, replicas = version.reason or seen.reason, seen.replicas
+        flavours, problems = dict(seen.flavours), seen.problems
     labels = control.models.decisions.labels(version.model)
     body = version.to_body()
     del body["upload"]
@@ -216,6 +223,8 @@ async def _view(control: Control, version: Version, response: Response) -> Versi
             "recorded": version.state,
             "reason": reason,
             "replicas": list(replicas),
+            "flavour_of": flavours,
+            "problems": list(problems),
             "named_by": sorted(label for label, one in labels.items() if one == version.number),
             "files": [file.to_json() for file in files],
         }

@@ -1,0 +1,1 @@
+"""Conversions: sources that were uploaded become versions, as jobs of the control plane."""

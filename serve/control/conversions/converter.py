@@ -1,0 +1,25 @@
+"""What the jobs need of a converter: the child process in production, a script in tests."""
+
+from pathlib import Path
+from typing import Protocol
+
+from serve.conversion.events import OnEvent
+from serve.conversion.report import Report
+from serve.conversion.request import Request
+
+
+class Converter(Protocol):
+    """Converts one source at a time into a folder, under the limits that the operator has set."""
+
+    async def convert(self, request: Request, base: Path, work: Path, on_event: OnEvent) -> Report:
+        """Convert and judge; what comes of it lies in `work`. Paths are relative to `base`.
+
+        `ConversionFailed`, or `GateRefused` with the report in `work`. Cancelled, it leaves no
+        process behind.
+        """
+
+    def write(self, work: Path, report: Report, *, name: str, out: Path) -> Path:
+        """Write the model folder `out/name` that can be published; gives its path."""
+
+    def render(self, report: Report) -> str:
+        """The report as a page of HTML."""

@@ -1,0 +1,284 @@
+"""Conversions over the admin API: jobs that make a version of a source that was uploaded."""
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Path, Query, Request, Response
+from fastapi.responses import HTMLResponse, JSONResponse
+from pydantic import BaseModel, ConfigDict, Field
+
+from serve.control.conversions.job import Asked, Job, JobState
+from serve.conversion.request import Precision
+from serve.conversion.request import Request as Wanted
+from serve.listeners.admin import schemas
+from serve.listeners.admin.context import ByWhom, Control, InControl
+from serve.listeners.admin.polling import unless_left
+
+LONGEST_POLL = 25.0  # seconds
+_PATH = "/api/conversions/{id}"
+_PAGE_HEADERS = {  # a report tells names that come out of the model
+    "content-security-policy": "default-src 'none'; style-src 'unsafe-inline'; img-src data:; "
+    "sandbox; frame-ancestors 'none'",
+    "x-content-type-options": "nosniff",
+    "referrer-policy": "no-referrer",
+}
+
+router = APIRouter(tags=["conversions"], responses={404: {"model": schemas.ErrorBody}})
+Id = Annotated[str, Path(max_length=100)]
+Word = Annotated[str, Field(max_length=200)]
+Name = Annotated[str, Field(max_length=1000)]
+
+
+class ToleranceBody(BaseModel):
+    """What one output may differ by; `top1` is the share of rows with the same highest score."""
+
+    model_config = ConfigDict(extra="forbid")
+    atol: float | None = Field(default=None, ge=0, allow_inf_nan=False)
+    rtol: float | None = Field(default=None, ge=0, allow_inf_nan=False)
+    top1: float | None = Field(default=None, gt=0, le=1)
+
+
+class RequestBody(BaseModel):
+    """How to convert. `samples` and `labelled` are paths within the upload.
+
+    `max_drop` is the share of the metric on the labelled rows that may be lost; `tolerances` are by
+    output, with an empty name for all others; `golden` is how many rows become the contract.
+    """
+
+    model_config = ConfigDict(extra="forbid")
+    signature: Name = ""
+    precision: Precision = Precision.FP32
+    nchw: list[Name] = Field(default=[], max_length=100)
+    samples: Name = ""
+    labelled: Name = ""
+    max_drop: float = Field(default=0.005, ge=0, le=1)
+    tolerances: dict[Name, ToleranceBody] = Field(default={}, max_length=1000)
+    golden: int = Field(default=4, ge=1, le=64)
+    max_batch_size: int | None = Field(default=None, ge=0, le=4096)
+    seed: int = Field(default=0, ge=0, lt=1 << 32)
+
+
+class ConversionBody(BaseModel):
+    """What is to be converted, from an upload of the kind `source`, and what of its version.
+
+    `labels` name it once it is ready, `live` sends all calls to it then, `again` makes a version
+    although its content is known.
+    """
+
+    model_config = ConfigDict(
+        extra="forbid",
+        json_schema_extra={
+            "examples": [
+                {
+                    "upload": "4f2a91c0",
+                    "model": "digits",
+                    "request": {"precision": "fp16", "samples": "samples.npz"},
+                    "labels": ["candidate"],
+                }
+            ]
+        },
+    )
+    upload: str = Field(max_length=100)
+    model: str = Field(max_length=300)
+    request: RequestBody = RequestBody()
+    labels: list[Word] = Field(default=[], max_length=20)
+    live: bool = False
+    again: bool = False
+
+
+class ConversionBegun(BaseModel):
+    """The job that was put into the queue."""
+
+    id: str
+    state: JobState
+
+
+class FaultView(BaseModel):
+    """Why there is no version; `operator` and `node` where one is to blame."""
+
+    code: str
+    what: str
+    why: str = ""
+    try_this: str = ""
+    operator: str = ""
+    node: str = ""
+
+
+class ConversionLine(BaseModel):
+    """One job in a list. `stage` is what it does while it runs; `version` is what it has become."""
+
+    id: str
+    model: str
+    upload: str
+    state: JobState
+    stage: str
+    version: int | None
+    author: str
+    created: datetime
+    times: dict[str, datetime]
+    fault: FaultView | None
+    has_report: bool
+
+
+class ConversionView(ConversionLine):
+    """One job with what was asked, and what it has told so far.
+
+    `starts` counts how often it began to run: a second time when the control plane was stopped.
+    """
+
+    request: dict[str, Any]
+    labels: list[str]
+    live: bool
+    again: bool
+    starts: int
+    events: list[dict[str, Any]]
+
+
+class EventsView(BaseModel):
+    """What a job has told above a number, and how far it is. `after` is for the next question."""
+
+    state: JobState
+    stage: str
+    after: int
+    events: list[dict[str, Any]]
+
+
+@router.post("/api/conversions", status_code=202, summary="Convert an uploaded source")
+async def begin_conversion(
+    body: ConversionBody, control: InControl, who: ByWhom
+) -> ConversionBegun:
+    """It waits for its turn, is converted and judged, and then published like any version."""
+    page = body.request.model_dump(mode="json")
+    asked = Asked(
+        body.upload,
+        body.model,
+        Wanted.from_json({"source": "", **page}),
+        tuple(dict.fromkeys(body.labels)),
+        body.live,
+        body.again,
+    )
+    job = await control.conversions.begin(asked, who)
+    return ConversionBegun(id=job.id, state=job.state)
+
+
+@router.get("/api/conversions", summary="List conversions")
+async def list_conversions(control: InControl) -> list[ConversionLine]:
+    """Those that are remembered, the newest first."""
+    return [_line(control, job) for job in reversed(control.conversions.jobs.all())]
+
+
+@router.get(_PATH, summary="Show one conversion")
+async def show_conversion(id: Id, control: InControl) -> ConversionView:
+    """How far it is, what it has told, and why it came to nothing, if it did."""
+    return await _view(control, control.conversions.jobs.get(id))
+
+
+@router.get(
+    _PATH + "/events",
+    summary="Wait for what a conversion tells",
+    response_model=EventsView,
+    responses={204: {"description": "nothing new came within the time"}},
+)
+async def poll_events(
+    id: Id,
+    request: Request,
+    control: InControl,
+    after: Annotated[int, Query(ge=0, description="only events above this number")] = 0,
+    wait: Annotated[float, Query(ge=0, le=LONGEST_POLL, description="seconds")] = LONGEST_POLL,
+) -> Response:
+    """The events above a number as soon as there are some; at once when the job has ended."""
+    jobs = control.conversions.jobs
+    found = await unless_left(request, jobs.news(id, after, wait))
+    if found is None:
+        return Response(status_code=204)
+    job, events = found
+    view = EventsView(
+        state=job.state,
+        stage=_stage(control, job),
+        after=events[-1]["number"] if events else after,
+        events=[dict(event) for event in events],
+    )
+    return JSONResponse(view.model_dump(mode="json"))
+
+
+@router.get(_PATH + "/report", summary="Fetch the report of a conversion")
+async def fetch_report(id: Id, control: InControl) -> dict[str, Any]:
+    """What was measured: `conversion.json`. Also of one that the gate has refused."""
+    return dict(await control.conversions.jobs.report(id))
+
+
+@router.get(
+    _PATH + "/report.html",
+    summary="Read the report of a conversion",
+    response_class=HTMLResponse,
+)
+async def read_report(id: Id, control: InControl) -> HTMLResponse:
+    """The report for people, as one page without scripts."""
+    return HTMLResponse(await control.conversions.page(id), headers=_PAGE_HEADERS)
+
+
+@router.post(
+    _PATH + "/cancel",
+    summary="Cancel a conversion",
+    responses={409: {"model": schemas.ErrorBody, "description": "it is over"}},
+)
+async def cancel_conversion(id: Id, control: InControl, who: ByWhom) -> ConversionView:
+    """Its process is ended, and nothing is left of it; it can be asked for again."""
+    return await _view(control, await control.conversions.cancel(id, who))
+
+
+@router.post(
+    _PATH + "/retry",
+    status_code=202,
+    summary="Ask for a conversion again",
+    responses={409: {"model": schemas.ErrorBody, "description": "it has not come to nothing"}},
+)
+async def retry_conversion(id: Id, control: InControl, who: ByWhom) -> ConversionView:
+    """The same job is queued again, if its upload is still there."""
+    return await _view(control, await control.conversions.retry(id, who))
+
+
+async def _view(control: Control, job: Job) -> ConversionView:
+    body = job.to_body()
+    request = {name: value for name, value in body["request"].items() if name != "source"}
+    events = await control.conversions.jobs.events(job.id)
+    return ConversionView(
+        **_fields(control, job),
+        request=request,
+        labels=body["labels"],
+        live=job.asked.live,
+        again=job.asked.again,
+        starts=job.starts,
+        events=[dict(event) for event in events],
+    )
+
+
+def _line(control: Control, job: Job) -> ConversionLine:
+    return ConversionLine(**_fields(control, job))
+
+
+def _fields(control: Control, job: Job) -> Mapping[str, Any]:
+    return {
+        "id": job.id,
+        "model": job.asked.model,
+        "upload": job.asked.upload,
+        "state": job.state,
+        "stage": _stage(control, job),
+        "version": job.version,
+        "author": job.author,
+        "created": _time(job.created),
+        "times": {state: _time(at) for state, at in job.times.items()},
+        "fault": FaultView(**job.fault) if job.fault else None,
+        "has_report": job.has_report,
+    }
+
+
+def _stage(control: Control, job: Job) -> str:
+    """What it does now; empty unless it runs."""
+    is_running = job.state is JobState.RUNNING
+    return control.conversions.jobs.progress(job.id).stage if is_running else ""
+
+
+def _time(at: float) -> datetime:
+    return datetime.fromtimestamp(at, UTC)

@@ -1,0 +1,190 @@
+"""`servegate convert ls | show | cancel | retry` against an admin API with jobs at work."""
+
+import asyncio
+import json
+import threading
+from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pytest
+import uvicorn
+from builders import until
+from cli.commands import Done, servegate
+from control.conversions.converting import HANGS, Jobbing
+from listeners.uploads_scene import UploadsScene
+
+from serve.control.conversions.job import Job, JobState
+from serve.listeners.admin.application import create
+
+T = TypeVar("T")
+
+
+class Gateway:
+    """A gateway in a thread: conversions, the pipeline, and the admin API."""
+
+    def __init__(self, folder: Path) -> None:
+        (folder / "admin").mkdir()
+        self.one = Jobbing(folder)
+        control = replace(
+            UploadsScene(folder / "admin").control,
+            models=self.one.scene.plane.models,
+            storage=self.one.scene.storage,
+            uploads=self.one.scene.uploads,
+            conversions=self.one.conversions,
+        )
+        app = create(control, hosts=["127.0.0.1"])
+        config = uvicorn.Config(app, port=0, log_level="error", timeout_graceful_shutdown=1)
+        self.server = uvicorn.Server(config)
+        self.loop: asyncio.AbstractEventLoop | None = None
+        self.thread = threading.Thread(target=lambda: asyncio.run(self._serve()))
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.server.servers[0].sockets[0].getsockname()[1]}"
+
+    def run(self, *words: object) -> Done:
+        return servegate("convert", *words, "--admin-url", self.url)
+
+    def do(self, work: Callable[[], Awaitable[T]]) -> T:
+        """Something in the gateway's own loop."""
+
+        async def done() -> T:
+            return await work()
+
+        assert self.loop is not None
+        return asyncio.run_coroutine_threadsafe(done(), self.loop).result(30)
+
+    def ended(self, script: bytes) -> Job:
+        """A job that has ended."""
+
+        async def work() -> Job:
+            return await self.one.until(await self.one.ask(script))
+
+        return self.do(work)
+
+    def running(self) -> Job:
+        """A job that runs until somebody ends it."""
+
+        async def work() -> Job:
+            job = await self.one.until(await self.one.ask(HANGS), JobState.RUNNING)
+            await until(lambda: self.one.jobs.progress(job.id).stage == "convert")
+            return job
+
+        return self.do(work)
+
+    async def _serve(self) -> None:
+        self.loop = asyncio.get_running_loop()
+        await self.one.scene.begin()
+        async with self.one.working():
+            await self.server.serve()
+
+
+@pytest.fixture
+def gateway(tmp_path: Path) -> Iterator[Gateway]:
+    made = Gateway(tmp_path)
+    made.thread.start()
+    asyncio.run(until(lambda: made.server.started))
+    yield made
+    made.server.should_exit = True
+    made.thread.join()
+
+
+def events(done: Done) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def test_jobs_are_listed_for_people_and_for_programs(gateway: Gateway) -> None:
+    failed, good = gateway.ended(b"fail unsupported_operator\n"), gateway.ended(b"stage open\n")
+    done = gateway.run("ls")
+    head, *rows = [line.split("\t") for line in done.stdout.splitlines()]
+    assert (done.returncode, head[:4]) == (0, ["id", "model", "state", "version"])
+    assert {row[0]: (row[2], row[3]) for row in rows} == {
+        good.id: ("done", "1"),
+        failed.id: ("failed", ""),
+    }
+    assert {job["id"] for job in json.loads(gateway.run("ls", "--json").stdout)} == {
+        good.id,
+        failed.id,
+    }
+
+
+def test_a_job_that_failed_says_why_and_what_to_try(gateway: Gateway) -> None:
+    job = gateway.ended(b"stage convert\nfail out_of_memory\n")
+    done = gateway.run("show", job.id)
+    assert done.returncode == 0
+    assert f"{job.id}: failed, model m" in done.stdout
+    assert "operator: Op n" in done.stdout
+    assert "try: servegate up --conversion-memory" in done.stdout
+    assert "code: out_of_memory" in done.stdout
+    assert "it is doing convert in model.onnx" in done.stdout
+
+
+def test_a_refused_job_names_its_report(gateway: Gateway) -> None:
+    job = gateway.ended(b"refuse numbers_differ\n")
+    done = gateway.run("show", job.id)
+    assert f"report: {gateway.url}/api/conversions/{job.id}/report.html" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("script", "status", "code"),
+    [
+        (b"refuse numbers_differ\n", 7, "numbers_differ"),
+        (b"fail unsupported_operator\n", 1, "unsupported_operator"),
+    ],
+    ids=["refused by the gate", "failed"],
+)
+def test_following_ends_with_the_status_of_the_job(
+    gateway: Gateway, script: bytes, status: int, code: str
+) -> None:
+    job = gateway.ended(script)
+    done = gateway.run("show", job.id, "--follow", "--json")
+    assert done.returncode == status
+    last = events(done)[-1]
+    assert (last["type"], last["ok"], last["code"]) == ("result", False, code)
+    assert [each["type"] for each in events(done)].count("failed") == 0
+
+
+def test_following_tells_what_a_job_does_until_it_has_ended(gateway: Gateway) -> None:
+    job = gateway.running()
+    told: list[Done] = []
+    watching = threading.Thread(
+        target=lambda: told.append(gateway.run("show", job.id, "--follow", "--json"))
+    )
+    watching.start()
+    gateway.do(lambda: until(lambda: bool(gateway.server.server_state.tasks)))
+    gateway.do(lambda: gateway.one.conversions.cancel(job.id, gateway.one.by))
+    watching.join(20)
+    assert told[0].returncode == 5
+    states = [event["state"] for event in events(told[0]) if event["type"] == "state"]
+    assert states == ["queued", "running", "cancelled"]
+
+
+def test_following_a_job_that_is_done_names_its_version(gateway: Gateway) -> None:
+    job = gateway.ended(b"stage open\n")
+    done = gateway.run("show", job.id, "--follow")
+    assert (done.returncode, "version 1 of m is published" in done.stderr) == (0, True)
+
+
+def test_a_job_is_cancelled_and_asked_for_again(gateway: Gateway) -> None:
+    job = gateway.running()
+    done = gateway.run("cancel", job.id, "--reason", "too slow")
+    assert (done.returncode, done.stderr) == (0, f"conversion {job.id} of m is cancelled\n")
+    rows = gateway.do(lambda: gateway.one.revisions(job))
+    assert rows[-1]["reason"] == "too slow"
+    done = gateway.run("retry", job.id)
+    assert (done.returncode, done.stderr) == (0, f"conversion {job.id} of m is queued\n")
+    assert gateway.run("cancel", job.id).returncode == 0
+
+
+def test_what_is_over_cannot_be_cancelled(gateway: Gateway) -> None:
+    job = gateway.ended(b"stage open\n")
+    done = gateway.run("cancel", job.id)
+    assert (done.returncode, "it is done" in done.stderr) == (5, True)
+
+
+@pytest.mark.parametrize("verb", ["show", "cancel", "retry"])
+def test_an_unknown_job_is_not_found(gateway: Gateway, verb: str) -> None:
+    done = gateway.run(verb, "nobody")
+    assert (done.returncode, "unknown_conversion" in done.stderr) == (3, True), done.stderr

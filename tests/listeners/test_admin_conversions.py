@@ -1,0 +1,276 @@
+"""Conversions over the admin API: asked for, watched, cancelled, read."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pytest
+from control.conversions.converting import GOOD, HANGS, Jobbing
+from control.storage_scene import digest
+from listeners.admin_scene import Client, assert_error, play
+from listeners.uploads_scene import PIECE, UploadsScene
+
+from serve.control.conversions.job import JobState
+from serve.listeners.admin.application import create
+
+T = TypeVar("T")
+PATH = "/api/conversions"
+
+
+class Api:
+    """The application over a scene of conversions."""
+
+    def __init__(self, folder: Path, *, needs_key: bool = False) -> None:
+        (folder / "admin").mkdir()
+        self.one = Jobbing(folder)
+        self.control = replace(
+            UploadsScene(folder / "admin", needs_key=needs_key).control,
+            models=self.one.scene.plane.models,
+            storage=self.one.scene.storage,
+            uploads=self.one.scene.uploads,
+            publications=self.one.scene.publications,
+            conversions=self.one.conversions,
+        )
+
+    def play(self, scenario: Callable[[Client], Awaitable[T]], **changes: Any) -> T:
+        """What somebody does while conversions and the pipeline are at work."""
+
+        async def run(client: Client) -> T:
+            await self.one.scene.begin()
+            async with self.one.working():
+                return await scenario(client)
+
+        return play(create(replace(self.control, **changes), hosts=["localhost"]), run)
+
+    async def send(self, client: Client, script: bytes = GOOD) -> str:
+        """Upload a scripted source over the API; gives the upload's id."""
+        file = {"path": "model.onnx", "size": len(script), "sha256": digest(script)}
+        body = {"model": "m", "files": [file], "kind": "source"}
+        begun = (await client.post("/api/uploads", json=body)).json()
+        assert begun["existing"] is None
+        if begun["missing"]:
+            path = f"/api/uploads/{begun['id']}/blobs/{digest(script)}"
+            sent = await client.patch(path, content=script, headers=PIECE)
+            assert sent.status_code == 204, sent.text
+        return str(begun["id"])
+
+    async def begin(self, client: Client, script: bytes = GOOD, **more: Any) -> str:
+        """Upload and ask; gives the job's id."""
+        upload = await self.send(client, script)
+        body = {"upload": upload, "model": "m", **more}
+        answer = await client.post(PATH, json=body, headers={"servegate-author": "ada"})
+        assert answer.status_code == 202, answer.text
+        assert answer.json()["state"] == "queued"
+        return str(answer.json()["id"])
+
+    async def until(self, client: Client, identity: str, *states: str) -> dict[str, Any]:
+        """Poll the events until the job is in one of these states, or has ended."""
+        after = 0
+        while True:
+            answer = await client.get(f"{PATH}/{identity}/events", params={"after": after})
+            assert answer.status_code == 200, answer.text
+            page = answer.json()
+            if page["state"] in (states or ("done", "failed", "refused", "cancelled")):
+                return (await client.get(f"{PATH}/{identity}")).json()
+            after = page["after"]
+
+
+@pytest.fixture
+def api(tmp_path: Path) -> Api:
+    return Api(tmp_path)
+
+
+def test_a_source_is_uploaded_and_converted_and_becomes_a_version(api: Api) -> None:
+    async def scenario(client: Client) -> dict[str, Any]:
+        asked = {"precision": "fp16", "tolerances": {"": {"atol": 0.01}}, "seed": 3}
+        identity = await api.begin(client, labels=["new"], request=asked)
+        return await api.until(client, identity)
+
+    page = api.play(scenario)
+    assert (page["state"], page["version"], page["author"]) == ("done", 1, "ada")
+    assert (page["fault"], page["has_report"], page["starts"]) == (None, True, 1)
+    assert page["request"]["tolerances"] == {"": {"atol": 0.01, "rtol": None, "top1": None}}
+    assert (page["request"]["precision"], page["request"]["seed"]) == ("fp16", 3)
+    assert "source" not in page["request"]
+    assert [event["state"] for event in page["events"] if event["type"] == "state"] == [
+        *("queued", "running", "publishing", "publishing", "done")
+    ]
+    [(request, _)] = api.one.converter.asked
+    assert (request.source, request.precision) == ("model.onnx", "fp16")
+
+
+def test_conversions_are_listed_with_the_newest_first(api: Api) -> None:
+    async def scenario(client: Client) -> list[dict[str, Any]]:
+        for script in (GOOD, b"fail unsupported_operator\n"):
+            api.one.scene.wall.now += 1
+            await api.until(client, await api.begin(client, script))
+        return (await client.get(PATH)).json()
+
+    newer, older = api.play(scenario)
+    assert (newer["state"], older["state"], older["fault"]) == ("failed", "done", None)
+    fault = newer["fault"]
+    assert (fault["code"], fault["operator"], fault["node"]) == ("unsupported_operator", "Op", "n")
+    assert "events" not in newer
+
+
+def test_a_running_job_tells_its_stage_and_is_cancelled(api: Api) -> None:
+    async def scenario(client: Client) -> tuple[dict[str, Any], dict[str, Any]]:
+        identity = await api.begin(client, HANGS)
+        await api.until(client, identity, "running")
+        after = 2
+        waited = await client.get(f"{PATH}/{identity}/events", params={"after": after})
+        answer = await client.post(f"{PATH}/{identity}/cancel", headers={"servegate-author": "bob"})
+        assert answer.status_code == 200, answer.text
+        again = await client.post(f"{PATH}/{identity}/retry")
+        assert (again.status_code, again.json()["state"]) == (202, "queued")
+        await client.post(f"{PATH}/{identity}/cancel")
+        return waited.json(), answer.json()
+
+    waited, cancelled = api.play(scenario)
+    assert (waited["stage"], waited["after"]) == ("convert", 3)
+    assert cancelled["state"] == "cancelled"
+
+
+def test_a_poll_without_news_ends_with_its_time(api: Api) -> None:
+    async def scenario(client: Client) -> int:
+        identity = await api.begin(client, HANGS)
+        await api.until(client, identity, "running")
+        query = {"after": 3, "wait": 0.01}
+        await client.get(f"{PATH}/{identity}/events", params={"after": 2})
+        answer = await client.get(f"{PATH}/{identity}/events", params=query)
+        return answer.status_code
+
+    assert api.play(scenario) == 204
+
+
+def test_the_end_wakes_who_waits_for_events(api: Api) -> None:
+    async def scenario(client: Client) -> dict[str, Any]:
+        identity = await api.begin(client, HANGS)
+        await api.until(client, identity, "running")
+        await client.get(f"{PATH}/{identity}/events", params={"after": 2})
+        waiting = asyncio.create_task(
+            client.get(f"{PATH}/{identity}/events", params={"after": 3, "wait": 20})
+        )
+        await client.post(f"{PATH}/{identity}/cancel")
+        async with asyncio.timeout(5):
+            return (await waiting).json()
+
+    page = api.play(scenario)
+    assert page["state"] == "cancelled"
+    assert [event.get("state") for event in page["events"]] == ["cancelled"]
+
+
+def test_the_report_is_read_by_programs_and_by_people(api: Api) -> None:
+    async def scenario(client: Client) -> None:
+        identity = await api.begin(client, b"refuse numbers_differ\n")
+        page = await api.until(client, identity)
+        assert (page["state"], page["has_report"]) == ("refused", True)
+        report = (await client.get(f"{PATH}/{identity}/report")).json()
+        assert (report["format"], report["passed"]) == (1, False)
+        read = await client.get(f"{PATH}/{identity}/report.html")
+        assert read.text == "<p>model.onnx</p>"
+        assert read.headers["content-type"].startswith("text/html")
+        policy = read.headers["content-security-policy"]
+        assert "default-src 'none'" in policy and "script" not in policy
+
+    api.play(scenario)
+
+
+def test_a_job_without_a_report_and_an_unknown_one_are_not_found(api: Api) -> None:
+    async def scenario(client: Client) -> None:
+        identity = await api.begin(client, b"die\n")
+        await api.until(client, identity)
+        assert_error(await client.get(f"{PATH}/{identity}/report"), 404, "not_found")
+        for path in ("", "/events", "/report", "/report.html"):
+            assert_error(await client.get(f"{PATH}/nobody{path}"), 404, "unknown_conversion")
+        for path in ("/cancel", "/retry"):
+            assert_error(await client.post(f"{PATH}/nobody{path}"), 404, "unknown_conversion")
+
+    api.play(scenario)
+
+
+def test_a_source_cannot_be_committed_and_a_version_not_converted(api: Api) -> None:
+    async def scenario(client: Client) -> None:
+        source = await api.send(client)
+        answer = await client.post(f"/api/uploads/{source}/commit", json={})
+        error = assert_error(answer, 422, "invalid")
+        assert error["try_this"] == "POST /api/conversions"
+        files = [{"path": "1/model.onnx", "size": len(GOOD), "sha256": digest(GOOD)}]
+        body = {"model": "m", "files": files}
+        begun = (await client.post("/api/uploads", json=body)).json()
+        answer = await client.post(PATH, json={"upload": begun["id"], "model": "m"})
+        assert_error(answer, 422, "invalid")
+        kinds = [one["kind"] for one in (await client.get("/api/uploads")).json()]
+        assert sorted(kinds) == ["source", "version"]
+
+    api.play(scenario)
+
+
+def test_an_upload_is_not_given_up_while_it_is_converted(api: Api) -> None:
+    async def scenario(client: Client) -> None:
+        identity = await api.begin(client, HANGS)
+        upload = (await client.get(f"{PATH}/{identity}")).json()["upload"]
+        error = assert_error(await client.delete(f"/api/uploads/{upload}"), 409, "in_use")
+        assert error["why"] == f"by conversion {identity}"
+        await client.post(f"{PATH}/{identity}/cancel")
+        assert (await client.delete(f"/api/uploads/{upload}")).status_code == 204
+
+    api.play(scenario)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"request": {"source": "/etc/passwd"}},
+        {"request": {"opset": 9}},
+        {"request": {"precision": "fp8"}},
+        {"request": {"max_drop": 2}},
+        {"request": {"samples": "../s.npz"}},
+        {"request": {"golden": 100_000}},
+        {"labels": ["1"]},
+        {"model": "../m"},
+        {"else": 1},
+    ],
+)
+def test_what_cannot_be_asked_is_refused(api: Api, body: dict[str, Any]) -> None:
+    async def scenario(client: Client) -> None:
+        upload = await api.send(client)
+        answer = await client.post(PATH, json={"upload": upload, "model": "m", **body})
+        assert_error(answer, 422, "invalid")
+
+    api.play(scenario)
+    assert api.one.jobs.all() == ()
+
+
+def test_where_versions_cannot_be_published_nothing_is_converted(api: Api) -> None:
+    async def scenario(client: Client) -> None:
+        assert_error(await client.get(PATH), 403, "not_served")
+
+    api.play(scenario, publishes=False)
+
+
+def test_without_a_key_nobody_may_ask(tmp_path: Path) -> None:
+    api = Api(tmp_path, needs_key=True)
+
+    async def scenario(client: Client) -> None:
+        for method, path in (("GET", PATH), ("POST", PATH), ("GET", f"{PATH}/a/report.html")):
+            assert_error(await client.request(method, path, json={}), 401, "unauthenticated")
+
+    api.play(scenario)
+
+
+def test_the_history_says_who_asked_and_who_cancelled(api: Api) -> None:
+    async def scenario(client: Client) -> list[tuple[str, str]]:
+        identity = await api.begin(client, HANGS)
+        await api.until(client, identity, "running")
+        bob = {"servegate-author": "bob", "servegate-reason": "too slow"}
+        await client.post(f"{PATH}/{identity}/cancel", headers=bob)
+        job = api.one.jobs.get(identity)
+        assert job.state is JobState.CANCELLED
+        rows = await api.one.revisions(job)
+        return [(row["author"], row["reason"]) for row in rows]
+
+    first, _, last = api.play(scenario)
+    assert (first[0], last) == ("ada", ("bob", "too slow"))
