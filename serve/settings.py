@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from serve.core.errors import Invalid
+from serve.core.flavours import Machine
 from serve.core.limits import Limits
 from serve.core.replicas import Replica
 
@@ -101,6 +102,9 @@ class Settings:
     quarantine: str = _row("auto", "a throw-away Triton tries each version: auto, required or off")
     quarantine_bytes: int = _row(4 << 30, "memory that a version may take in quarantine")
     quarantine_timeout: float = _row(300.0, "longest time for a version to load in quarantine")
+    conversions: int = _row(1, "uploaded models that are converted at one time; 0: none are")
+    conversion_memory: int = _row(8 << 30, "memory that a conversion may take")
+    conversion_timeout: float = _row(1800.0, "longest time for a conversion")
     contract_interval: float = _row(60.0, "how often each replica's contracts are run again")
     min_available: float = _row(0.5, "share of a pool that goes on serving while a replica loads")
     without_spare: str = _row("warn", "load on the only replica that serves: warn, or refuse")
@@ -108,6 +112,9 @@ class Settings:
     keep_loaded: int = _row(2, "newest versions of a model that stay loaded without being used")
     keep_versions: int = _row(10, "versions of a model that garbage collection leaves")
     pool_memory: tuple[str, ...] = _row((), "memory of each replica of a pool, POOL=BYTES")
+    machine_facts: tuple[str, ...] = _row(
+        (), "what is known of machines, POOL.FACT=VALUE or REPLICA.FACT=VALUE, for flavours"
+    )
 
     @property
     def state_path(self) -> Path:
@@ -180,6 +187,22 @@ class Settings:
                 raise Invalid(f"'{text}' is no pool_memory", why="POOL=BYTES is needed")
             budgets[pool] = int(number)
         return budgets
+
+    def machine(self, replica: str, pool: str = "") -> Machine:
+        """What `machine_facts` says of a replica: of its pool, and before that of itself.
+
+        `quarantine` is the name of the Triton that tries versions.
+        """
+        facts: dict[str, dict[str, str]] = {}
+        for text in self.machine_facts:
+            where, _, value = text.partition("=")
+            name, _, fact = where.rpartition(".")
+            if not name or not value:
+                why = "POOL.FACT=VALUE is needed, such as a100.compute_capability=8.0"
+                raise Invalid(f"'{text}' is no machine fact", why=why)
+            facts.setdefault(name, {})[fact] = value
+            Machine.of(facts[name])
+        return Machine.of(facts.get(pool, {}) | facts.get(replica, {}))
 
     def environment(self) -> dict[str, str]:
         """The same settings as variables, for child processes."""
@@ -345,6 +368,9 @@ _RULES: dict[str, tuple[Callable[[Any], bool], str]] = {
     "log_format": _one_of("text", "json"),
     "auth": _one_of("auto", "keys", "none"),
     **dict.fromkeys(("max_upload_bytes", "upload_quota", "quarantine_bytes"), _COUNT),
+    "conversions": _NONE_OR_MORE,
+    "conversion_memory": _COUNT,
+    "conversion_timeout": _TIME,
     **dict.fromkeys(("upload_keep", "quarantine_timeout", "contract_interval"), _TIME),
     **dict.fromkeys(("unload_after", "keep_loaded"), _NONE_OR_MORE),
     "keep_versions": _COUNT,
@@ -372,6 +398,7 @@ def _check(settings: Settings, sources: Mapping[str, str]) -> None:
         what = f"{error.what} ({sources['triton']})"
         raise Invalid(what, why=error.why, try_this=error.try_this) from error
     settings.memory_of_pools()
+    settings.machine("")
 
 
 def is_loopback(host: str) -> bool:

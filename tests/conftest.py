@@ -3,6 +3,7 @@
 Property tests write nothing.
 """
 
+import os
 import signal
 from collections.abc import Iterator
 
@@ -11,6 +12,7 @@ from database import PostgresServer, postgres
 from hypothesis import settings
 from object_store import ObjectStore, object_store
 
+os.environ["ORT_DISABLE_TELEMETRY"] = "1"  # before ONNX Runtime is imported by any test
 # Who runs this in the background of a shell ignores SIGINT, and so would all children that are to
 # be interrupted.
 signal.signal(signal.SIGINT, signal.default_int_handler)

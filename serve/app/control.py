@@ -13,6 +13,7 @@ from typing import Any
 from prometheus_client import CollectorRegistry
 from prometheus_client.core import GaugeMetricFamily, Metric
 
+from serve.app.conversions import conversions_of
 from serve.app.paths import LEADER_FILE, control_socket, store_place
 from serve.app.publishing import Publishing, delivery_of, storage_of
 from serve.app.secret import shared_secret
@@ -114,6 +115,14 @@ class ControlPlane:
             reload=self._reload,
             publish=self._publisher.committed,
         )
+        self._conversions = conversions_of(
+            settings,
+            self._publishing,
+            self._storage,
+            store=self._store,
+            decisions=self._decided,
+            reload=self._reload,
+        )
         self._keepers = {
             replica.name: ReplicaKeeper(
                 replica.name,
@@ -127,6 +136,7 @@ class ControlPlane:
                 decisions=self._decided,
                 clock=time.monotonic,
                 tick=settings.tick,
+                machine=settings.machine(replica.name, replica.pool),
             )
             for replica in replicas
         }
@@ -248,6 +258,7 @@ class ControlPlane:
             if self._settings.publishes:
                 tasks.create_task(self._courier.run())
                 tasks.create_task(self._publishing.run())
+                tasks.create_task(self._conversions.run())
                 interval = self._settings.contract_interval
                 tasks.create_task(self._contracts.run(self._called, self._found, interval))
 
@@ -264,6 +275,7 @@ class ControlPlane:
             uploads=self._publishing.uploads,
             publications=self._publishing.publications,
             retention=self._publishing.retention,
+            conversions=self._conversions,
             history=self._history,
             readings=admin.scrape,
             metrics=self._meters.text,

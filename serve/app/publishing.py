@@ -9,6 +9,7 @@ from pathlib import Path
 from serve.app.paths import QUARANTINE_FOLDER, STORAGE_FOLDER, UPLOADS_FOLDER
 from serve.control.artifacts.contents import Contents
 from serve.control.artifacts.storage import Storage
+from serve.control.conversions.job import needed_blobs, needed_uploads
 from serve.control.decisions import Decisions
 from serve.control.delivering.agents import AgentDelivery
 from serve.control.delivering.bucket import BucketDelivery
@@ -33,7 +34,7 @@ from serve.conversion.reading import read_model
 from serve.core.errors import CannotStart, ServegateError
 from serve.settings import Settings
 from serve.triton.installation import Facts, Installation
-from serve.triton.quarantine import Quarantine, TrialLimits
+from serve.triton.quarantine import NAME, Quarantine, TrialLimits
 
 _log = logging.getLogger("servegate.publishing")
 _SWEEP = 3600.0  # seconds between two looks for uploads that nobody finishes
@@ -129,6 +130,7 @@ class Publishing:
                 folder=work,
                 plain=plain,
                 judge=contracts.judge,
+                machine=settings.machine(NAME),
             ),
             holding=holding,
             has_plain=inventory.has_plain,
@@ -147,7 +149,7 @@ class Publishing:
         self.retention = Retention(
             self.records,
             storage,
-            Heap(self.records, storage, self.uploads),
+            Heap(self.records, storage, self.uploads, kept=lambda: needed_blobs(decisions())),
             parts=parts,
             holding=holding,
             loadables=lambda: inventory.loadables,
@@ -168,8 +170,9 @@ class Publishing:
     async def _sweep(self) -> None:
         while True:
             waiting = {one.upload for one in self.records.all() if one.state in IN_PROGRESS}
+            sources = needed_uploads(self.records.decisions)
             try:
-                await self.uploads.sweep(waiting)
+                await self.uploads.sweep(waiting | sources)
             except (ServegateError, OSError) as error:
                 _log.warning("unfinished uploads cannot be looked through: %s", error)
             await asyncio.sleep(_SWEEP)

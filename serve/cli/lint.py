@@ -149,7 +149,8 @@ def _code(subject: "Subject") -> "tuple[Diagnosis, ...]":
     from serve.triton.foreign_code import code_in
     from serve.triton.lint import Diagnosis, Severity
 
-    why = code_in(subject.config or parse(""), subject.files)
+    configs = (subject.config or parse(""), *(one.config for one in subject.flavoured.values()))
+    why = next((why for one in configs if one and (why := code_in(one, subject.files))), "")
     if not why:
         return ()
     fix = "servegate up --allow-code-models, if you trust everybody who may push"

@@ -10,6 +10,7 @@ import serve
 from serve.cli import (
     backup,
     config,
+    convert,
     doctor,
     history,
     infer,
@@ -51,6 +52,7 @@ app.command("backup")(backup.backup)
 app.command("restore")(backup.restore)
 app.add_typer(models.app, name="model")
 app.add_typer(labels.app, name="label")
+app.add_typer(convert.app, name="convert")
 app.add_typer(routes.app, name="route")
 app.add_typer(replicas.app, name="replica")
 app.add_typer(keys.app, name="key")

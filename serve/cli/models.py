@@ -91,7 +91,7 @@ def show_model(
                 str(version["version"]),
                 version["state"],
                 " ".join(version["labels"]),
-                " ".join(version["replicas"]),
+                versions.holders_of(version["replicas"], version["flavours"]),
                 version["reason"],
             )
             for version in model["versions"]

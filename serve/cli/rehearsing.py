@@ -12,7 +12,7 @@ from serve.cli.onnx_file import ReadModel
 from serve.cli.pieces import Source
 from serve.cli.talk import amount
 from serve.core.errors import Invalid, NoControl, NotFound
-from serve.core.versions import CONFIG, Layout, State, content_digest
+from serve.core.versions import CONFIG, FLAVOURS, Layout, State, content_digest
 
 _MOST_ASKED = 20  # versions
 _DEAD = (State.FAILED, State.RETIRED, State.REMOVED)
@@ -83,7 +83,9 @@ def findings(
     try:
         parsed = parse(data_of(config).decode("utf-8", "replace")) if config else None
         files = tuple(blob.file for blob in blobs)
-        subject = Subject(name, parsed, files)
+        flavours = source.find(FLAVOURS)
+        text = data_of(flavours).decode("utf-8", "replace") if flavours else ""
+        subject = Subject(name, parsed, files, flavours=text)
         model = source.find(f"{Layout.of(files).number}/{subject.readable}")
         if model is not None and isinstance(model.origin, Path):
             subject = replace(subject, signature=read_model(model.origin))

@@ -74,6 +74,15 @@ QuarantineBytes = Annotated[
 QuarantineTimeout = Annotated[
     float | None, typer.Option(help="Seconds that a version may take to load there. [300]")
 ]
+Conversions = Annotated[
+    int | None, typer.Option(help="Uploaded models that are converted at one time; 0: none. [1]")
+]
+ConversionMemory = Annotated[
+    int | None, typer.Option(help="Memory that a conversion may take. [8 GiB]")
+]
+ConversionTimeout = Annotated[
+    float | None, typer.Option(help="Seconds that a conversion may take. [1800]")
+]
 ContractInterval = Annotated[
     float | None, typer.Option(help="Seconds between two runs of a contract. [60]")
 ]
@@ -86,6 +95,10 @@ WithoutSpare = Annotated[
 ]
 PoolMemory = Annotated[
     list[str] | None, typer.Option(help="Memory of each replica, POOL=BYTES; repeatable.")
+]
+MachineFacts = Annotated[
+    list[str] | None,
+    typer.Option(help="What is known of machines, [POOL|REPLICA].FACT=VALUE; repeatable."),
 ]
 KeepLoaded = Annotated[
     int | None, typer.Option(help="Newest versions that stay loaded without being used. [2]")

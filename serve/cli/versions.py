@@ -2,7 +2,7 @@
 
 import asyncio
 import difflib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any
@@ -259,11 +259,18 @@ def _plain(admin: AdminClient, model: str, number: int) -> dict[str, Any]:
     raise UnknownVersion(model, str(number))
 
 
+def holders_of(replicas: Sequence[str], flavours: Mapping[str, str]) -> str:
+    """The replicas that hold a version, and in which form where it has several."""
+    forms = ((name, flavours.get(name, "")) for name in replicas)
+    return " ".join(f"{name}({form})" if form else name for name, form in forms)
+
+
 def _lines(page: Mapping[str, Any]) -> Iterator[str]:
     """A version for people."""
     from serve.cli.talk import amount
 
-    replicas = f" on {' '.join(page['replicas'])}" if page["replicas"] else ""
+    holders = holders_of(page["replicas"], page.get("flavour_of", {}))
+    replicas = f" on {holders}" if holders else ""
     yield f"{page['model']}@{page['version']}: {page['state']}{replicas}"
     origin = page["provenance"]
     at = origin.get("at")
@@ -285,4 +292,5 @@ def _lines(page: Mapping[str, Any]) -> Iterator[str]:
         "tags": " ".join(f"{key}={value}" for key, value in page.get("tags", {}).items()),
     }
     yield from (f"  {name}: {text}" for name, text in facts.items() if text)
+    yield from (f"  problem: {problem}" for problem in page.get("problems", ()))
     yield from (f"  finding: {finding}" for finding in page.get("findings", ()))

@@ -10,6 +10,7 @@
 | logging | empty       | {"log_verbose_level": 1}                  |
 | key   | the key's id  | {"digest": "…", "role": "predictor", …}   |
 | version | model:number | see `control/versions.py`                |
+| conversion | its id | see `control/conversions/job.py`            |
 
 A key that is revoked stays, marked so: a gateway that has had a key is never open again.
 """

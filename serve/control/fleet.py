@@ -45,6 +45,18 @@ class Failure:
     retry_at: float
 
 
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """In which flavour a replica should hold what is under a name in Triton; empty is in none.
+
+    `lacking` says of flavours what the machine lacks for them, `failed` how they have failed there.
+    """
+
+    flavour: str
+    lacking: Mapping[str, str]
+    failed: Mapping[str, str]
+
+
 class Fleet:
     """All replicas and what is known of them; changes are told to one listener."""
 
@@ -57,6 +69,8 @@ class Fleet:
         self.joining: set[str] = set()  # the same, because they came empty and lack something yet
         self.waiting: dict[str, str] = {}  # replicas that may not load now, and why
         self.failures: dict[tuple[str, str], Failure] = {}
+        self.flavours: dict[tuple[str, str], str] = {}  # in force, by replica and name in Triton
+        self._choices: dict[tuple[str, str], Choice] = {}
 
     def __repr__(self) -> str:
         states = {name: seen.state for name, seen in self._seen.items()}
@@ -138,6 +152,20 @@ class Fleet:
             if (where, why) == (replica, LOADING)
         )
 
+    def choose(self, replica: str, choices: Mapping[str, Choice]) -> None:
+        """In which flavours a replica should hold what has flavours, by name in Triton."""
+        others = {key: one for key, one in self._choices.items() if key[0] != replica}
+        self._choices = {**others, **{(replica, name): one for name, one in choices.items()}}
+
+    def choice(self, replica: str, name: str) -> Choice | None:
+        """What was chosen; None for what has no flavours, or was not looked at yet."""
+        return self._choices.get((replica, name))
+
+    def can_hold(self, replica: str, name: str) -> bool:
+        """Whether a replica can run any form of what is under this name, as far as is known."""
+        choice = self.choice(replica, name)
+        return choice is None or bool(choice.flavour)
+
     def saw(self, name: str, held: Held) -> bool:
         """The replica answered and holds this; whether that is news."""
         before = self._seen[name]
@@ -185,7 +213,7 @@ class Fleet:
         ]
         own = [seen for seen in having if seen.replica.pool == pool]
         here = {seen.replica.name for seen in own if seen.is_up}
-        there = {seen.replica.name for seen in self._seen.values() if seen.replica.pool == pool}
+        there = {one for one in self.in_pool(pool) if self.can_hold(one, physical_name)}
         if not here or any(self._seen[name].is_up for name in there - here):
             own = having
         present = [seen for seen in own if seen.is_up]

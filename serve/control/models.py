@@ -164,9 +164,15 @@ class Models:
         view = self._publisher.snapshot.models.get(name)
         target = view.targets.get(version) if view else None
         pool = self._decisions().pool(name)
-        up = [one for one in self._fleet.in_pool(pool) if self._fleet.observations[one].is_up]
-        needed = min(self._steering.enough(pool), max(len(up), 1))
-        return target is not None and len(target.replicas) >= needed
+        if target is None:
+            return False
+        up = [
+            one
+            for one in self._fleet.in_pool(pool)
+            if self._fleet.observations[one].is_up
+            and self._fleet.can_hold(one, target.physical_name)
+        ]
+        return len(target.replicas) >= min(self._steering.enough(pool), max(len(up), 1))
 
     def serving_now(self, name: str) -> int | None:
         """The version to which calls without a version go, where nobody has decided that.

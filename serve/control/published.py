@@ -39,6 +39,7 @@ def _loadable(name: str, group: list[Version], wanted: Collection[Name]) -> Load
         versions=tuple(version.number for version in group),
         wanted=tuple(v.number for v in group if (v.model, v.number) in wanted),
         configuration=newest.configuration,
+        flavours=newest.forms,
         fingerprint=" ".join(version.content for version in group),
         labels=newest.output_labels,
         preprocessing=newest.preprocessing,

@@ -13,6 +13,7 @@ from types import MappingProxyType
 from typing import Any
 
 from serve.core.errors import Invalid
+from serve.core.flavours import Flavours
 from serve.core.naming import check_model_name
 from serve.triton import config as triton_config
 from serve.triton.config import Configuration
@@ -29,7 +30,8 @@ class Loadable:
     version by its default policy. `problem` says why nothing of it is served; `trouble` why what is
     on disk now is not, so that what was read before stays in force. `unloaded` says that somebody
     wants it not to be served, whatever the folder says. `of` is the model's name for callers where
-    it differs from the name in Triton.
+    it differs from the name in Triton. `flavours` are its forms, of which a replica runs one: for it
+    `configuration` is that of its `flavour`, see `control/reconciling/flavouring.py`.
     """
 
     name: str
@@ -45,6 +47,8 @@ class Loadable:
     unloaded: bool = False
     of: str = ""
     published: bool = False
+    flavours: Flavours = field(default_factory=Flavours)
+    flavour: str = ""
 
     @property
     def model(self) -> str:
@@ -198,12 +202,16 @@ def _read(folder: ModelFolder, fingerprint: str) -> Loadable:
                 "the version policy names no version that exists",
                 why=f"on disk: {', '.join(map(str, versions))}",
             )
+        flavours = Flavours.parse(folder.flavours_text() or "")
+        if flavours.preferred and configuration is None:
+            raise Invalid("flavours.json changes a config.pbtxt, and there is none")
         return Loadable(
             name=folder.name,
             versions=versions,
             wanted=wanted,
             configuration=configuration,
             fingerprint=fingerprint,
+            flavours=flavours,
             labels=MappingProxyType(_labels(folder, configuration)),
             preprocessing=folder.document(PREPROCESSING) or _EMPTY,
             card=folder.document(MODEL_CARD) or _EMPTY,

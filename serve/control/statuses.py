@@ -12,7 +12,8 @@ What is told of a version, in the order in which it usually happens:
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from types import MappingProxyType
 
 from serve.control.decisions import Decisions
 from serve.control.fleet import Fleet
@@ -22,6 +23,7 @@ from serve.control.snapshots import Publisher
 from serve.control.versions import Version
 from serve.core.errors import UnknownModel, UnknownVersion
 from serve.core.routes import Split
+from serve.core.snapshot import Target
 from serve.core.versions import State
 
 _ASIDE = ("not wanted", State.RETIRED)
@@ -29,7 +31,11 @@ _ASIDE = ("not wanted", State.RETIRED)
 
 @dataclass(frozen=True, slots=True)
 class VersionStatus:
-    """One version: how it is (see above), where it may be called, and why not."""
+    """One version: how it is (see above), where it may be called, and why not.
+
+    `flavours` are the forms in which replicas hold it, for a version that has several; `problems`
+    say where it is not held as well as it could be.
+    """
 
     number: int
     state: str
@@ -38,6 +44,8 @@ class VersionStatus:
     reason: str
     serving: bool = False
     published: bool = False
+    flavours: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    problems: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,8 +148,10 @@ class Statuses:
             serving = bool(names) or (
                 view is not None and view.split is not None and number in view.split.versions
             )
-            holders = target.replicas
-            return VersionStatus(number, State.READY, holders, names, "", serving, published)
+            return VersionStatus(
+                *(number, State.READY, target.replicas, names, "", serving, published),
+                *self._flavours(model, target),
+            )
         if record is not None and not record.is_published:
             return VersionStatus(number, record.state, (), names, record.reason, False, True)
         state, why = self._absent(model, number)
@@ -167,6 +177,8 @@ class Statuses:
         pool = self._decisions().pool(model.name)
         if pool not in self._fleet.pools:
             return State.FAILED, f"pool '{pool}' has no replica"
+        if not any(self._fleet.can_hold(name, one.name) for name in self._fleet.in_pool(pool)):
+            return State.FAILED, self._unfit(one.name, pool)[0]
         waiting = self._lacking(one, number) or sorted(
             {
                 self._fleet.waiting[name]
@@ -175,6 +187,29 @@ class Statuses:
             }
         )
         return State.LOADING, waiting[0] if waiting else "no replica has loaded it yet"
+
+    def _flavours(self, model: Model, target: Target) -> tuple[Mapping[str, str], tuple[str, ...]]:
+        """In which forms a version is held, and where that is not the form that should be."""
+        name = target.physical_name
+        forms = {one: self._fleet.flavours.get((one, name), "") for one in target.replicas}
+        pool = self._decisions().pool(model.name)
+        told = []
+        for replica in self._fleet.in_pool(pool):
+            choice = self._fleet.choice(replica, name)
+            for flavour, why in choice.failed.items() if choice else ():
+                told.append(f"replica {replica} does not run it as '{flavour}': {why}")
+        told += self._unfit(name, pool)
+        return MappingProxyType({k: v for k, v in forms.items() if v}), tuple(told)
+
+    def _unfit(self, name: str, pool: str) -> list[str]:
+        """Which replicas of a pool can run no form of what is under this name in Triton."""
+        found = []
+        for replica in self._fleet.in_pool(pool):
+            choice = self._fleet.choice(replica, name)
+            if choice is not None and not choice.flavour:
+                why = "; ".join(f"'{one}': {lacks}" for one, lacks in choice.lacking.items())
+                found.append(f"replica {replica} can run no flavour of it: {why}")
+        return found
 
     def _failures(self, *loadables: Loadable) -> list[str]:
         names = {one.name for one in loadables}
@@ -213,6 +248,9 @@ class Statuses:
             for one in model.loadables
             for number in one.wanted
             for why in self._lacking(one, number)
+        ]
+        problems += [
+            f"version {status.number}: {why}" for status in versions for why in status.problems
         ]
         ready = {status.number for status in versions if status.state == State.READY}
         decisions = self._decisions()

@@ -11,11 +11,13 @@ from functools import lru_cache
 from types import MappingProxyType
 from typing import Any
 
+from serve.core.flavours import Flavours
 from serve.core.versions import Provenance, State
 from serve.triton import config as triton_config
 from serve.triton.config import Configuration
 
 _parsed = lru_cache(maxsize=4096)(triton_config.parse)
+_forms = lru_cache(maxsize=1024)(Flavours.parse)
 VERSION = "version"
 _NONE: Mapping[str, Any] = MappingProxyType({})
 
@@ -24,7 +26,8 @@ _NONE: Mapping[str, Any] = MappingProxyType({})
 class Version:
     """One numbered version. Times are seconds of the epoch, sizes bytes.
 
-    `physical`, `group` and `config` (canonical config.pbtxt) are empty before it is checked.
+    `physical`, `group` and `config` (canonical config.pbtxt) are empty before it is checked;
+    `flavours` (canonical flavours.json) also where it has none.
     `memory` is what its load added to a Triton in quarantine; None when that was not measured.
     `labels` wait to name it as soon as it is ready; `live`: all calls go to it then. Both are
     emptied once done. `keep`: it stays loaded although nothing refers to it. `output_labels` are
@@ -41,6 +44,7 @@ class Version:
     physical: str = ""
     group: str = ""
     config: str = ""
+    flavours: str = ""
     size: int = 0
     has_contract: bool = False
     memory: int | None = None
@@ -67,6 +71,11 @@ class Version:
         return _parsed(self.config)
 
     @property
+    def forms(self) -> Flavours:
+        """What `flavours` says: the forms in which it can run."""
+        return _forms(self.flavours)
+
+    @property
     def is_published(self) -> bool:
         """Whether replicas may hold it."""
         return self.state is State.PUBLISHED
@@ -87,6 +96,7 @@ class Version:
             "physical": self.physical,
             "group": self.group,
             "config": self.config,
+            "flavours": self.flavours,
             "size": self.size,
             "has_contract": self.has_contract,
             "memory": self.memory,
@@ -122,12 +132,13 @@ def version_of(key: str, body: Mapping[str, Any], etag: str = "") -> Version:
         physical=body["physical"],
         group=body["group"],
         config=body["config"],
+        flavours=str(body.get("flavours", "")),  # which older records do not have
         size=body["size"],
         has_contract=body["has_contract"],
         memory=body["memory"],
         labels=tuple(body["labels"]),
         live=body["live"],
-        keep=bool(body.get("keep")),  # which older records do not have
+        keep=bool(body.get("keep")),  # as above
         findings=tuple(body["findings"]),
         tags=MappingProxyType(dict(body["tags"])),
         signature=MappingProxyType(dict(body["signature"])),

@@ -20,6 +20,7 @@ from serve.core.errors import ConversionFailed, GateRefused
 
 MARK = ">"
 Tell = Callable[..., None]  # tell("stage", stage="convert", text="…")
+OnEvent = Callable[[Mapping[str, Any]], None]  # hears them on the other side
 
 STAGES: Mapping[str, str] = {
     "open": "reading the source",

@@ -127,7 +127,6 @@ _ROWS = (
     Fault(
         "converter_missing", "TensorFlow is not installed here", "pip install 'servegate[convert]'"
     ),
-    Fault("cancelled", "the conversion was cancelled", "start it again"),
     Fault(
         "interrupted",
         "the control plane was stopped twice while it converted",

@@ -15,7 +15,7 @@ from typing import Any, BinaryIO
 
 from serve.conversion.faults import failed
 from serve.conversion.sources.kinds import is_pickle
-from serve.conversion.sources.zipped import WEIGHTS
+from serve.conversion.sources.zipped import RATIO, SLACK, WEIGHTS
 
 try:
     import h5py
@@ -25,7 +25,6 @@ except ImportError:
 MOST_OBJECTS = 200_000
 MOST_TEXT = 32 << 20  # bytes of a configuration
 MOST_INFLATED = 1 << 30  # bytes of weights that are compressed in their archive
-SLACK, RATIO = 64 << 20, 100  # bytes that any file may hold; beyond, times what is stored
 _NAME_LENGTHS = 26  # bytes of a member's header before the lengths of name and extra field
 _CONFIG, _TRAINING = "model_config", "training_config"
 
@@ -169,9 +168,7 @@ def _check_pickled(dtype: Any, size: int, value: Any, name: str) -> None:
         return
     found = value()
     start = found.tobytes()[:8] if hasattr(found, "tobytes") else bytes(found or b"")[:8]
-    if is_pickle(start) and dtype.kind in "SV":
-        raise failed("pickle_refused", f"'{name}' holds one")
-    if is_pickle(start) and size > 64:  # a few small numbers may begin like one
+    if is_pickle(start) and (dtype.kind in "SV" or size > 64):  # few numbers may begin like one
         raise failed("pickle_refused", f"'{name}' holds one")
 
 

@@ -29,7 +29,11 @@ ANSWER = ">"
 _SUFFIXES = {".onnx": "onnx", ".plan": "plan", ".engine": "plan"}
 KEPT = ("PATH", "PYTHONPATH", "LD_LIBRARY_PATH", "LANG")  # of the environment; no secrets
 _LAST_LINES = 50
-NO_MEMORY = ("MemoryError", "bad_alloc", "failed to map segment", "Cannot allocate memory")
+NO_MEMORY = (  # words of Python, of C++, of the loader, of the kernel, and of the libraries
+    *("MemoryError", "bad_alloc", "std::length_error", "failed to map segment"),
+    *("Cannot allocate memory", "Failed to allocate memory", "OOM when allocating"),
+    "ResourceExhausted",
+)
 
 
 class TooSlow(Invalid):

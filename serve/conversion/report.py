@@ -6,7 +6,7 @@ control plane and the renderings for people. Everything in it was measured in th
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from types import MappingProxyType
 from typing import Any, Self
@@ -14,20 +14,19 @@ from typing import Any, Self
 from serve.conversion.request import Request
 from serve.core.errors import Invalid
 
-FILE = "conversion.json"
+FILE, MODEL = "conversion.json", "model.onnx"  # in the folder of a conversion
 FORMAT = 1
 NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 
 class Step(StrEnum):
-    """The steps of the gate, in their order; `golden` is run after the load, through Triton."""
+    """The steps of the gate, in their order."""
 
     DETERMINISM = "determinism"
     CONTRACT = "contract"
     NUMBERS = "numbers"
     BATCH = "batch independence"
     PRECISION = "precision"
-    GOLDEN = "golden"
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +107,7 @@ class Report:
             "model": dict(self.model),
             "is_batched": self.is_batched,
             "steps": [_step_page(step) for step in self.steps],
-            "stages": [{"name": each.name, "seconds": each.seconds} for each in self.stages],
+            "stages": [asdict(each) for each in self.stages],
             "peak_memory": self.peak_memory,
             "versions": dict(self.versions),
             "command": self.command,
@@ -142,15 +141,12 @@ class Report:
 
 
 def _step_page(result: StepResult) -> dict[str, Any]:
-    outputs = [
-        {name: getattr(output, name) for name in OutputError.__slots__} for output in result.outputs
-    ]
     return {
         "step": str(result.step),
         "passed": result.passed,
         "summary": result.summary,
         "code": result.code,
-        "outputs": outputs,
+        "outputs": [asdict(output) for output in result.outputs],
         "facts": dict(result.facts),
     }
 

@@ -1,13 +1,14 @@
 """A model's folder on disk as lint looks at it: files, configuration, and the model file's word."""
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
 from types import MappingProxyType
 
 from serve.conversion.reading import read_model
 from serve.core.errors import Invalid
-from serve.core.versions import File
+from serve.core.versions import PLANS, File
 from serve.triton.config import Configuration, parse
 from serve.triton.layout import ModelFolder
 from serve.triton.lint import Subject
@@ -37,12 +38,21 @@ async def subject_of(
     text = model.config_text()
     config = None if text is None else parse(text)
     files = tuple(_files(folder, number))
-    subject = Subject(name or model.name, config, files, others=others)
-    if not subject.readable:
-        return subject
-    path = folder / str(number) / subject.readable
-    signature = await read_model(path, timeout=timeout, memory=memory)
-    return Subject(subject.name, config, files, signature, others)
+    plans = (model.document(PLANS) or {}).get("plans")
+    subject = Subject(
+        name or model.name,
+        config,
+        files,
+        others=others,
+        flavours=model.flavours_text() or "",
+        plans=plans if isinstance(plans, dict) else {},
+    )
+    readable = {"": subject.readable} if subject.readable else {}
+    signatures = {
+        one: await read_model(folder / str(number) / file, timeout=timeout, memory=memory)
+        for one, file in (readable | dict(subject.readable_flavours)).items()
+    }
+    return replace(subject, signature=signatures.pop("", None), signatures=signatures)
 
 
 def others_beside(folder: Path, config: Configuration) -> Mapping[str, Configuration]:

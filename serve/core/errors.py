@@ -167,6 +167,15 @@ class UnknownUpload(NotFound):
         super().__init__(f"there is no upload '{identity}'", try_this="push again: it resumes")
 
 
+class UnknownConversion(NotFound):
+    """No such conversion: it was never asked for, or is so old that it was forgotten."""
+
+    code = "unknown_conversion"
+
+    def __init__(self, identity: str) -> None:
+        super().__init__(f"there is no conversion '{identity}'", try_this="servegate convert ls")
+
+
 class UnknownRevision(NotFound):
     """No such revision in the history."""
 
@@ -433,11 +442,10 @@ class TritonDidNotStart(CannotStart):
 
 
 class ConversionFailed(ServegateError):
-    """A model cannot be converted. `code` is a row of `conversion/faults.py`.
+    """A model cannot be converted."""
 
-    `operator` and `node` name what is to blame, where one is; the sentence `why` holds them too.
-    """
-
+    # An instance has the code of its row in `conversion/faults.py`. `operator` and `node` name what
+    # is to blame, where one is.
     code = "conversion_failed"
 
     def __init__(
@@ -458,6 +466,8 @@ class ConversionFailed(ServegateError):
 
 class GateRefused(ConversionFailed):
     """A model was converted and is not what the source was: nothing of it is published."""
+
+    code = "gate_refused"
 
 
 class TrialFailed(ServegateError):

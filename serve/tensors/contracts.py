@@ -14,6 +14,7 @@ what makes an answer right.
 import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
@@ -87,6 +88,16 @@ class Contract:
             if left < 0:
                 raise _too_large()
         return cls(tuple(cases))
+
+
+def read_contract(folder: Path) -> Contract:
+    """The contract in a model's folder, without any case where there is none; `Invalid`."""
+    if not (folder / INDEX).is_file():
+        return Contract(())
+    paths = [path for path in (folder / CONTRACT).iterdir() if path.is_file()]
+    if sum(path.stat().st_size for path in paths) > MOST_BYTES:
+        raise _too_large()
+    return Contract.read({f"{CONTRACT}/{path.name}": path.read_bytes() for path in paths})
 
 
 def judge(case: Case, answer: Mapping[str, Array]) -> str:

@@ -22,6 +22,7 @@ _CODE_FILE = re.compile(
     r"zip|whl|egg|jar|dll|dylib|dali|keras|h5)\Z",
     re.IGNORECASE,
 )
+_SHAPES_KEY = re.compile(r"trt_profile_(min|max|opt)_shapes\Z")  # of tensors, which may hold a /
 _PATH_KEY = re.compile(
     r"(^|[_.])(paths?|dir|directory|library|libs?|files?|filename|folder|plugins?|env)\Z"
     r"|calibration_table_name\Z|cache_prefix\Z",
@@ -58,5 +59,7 @@ def _reasons(config: Configuration, files: Sequence[File]) -> Iterator[str]:
 def _path(where: str, key: str, value: str) -> Iterator[str]:
     if key.upper() == "EXECUTION_ENV_PATH":
         yield "EXECUTION_ENV_PATH brings a Python environment"
+    elif _SHAPES_KEY.match(key):
+        return
     elif _PATH_KEY.search(key) or re.search(r"[/\\]|\$\$", value):
         yield f"{where} names a path on the Triton's machine"

@@ -241,12 +241,13 @@ class Installation:
         )
 
     def environment(self, inherited: Mapping[str, str]) -> dict[str, str]:
-        """What Triton needs on top of an inherited environment."""
+        """What Triton needs on top of an inherited environment; ONNX Runtime tells nobody of it."""
         libraries = [str(self.libraries)]
         libraries += [str(self.python_libraries)] if self.python_libraries else []
         libraries += filter(None, [inherited.get("LD_LIBRARY_PATH")])
         path = [str(self.python_folder), *filter(None, [inherited.get("PATH")])]
         return {
+            "ORT_DISABLE_TELEMETRY": "1",
             **inherited,
             "LD_LIBRARY_PATH": ":".join(libraries),
             "PATH": ":".join(path),

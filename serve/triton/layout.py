@@ -4,6 +4,7 @@
 <repository>/<model>/<version>/...       the model's files; versions are numbers from 1
 <repository>/<model>/preprocessing.json  how pictures and other raw inputs become tensors
 <repository>/<model>/model_card.json     what the model is and how well it does
+<repository>/<model>/flavours.json       further runnable forms, see `core/flavours.py`
 """
 
 import json
@@ -16,6 +17,7 @@ from typing import Any
 from serve.core.errors import Invalid
 
 CONFIG = "config.pbtxt"
+FLAVOURS = "flavours.json"
 PREPROCESSING = "preprocessing.json"
 MODEL_CARD = "model_card.json"
 _SMALL = 1 << 20  # bytes; config, labels and cards beyond this are not what they say they are
@@ -45,6 +47,10 @@ class ModelFolder:
     def config_text(self) -> str | None:
         """What config.pbtxt says; None when there is none."""
         return self._text(CONFIG)
+
+    def flavours_text(self) -> str | None:
+        """What flavours.json says; None when there is none."""
+        return self._text(FLAVOURS)
 
     def labels(self, file: str) -> tuple[str, ...]:
         """The lines of a label file of this folder."""

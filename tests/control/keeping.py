@@ -14,6 +14,7 @@ from serve.control.reconciling.reconciler import ReplicaKeeper
 from serve.control.reconciling.steering import Steering
 from serve.control.versions import Version
 from serve.core.errors import Unavailable
+from serve.core.flavours import UNKNOWN
 from serve.core.replicas import Replica
 from serve.triton import config as triton_config
 from serve.triton.control import Entry, NotExplicit
@@ -113,6 +114,7 @@ class Scene:
         self.plane = ControlPlane(folder, replicas=[replica("a"), *beside])
         self.triton = FakeTriton()
         self.delivery, self.proof = FakeDelivery(), FakeProof()
+        self.machine = UNKNOWN
         self._inventory = self._discovering() if discovering else self.plane.inventory
         self.keeper = self._keeper()
 
@@ -129,6 +131,7 @@ class Scene:
             decisions=lambda: self.plane.decisions,
             clock=self.plane.clock,
             tick=60.0,
+            machine=self.machine,
         )
 
     def use(self, proof: FakeProof) -> None:

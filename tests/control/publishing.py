@@ -25,6 +25,7 @@ from serve.control.publishing.retention import Retention
 from serve.control.publishing.trials import Judge, Trials
 from serve.control.uploading.uploads import Uploads
 from serve.control.versions import Version
+from serve.core.flavours import UNKNOWN, Machine
 from serve.core.replicas import Replica
 from serve.core.routes import Split
 from serve.core.versions import File
@@ -122,6 +123,7 @@ class Scene:
         read_model: ReadModel | None = None,
         judge: Judge | None = None,
         serving_now: bool = False,
+        machine: Machine = UNKNOWN,
     ) -> None:
         self.plane = ControlPlane(folder)
         self.wall = self.plane.wall
@@ -168,6 +170,7 @@ class Scene:
                 folder=self.work,
                 plain=self.plane.repository,
                 judge=judge or self._judge,
+                machine=machine,
             ),
             holding=holding,
             has_plain=self.plane.inventory.has_plain,

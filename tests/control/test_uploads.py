@@ -10,7 +10,8 @@ from builders import until
 from control.storage_scene import DATA, digest, file, names_in, pieces
 from control.uploads_scene import FILES, OTHER, Scene
 
-from serve.control.uploading.uploads import Missing, Upload
+from serve.control.uploading.upload import Kind, Upload
+from serve.control.uploading.uploads import Missing
 from serve.core.errors import (
     Conflict,
     DigestMismatch,
@@ -299,3 +300,24 @@ def test_a_server_that_stops_in_the_middle_of_pieces_loses_none(scene: Scene) ->
         assert await scene.stored() == {digest(DATA): DATA}
 
     asyncio.run(scenario())
+
+
+def test_a_source_is_another_upload_than_a_version_of_the_same_files(tmp_path: Path) -> None:
+    async def run() -> None:
+        scene = Scene(tmp_path)
+        version = await scene.begin()
+        source = await scene.uploads.begin("digits", FILES, "ada", Kind.SOURCE)
+        assert source.id != version.id
+        kinds = {one.id: one.kind for one in scene.restart().all()}
+        assert kinds == {version.id: Kind.VERSION, source.id: Kind.SOURCE}
+
+    asyncio.run(run())
+
+
+def test_a_source_needs_no_version_folder(tmp_path: Path) -> None:
+    async def run() -> None:
+        files = [file(path="saved_model.pb"), file(b"w", "variables/variables.index")]
+        upload = await Scene(tmp_path).uploads.begin("digits", files, "ada", Kind.SOURCE)
+        assert [one.path for one in upload.files] == ["saved_model.pb", "variables/variables.index"]
+
+    asyncio.run(run())

@@ -1,6 +1,8 @@
 """Models with exactly one thing wrong, by the rule that has to find it."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from json import dumps
 from types import MappingProxyType
 from typing import Any
 
@@ -17,6 +19,8 @@ BACKEND = 'backend: "onnxruntime"\n'
 HEAD = BACKEND + "max_batch_size: 8\n"
 GOOD = HEAD + IO
 FILES = ("config.pbtxt", "1/model.onnx")
+PLAN = "1/model.p.plan"
+HEADER = Signature("plan", (), (), MappingProxyType({"tensorrt": "10.13.2.6"}))
 
 
 def file_of(
@@ -40,6 +44,9 @@ def subject(
     others: Mapping[str, str] | None = None,
     gpus: int | None = None,
     name: str = "m",
+    flavours: str = "",
+    signatures: Mapping[str, Signature] | None = None,
+    plans: Mapping[str, Any] | None = None,
 ) -> Subject:
     """A model named m, with nothing wrong unless it is said."""
     return Subject(
@@ -49,7 +56,33 @@ def subject(
         signature,
         {key: parse(text) for key, text in (others or {}).items()},
         gpus,
+        flavours,
+        signatures or {},
+        plans or {},
     )
+
+
+def flavour(*, files: Sequence[str] = FILES, format: int = 1, **fields: Any) -> Subject:
+    """The good model with one flavour."""
+    return flavoured({"name": "f", **fields}, files=files, format=format)
+
+
+def flavoured(*flavours: Any, format: int = 1, **changes: Any) -> Subject:
+    """The good model with these flavours."""
+    return subject(flavours=dumps({"format": format, "flavours": flavours}), **changes)
+
+
+def planned(needs: Any, **facts: Any) -> Subject:
+    """The good model with a plan, of which this is recorded."""
+    plan = {"name": "p", "file": PLAN[2:], "backend": "tensorrt", "needs": needs}
+    return flavoured(plan, files=(*FILES, PLAN), plans={"p": facts})
+
+
+def trt(**parameters: str) -> Any:
+    """The field `config` of a flavour with the TensorRT accelerator."""
+    accelerator = {"name": "tensorrt", "parameters": parameters}
+    accelerators = {"gpu_execution_accelerator": [accelerator]}
+    return {"optimization": {"execution_accelerators": accelerators}}
 
 
 def onnx(more: str, **changes: Any) -> Subject:
@@ -143,8 +176,16 @@ CASES: Mapping[str, Sequence[Subject]] = {
     ],
     "format-rank": [tensors(INPUT.replace("dims", "format: FORMAT_NCHW dims"))],
     "input-missing": [subject(signature=file_of([X, TensorSpec("more", "FP32", (-1, 2))]))],
-    "input-unknown": [tensors(INPUT + INPUT.replace('"x"', '"z"'))],
-    "output-unknown": [tensors(INPUT, OUTPUT + OUTPUT.replace('"y"', '"z"'))],
+    "input-unknown": [
+        tensors(INPUT + INPUT.replace('"x"', '"z"')),
+    ],
+    "output-unknown": [
+        tensors(INPUT, OUTPUT + OUTPUT.replace('"y"', '"z"')),
+        replace(
+            flavour(file="f.onnx", files=(*FILES, "1/f.onnx")),
+            signatures={"f": file_of(outputs=[TensorSpec("z", "FP32", (-1, 3))])},
+        ),
+    ],
     "optional-without-default": [
         unbatched(IO.replace("dims: [ 3 ] }", "dims: [ 3 ] optional: true }", 1), (3,), (3,))
     ],
@@ -227,7 +268,10 @@ CASES: Mapping[str, Sequence[Subject]] = {
         tensors(INPUT, LABELLED.replace("labels", "1/labels"), files=(*FILES, "1/labels.txt")),
     ],
     "platform-unknown": [subject('platform: "onnx"\nmax_batch_size: 8\n' + IO)],
-    "backend-unknown": [subject('backend: "onnx"\nmax_batch_size: 8\n' + IO)],
+    "backend-unknown": [
+        subject('backend: "onnx"\nmax_batch_size: 8\n' + IO),
+        flavour(backend="trt"),
+    ],
     "backend-missing": [subject("max_batch_size: 8\n" + IO, files=("1/net.onnx",))],
     "platform-against-backend": [onnx('platform: "tensorrt_plan"')],
     "platform-against-file": [
@@ -240,7 +284,10 @@ CASES: Mapping[str, Sequence[Subject]] = {
     ],
     "version-empty": [subject(files=("config.pbtxt",), signature=None)],
     "model-file-missing": [subject(files=("1/net.onnx",), signature=None)],
-    "default-file-missing": [onnx('default_model_filename: "net.onnx"')],
+    "default-file-missing": [
+        flavour(file="model.f.onnx"),
+        onnx('default_model_filename: "net.onnx"'),
+    ],
     "external-data-missing": [subject(signature=file_of(external_data=["weights.bin"]))],
     "external-data-outside": [
         subject(signature=file_of(external_data=[path])) for path in ("../w.bin", "/etc/passwd")
@@ -284,4 +331,30 @@ CASES: Mapping[str, Sequence[Subject]] = {
     "graph-level": [onnx("optimization { graph { level: 7 } }")],
     "field-new": [onnx("model_metrics { }")],
     "field-refused": [onnx('runtime: "libevil.so"')],
+    "flavours-malformed": [
+        subject(flavours="{"),
+        flavour(format=2),
+        flavour(colour="red"),
+        flavour(needs={"gpus": 1}),
+        flavour(needs={"tensorrt": ["newest"]}),
+        flavour(file="../../etc/passwd"),
+        flavoured({"name": "base"}),
+        flavoured({"name": "f"}, {"name": "f"}),
+        flavoured(),
+    ],
+    "flavour-override": [
+        flavour(config={"max_batch_size": 4}),
+        flavour(config={"optimization": {"graph": {"levels": 1}}}),
+        flavour(config=trt(precision_mode="FP16")),
+        flavour(config=trt(trt_engine_cache_path="/tmp")),
+        flavour(config=trt(trt_extra_plugin_lib_paths="libevil.so")),
+    ],
+    "flavour-needs": [
+        planned({"compute_capability": ["9.0"]}, tensorrt="10.13.2"),
+        planned({"tensorrt": ["10.12"]}, tensorrt="10.13.2"),
+        planned({"compute_capability": ["8.0"]}, compute_capability="9.0"),
+        planned({"compute_capability": ["9.0", "8.0"]}, compute_capability="9.0"),
+        planned({"compute_capability": ["8.0+"]}, compute_capability="9.0", hardware="none"),
+        replace(planned({"tensorrt": ["10.13.1"]}), signatures={"p": HEADER}),
+    ],
 }

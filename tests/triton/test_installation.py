@@ -166,6 +166,7 @@ def test_a_libpython_that_the_linker_knows_needs_no_folder(tmp_path: Path) -> No
 def test_the_environment_puts_ours_first_and_keeps_the_rest(tmp_path: Path) -> None:
     inherited = {"PATH": "/usr/bin", "LD_LIBRARY_PATH": "/cuda/lib", "AWS_REGION": "eu-west-1"}
     assert Installation.find(facts(tmp_path)).environment(inherited) == {
+        "ORT_DISABLE_TELEMETRY": "1",
         "PATH": f"{tmp_path}/bin:/usr/bin",
         "LD_LIBRARY_PATH": f"{tmp_path}/nvidia_pytriton.libs:{tmp_path}/lib:/cuda/lib",
         "AWS_REGION": "eu-west-1",

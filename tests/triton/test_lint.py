@@ -53,6 +53,30 @@ def test_a_failing_case_is_found_by_its_rule_alone(rule: str, wrong: Subject) ->
             files=(*lint_cases.FILES, "warmup/x.raw"),
         ),
         lint_cases.group("kind: KIND_GPU", gpus=1),
+        lint_cases.flavoured(
+            {
+                "name": "plan-sm90",
+                "file": "model.p.plan",
+                "backend": "tensorrt",
+                "needs": {"compute_capability": ["9.0"], "tensorrt": ["10.13.2"]},
+            },
+            {
+                "name": "onnx+trt",
+                "needs": {"gpu": True},
+                "config": lint_cases.trt(
+                    trt_engine_cache_enable="1", trt_profile_min_shapes="a/x:1x3"
+                ),
+            },
+            files=(*lint_cases.FILES, lint_cases.PLAN),
+            signatures={"plan-sm90": lint_cases.HEADER},
+            plans={"plan-sm90": {"tensorrt": "10.13.2.6", "compute_capability": "9.0"}},
+        ),
+        lint_cases.planned(
+            {"compute_capability": ["8.0+"], "tensorrt": ["10"]},
+            tensorrt="10.13.2.6",
+            compute_capability="9.0",
+            hardware="ampere+",
+        ),
         *lint_ensembles.GOOD_ENSEMBLES,
     ],
 )
@@ -123,3 +147,9 @@ def test_thousands_of_steps_in_a_row_are_looked_at_in_seconds(backwards: bool) -
     began = time.process_time()
     lint(chain)
     assert time.process_time() - began < 10
+
+
+def test_what_is_wrong_with_a_flavour_alone_names_it() -> None:
+    missing = lint_cases.flavour(file="model.f.onnx")
+    (found,) = lint(missing)
+    assert found.field == "flavour 'f': default_model_filename"

@@ -11,7 +11,7 @@ from typing import Any
 
 from serve.control.artifacts.storage import Storage
 from serve.core.errors import Invalid
-from serve.core.versions import File, Layout
+from serve.core.versions import FLAVOURS, PLANS, File, Layout
 from serve.tensors.contracts import MOST_BYTES, Contract
 from serve.triton.config import Configuration
 
@@ -45,6 +45,16 @@ class Contents:
                 raise Invalid(f"the label file '{name}' of output '{output}' is not there")
             found[output] = tuple((await self.text(beside[name])).splitlines())
         return found
+
+    async def flavours(self, layout: Layout) -> str:
+        """The text of flavours.json; empty when it is not there."""
+        file = next((file for file in layout.documents if file.path == FLAVOURS), None)
+        return "" if file is None else await self.text(file)
+
+    async def plans(self, layout: Layout) -> Mapping[str, Any]:
+        """What plans.json says of each plan, by its flavour; empty when it is not there."""
+        found = (await self.document(layout, PLANS)).get("plans")
+        return found if isinstance(found, dict) else {}
 
     async def document(self, layout: Layout, name: str) -> Mapping[str, Any]:
         """A JSON object; an empty one when it is not there."""

@@ -17,6 +17,7 @@ from serve.control.artifacts.contents import Contents, scratch
 from serve.control.publishing.ensembles import Parts, pin
 from serve.control.versions import Version
 from serve.core.errors import CheckFailed, CodeNotAllowed, Invalid
+from serve.core.flavours import Flavours
 from serve.core.versions import MODEL_CARD, PREPROCESSING, File, Layout
 from serve.tensors.signature import Signature
 from serve.triton import config as triton_config
@@ -33,9 +34,10 @@ MOST_FINDINGS, LONGEST = 100, 500  # that a version keeps, and characters of eac
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """What the checks have found out. `config` is canonical text, `findings` are warnings."""
+    """What the checks have found out. `config`, `flavours`: canonical texts; `findings`: warnings."""
 
     config: str
+    flavours: str
     group: str
     findings: tuple[str, ...]
     has_contract: bool
@@ -70,32 +72,24 @@ class Checker:
     async def check(self, version: Version, files: Sequence[File]) -> Checked:
         """What this version is; `CheckFailed` with every finding, or `CodeNotAllowed`."""
         layout = Layout.of(files)
-        given = await self._contents.text(layout.config) if layout.config else ""
-        config = triton_config.parse(given)
-        self._refuse_code(config, files)
         faults = _Faults(f"version {version.number} of model '{version.model}' fails its checks")
-        bare = Subject(version.model, config if given else None, tuple(files))
-        signature = await faults.catch(self._signature(layout, bare))
-        text = given or await faults.catch(self._generated(version.model, signature))
-        if not text:
-            raise faults.all()
-        config = triton_config.parse(text)
-        others = self._others(config)
-        subject = replace(bare, config=config, signature=signature, others=others)
+        subject, text = await self._subject(version, layout, files, faults)
         found = await asyncio.to_thread(lint, subject)  # seconds, when there are thousands of steps
         warnings = _sorted_out(found, faults)
         pinned, labels = None, None
         if not faults:  # else they would say in other words what lint has said
             pinned = await faults.catch(self._pinned(text))
-            labels = await faults.catch(self._contents.labels(layout, config))
+            labels = await faults.catch(self._contents.labels(layout, triton_config.parse(text)))
         await faults.catch(self._contents.contract(layout))
         preprocessing = await faults.catch(self._contents.document(layout, PREPROCESSING))
         card = await faults.catch(self._contents.document(layout, MODEL_CARD))
         if faults or pinned is None:
             raise faults.all()
+        signature, flavours = subject.signature, Flavours.parse(subject.flavours).text()
         return Checked(
             config=canonical_text(pinned),
-            group=group_of(pinned, layout.model),
+            flavours=flavours,
+            group=group_of(pinned, layout.model, flavours),
             findings=warnings,
             has_contract=bool(layout.contract),
             signature=MappingProxyType(signature.to_json() if signature else {}),
@@ -104,8 +98,39 @@ class Checker:
             card=MappingProxyType(card or {}),
         )
 
-    def _refuse_code(self, config: Configuration, files: Sequence[File]) -> None:
-        why = code_in(config, files)
+    async def _subject(
+        self, version: Version, layout: Layout, files: Sequence[File], faults: "_Faults"
+    ) -> tuple[Subject, str]:
+        """The version as lint looks at it, and its configuration as text, given or generated."""
+        given = await self._contents.text(layout.config) if layout.config else ""
+        config = triton_config.parse(given)
+        self._refuse_code(config, files)
+        bare = Subject(
+            version.model,
+            config if given else None,
+            tuple(files),
+            flavours=await self._contents.flavours(layout),
+            plans=await self._contents.plans(layout),
+        )
+        signatures = await faults.catch(self._signatures(layout, bare)) or {}
+        signature = signatures.pop("", None)
+        text = given or await faults.catch(self._generated(version.model, signature))
+        if not text:
+            raise faults.all()
+        config = triton_config.parse(text)
+        subject = replace(
+            bare,
+            config=config,
+            signature=signature,
+            signatures=signatures,
+            others=self._others(config),
+        )
+        for each in subject.flavoured.values():
+            self._refuse_code(each.config, files)
+        return subject, text
+
+    def _refuse_code(self, config: Configuration | None, files: Sequence[File]) -> None:
+        why = code_in(config, files) if config is not None else ""
         if why and not self._allow_code:
             raise CodeNotAllowed(why)
 
@@ -118,13 +143,19 @@ class Checker:
     async def _pinned(self, text: str) -> Configuration:
         return pin(canonical(text), self._parts)
 
-    async def _signature(self, layout: Layout, subject: Subject) -> Signature | None:
-        """What the model file itself says; None where nobody here can read it."""
-        if not subject.readable:
-            return None
+    async def _signatures(self, layout: Layout, subject: Subject) -> dict[str, Signature]:
+        """What the model file itself says, under an empty name, and those of flavours under theirs.
+
+        Files that nobody here can read are left out.
+        """
+        readable = {"": subject.readable} if subject.readable else {}
+        readable |= subject.readable_flavours
+        if not readable:
+            return {}
         async with scratch(self._folder) as folder:
             await self._contents.bring(layout.version, folder)
-            return await self._read_model(folder / str(layout.number) / subject.readable)
+            place = folder / str(layout.number)
+            return {name: await self._read_model(place / file) for name, file in readable.items()}
 
     def _others(self, config: Configuration) -> Mapping[str, Configuration]:
         """The configurations of what an ensemble's steps name."""
@@ -181,7 +212,8 @@ def _not_too_many(findings: Sequence[str]) -> tuple[str, ...]:
     return told if more <= 0 else (*told[:MOST_FINDINGS], f"and {more} more")
 
 
-def group_of(config: Configuration, beside: Sequence[File]) -> str:
+def group_of(config: Configuration, beside: Sequence[File], flavours: str = "") -> str:
     """The digest of all that versions under one name in Triton share; hexadecimal."""
     lines = [config.digest, *(f"{file.path} {file.size} {file.sha256}" for file in sorted(beside))]
+    lines += [flavours] if flavours else []
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()

@@ -1,14 +1,15 @@
 """Garbage: manifests of versions that are none, and blobs that nothing needs.
 
-A blob is needed by the manifests that stay, by every unfinished upload, and, the configuration, by
-a version on its way. What cannot be read might need anything: then nothing is collected at all.
+A blob is needed by the manifests that stay, by every unfinished upload, the configuration by a
+version on its way, and by what else is `kept`. What cannot be read might need anything: then
+nothing is collected at all.
 A number has its record before its manifest, so a manifest without any record was not left by a
 crash: the store may be another one, or an old copy. Such manifests stay, with all they need.
 """
 
 import hashlib
 import logging
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 from serve.control.artifacts.storage import Storage
@@ -30,12 +31,20 @@ class Garbage:
 
 
 class Heap:
-    """Finds garbage in the storage, and takes it away."""
+    """Finds garbage in the storage, and takes it away. `kept` are digests of blobs that stay."""
 
-    def __init__(self, records: Records, storage: Storage, uploads: Uploads) -> None:
+    def __init__(
+        self,
+        records: Records,
+        storage: Storage,
+        uploads: Uploads,
+        *,
+        kept: Callable[[], Collection[str]] = frozenset,
+    ) -> None:
         self._records = records
         self._storage = storage
         self._uploads = uploads
+        self._kept = kept
         self._blobs: dict[str, frozenset[str]] = {}  # of uploads, by id, while sweeping
 
     def __repr__(self) -> str:
@@ -86,7 +95,7 @@ class Heap:
 
     async def _needed(self, stay: Collection[Name]) -> set[str]:
         """The digests of all blobs that have to stay, but for uploads."""
-        needed: set[str] = set()
+        needed = set(self._kept())
         for model, number in stay:
             manifest = await self._storage.manifest(model, number)
             needed.update(file.sha256 for file in manifest.files)

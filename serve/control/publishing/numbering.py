@@ -1,8 +1,8 @@
 """What a version is called: its number, its name in Triton, and its files under that number.
 
-A name in Triton stands for one group: a canonical configuration with the files beside it. It is the
-model's own name unless a folder of the plain repository or a living version of another group has
-it, and does not change once the version is checked.
+A name in Triton stands for one group: a canonical configuration with the files beside it, and the
+same flavours. It is the model's own name unless a folder of the plain repository or a living
+version of another group has it, and does not change once the version is checked.
 """
 
 from collections.abc import Callable, Iterable, Sequence

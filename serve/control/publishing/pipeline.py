@@ -152,6 +152,7 @@ class Pipeline:
                     ),
                     group=checked.group,
                     config=checked.config,
+                    flavours=checked.flavours,
                     has_contract=checked.has_contract,
                     findings=checked.findings,
                     signature=checked.signature,

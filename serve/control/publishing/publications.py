@@ -14,7 +14,7 @@ from serve.control.models import By
 from serve.control.publishing.numbering import next_number
 from serve.control.publishing.pipeline import Pipeline
 from serve.control.publishing.records import IN_PROGRESS, Records
-from serve.control.uploading.uploads import Upload
+from serve.control.uploading.upload import Upload
 from serve.control.versions import Version
 from serve.core.errors import Conflict, Invalid, PreconditionFailed
 from serve.core.naming import check_label, check_model_name

@@ -14,14 +14,17 @@ from serve.control.delivering.materialising import materialise
 from serve.control.publishing.ensembles import Part, Parts, parts_of
 from serve.control.versions import Version
 from serve.core.errors import TrialFailed
+from serve.core.flavours import BASE, UNKNOWN, Flavour, Machine
 from serve.core.replicas import Replica
 from serve.core.versions import Manifest
 from serve.processes.failpoints import reach
 from serve.tensors.contracts import Contract
 from serve.triton.config import Configuration
+from serve.triton.flavoured import configured
 from serve.triton.quarantine import Order, Quarantine
 
 NOT_TRIED = "it was not tried before it was published: there is no Triton for quarantine here"
+NO_FORM = "it was not tried before it was published: the quarantine can run no flavour of it"
 
 Judge = Callable[[Replica, Version, Contract], Awaitable[str]]
 
@@ -37,7 +40,8 @@ class Tried:
 class Trials:
     """Tries one version at a time. `folder` is where the repositories are built; `plain` is the
     plain model repository; `judge` runs a contract and says what was wrong. Without a quarantine a
-    version passes, and its findings say so."""
+    version passes, and its findings say so. Of a version with several forms those are tried that
+    `machine`, where the quarantine runs, can run."""
 
     def __init__(
         self,
@@ -48,6 +52,7 @@ class Trials:
         folder: Path,
         plain: Path | None,
         judge: Judge,
+        machine: Machine = UNKNOWN,
     ) -> None:
         self._storage = storage
         self._contents = Contents(storage)
@@ -56,27 +61,52 @@ class Trials:
         self._folder = folder
         self._plain = plain
         self._judge = judge
+        self._machine = machine
 
     def __repr__(self) -> str:
         return f"<Trials {self._quarantine or 'without a Triton'}>"
 
     async def run(self, version: Version, manifest: Manifest) -> Tried:
         """Load it and run its contract; `TrialFailed` says why it is not fit to be published."""
-        config = version.configuration
-        parts = parts_of(config, self._parts)
+        parts = parts_of(version.configuration, self._parts)
         if self._quarantine is None:
             return Tried(None, (NOT_TRIED,))
+        able = [one for one in version.forms.candidates if not one.needs.lacking(self._machine)]
+        if not able:
+            return Tried(None, (NO_FORM,))
         contract = await self._contents.contract(manifest.layout)
         async with scratch(self._folder) as repository:
             await self._build(repository, version, manifest, parts)
-            orders = _orders(parts, Part(version.physical, version.number, config, version))
+            found = [
+                await self._try(repository, version, one, parts, contract)
+                for one in reversed(able)  # the base first
+            ]
+        return Tried(max(found))
+
+    async def _try(
+        self,
+        repository: Path,
+        version: Version,
+        form: Flavour,
+        parts: Sequence[Part],
+        contract: Contract | None,
+    ) -> int:
+        """Bytes of memory that it takes in this form."""
+        assert self._quarantine is not None
+        config = configured(version.configuration, form, self._machine.engine_cache)
+        orders = _orders(parts, Part(version.physical, version.number, config, version))
+        try:
             async with self._quarantine.trial(repository, orders) as trial:
                 reach("quarantine.started")
                 if contract is not None:
                     wrong = await self._judge(trial.replica, version, contract)
                     if wrong:
                         raise TrialFailed("its answers are not those of its contract", why=wrong)
-                return Tried(trial.memory)
+                return trial.memory
+        except TrialFailed as error:
+            if form.name == BASE:
+                raise
+            raise TrialFailed(f"as flavour '{form.name}': {error.what}", why=error.why) from error
 
     async def _build(
         self, repository: Path, version: Version, manifest: Manifest, parts: Sequence[Part]

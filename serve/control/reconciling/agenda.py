@@ -6,6 +6,7 @@ from serve.control.decisions import Decisions
 from serve.control.delivering.delivery import Delivery
 from serve.control.fleet import Fleet
 from serve.control.inventory import Inventory
+from serve.control.reconciling.flavouring import Flavouring
 from serve.control.reconciling.loader import Loader
 from serve.control.reconciling.planning import Step, delivered, plan, takes_time
 from serve.control.registry import Loadable
@@ -23,6 +24,7 @@ class Agenda:
         inventory: Inventory,
         delivery: Delivery,
         loader: Loader,
+        flavouring: Flavouring,
         decisions: Callable[[], Decisions],
     ) -> None:
         self._name = name
@@ -30,6 +32,7 @@ class Agenda:
         self._inventory = inventory
         self._delivery = delivery
         self._loader = loader
+        self._flavouring = flavouring
         self._decisions = decisions
 
     def __repr__(self) -> str:
@@ -38,7 +41,8 @@ class Agenda:
     def steps(self, again: Collection[str] = ()) -> list[Step]:
         """All steps in their order; names in `again` are loaded anew in any case."""
         seen = self._fleet.observations[self._name]
-        models = self._delivered(self._inventory.for_pool(seen.replica.pool))
+        wanted = self._inventory.for_pool(seen.replica.pool)
+        models = self._delivered(self._flavouring.chosen(wanted))
         self._loader.adopt(models, seen.held)
         removed = self._inventory.removed | self._moved(seen.replica.pool)
         wrong = self._fleet.wrong(self._name)

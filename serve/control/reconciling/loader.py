@@ -10,6 +10,7 @@ import logging
 from collections.abc import Callable, Mapping
 
 from serve.control.fleet import Failure, Fleet, Held
+from serve.control.reconciling.flavouring import Flavouring
 from serve.control.reconciling.planning import Load, Step, Unload, removes
 from serve.control.reconciling.proving import Proving
 from serve.control.reconciling.steering import STEER_TIMEOUT
@@ -17,6 +18,7 @@ from serve.control.registry import Loadable
 from serve.control.snapshots import Publisher
 from serve.core.errors import ServegateError, TritonFailed, Unavailable
 from serve.processes.failpoints import reach
+from serve.triton.config import of_message
 from serve.triton.control import NotExplicit, TritonControl
 
 _log = logging.getLogger("servegate.loader")
@@ -36,6 +38,7 @@ class Loader:
         fleet: Fleet,
         publisher: Publisher,
         proving: Proving,
+        flavouring: Flavouring,
         clock: Callable[[], float],
     ) -> None:
         self._name = name
@@ -43,6 +46,7 @@ class Loader:
         self._fleet = fleet
         self._publisher = publisher
         self._proving = proving
+        self._flavouring = flavouring
         self._clock = clock
         self._patience: asyncio.Timeout | None = None  # of the load that is waited for
         self._refused: dict[str, str] = {}  # why a name in Triton was not unloaded
@@ -81,9 +85,19 @@ class Loader:
             return False
         reach("load.done")
         if configuration is not None:
-            self.applied[name] = configuration.digest
-        _log.info("replica %s loaded %s %s", self._name, name, list(step.versions) or "")
+            if step.model.published and self.applied.get(name) != configuration.digest:
+                self._proving.begin(step, anew=True)
+            self._applied(step.model)
+        in_form = f" as {step.model.flavour}" if step.model.flavour else ""
+        versions = list(step.versions) or ""
+        _log.info("replica %s loaded %s %s%s", self._name, name, versions, in_form)
         return True
+
+    def _applied(self, model: Loadable) -> None:
+        """This is what is loaded now."""
+        if model.configuration is not None:
+            self.applied[model.name] = model.configuration.digest
+            self._fleet.flavours[self._name, model.name] = model.flavour
 
     async def _unload(self, name: str) -> bool:
         try:
@@ -97,6 +111,7 @@ class Loader:
             return False
         self._refused.pop(name, None)
         self.applied.pop(name, None)
+        self._fleet.flavours.pop((self._name, name), None)
         return True
 
     async def _load(self, name: str, config: str | None) -> None:
@@ -142,6 +157,19 @@ class Loader:
             if model.configuration is not None and held.get(name):
                 self.applied.setdefault(name, model.configuration.digest)
 
+    async def recognise(self, models: Mapping[str, Loadable], held: Held) -> None:
+        """Ask which flavours an earlier control plane has loaded here."""
+        for name, model in models.items():
+            known = name in self.applied or not model.flavours.preferred
+            if known or model.configuration is None or not held.get(name):
+                continue
+            try:
+                found = of_message(await self._control.config(name))
+            except ServegateError as error:
+                _log.warning("replica %s does not tell how it runs %s: %s", self._name, name, error)
+            else:
+                self._applied(self._flavouring.recognise(model, found))
+
     async def forget_failures(self, steps: list[Step]) -> None:
         """What is no longer to be loaded here has not failed here, either."""
         loading = {step.model.name for step in steps if isinstance(step, Load)}
@@ -165,7 +193,11 @@ class Loader:
         self._fleet.failures.pop((self._name, step.model.name), None)
 
     def failed(self, step: Load, reason: str) -> None:
-        """It is tried again later: the more often it has failed, the later."""
+        """Another flavour is tried; the last is tried again, later the more often it has failed."""
+        if self._flavouring.falls_back(step, reason):
+            was = (self._name, step.model.name, step.model.flavour, reason)
+            _log.warning("replica %s cannot run %s as %s: %s", *was)
+            return
         key = (self._name, step.model.name)
         before = self._fleet.failures.get(key)
         tries = before.tries + 1 if before and before.about == step.about else 1

@@ -55,10 +55,14 @@ class Proving:
     def __repr__(self) -> str:
         return f"<Proving {self._name} wrong={dict(self._fleet.wrong(self._name))}>"
 
-    def begin(self, step: Load) -> None:
-        """What this load brings, or brings anew, is called by nobody for now."""
+    def begin(self, step: Load, *, anew: bool = False) -> None:
+        """What this load brings, or brings anew, is called by nobody for now.
+
+        With `anew` it has brought all versions anew, in another form: until then those that were
+        there went on as they were.
+        """
         held = self._fleet.observations[self._name].held.get(step.model.name, ())
-        new = [v for v in step.versions if v not in held or v in step.wrong]
+        new = [v for v in step.versions if anew or v not in held or v in step.wrong]
         self._fleet.bar(self._name, step.model.name, new, LOADING)
 
     async def prove(self, name: str, model: str) -> Mapping[int, str]:

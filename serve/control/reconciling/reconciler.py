@@ -22,20 +22,16 @@ from serve.control.delivering.delivery import Delivery
 from serve.control.fleet import Fleet
 from serve.control.inventory import Inventory
 from serve.control.reconciling.agenda import Agenda
+from serve.control.reconciling.flavouring import Flavouring
 from serve.control.reconciling.loader import Loader
-from serve.control.reconciling.planning import (
-    Load,
-    Step,
-    held_of,
-    removes,
-    takes_time,
-)
+from serve.control.reconciling.planning import Load, Step, held_of, removes, takes_time
 from serve.control.reconciling.proving import Proof, Proving
 from serve.control.reconciling.server_settings import ServerSettings
 from serve.control.reconciling.steering import NoSpare, Steering
 from serve.control.snapshots import Publisher
 from serve.control.versions import Version
 from serve.core.errors import ServegateError, Unavailable
+from serve.core.flavours import UNKNOWN, Machine
 from serve.processes.failpoints import reach
 from serve.triton.control import NotExplicit, Settings, TritonControl
 
@@ -59,6 +55,7 @@ class ReplicaKeeper:
         decisions: Callable[[], Decisions],
         clock: Callable[[], float],
         tick: float,
+        machine: Machine = UNKNOWN,
     ) -> None:
         self._name = name
         self._control = control
@@ -67,12 +64,14 @@ class ReplicaKeeper:
         self._publisher = publisher
         self._steering = steering
         self._proving = Proving(name, fleet, publisher, proof=proof, decisions=decisions)
+        self._flavouring = Flavouring(name, machine, fleet, changed=self._try_next)
         self._loader = Loader(
             name,
             control,
             fleet=fleet,
             publisher=publisher,
             proving=self._proving,
+            flavouring=self._flavouring,
             clock=clock,
         )
         self._agenda = Agenda(
@@ -81,6 +80,7 @@ class ReplicaKeeper:
             inventory=inventory,
             delivery=delivery,
             loader=self._loader,
+            flavouring=self._flavouring,
             decisions=decisions,
         )
         self._settings = ServerSettings(name, control, wanted=lambda: inventory.server_settings)
@@ -102,7 +102,8 @@ class ReplicaKeeper:
     def serves(self, model: str) -> bool:
         """Whether the replica takes load calls, and this name in Triton belongs on it."""
         seen = self._fleet.observations[self._name]
-        return not seen.self_managed and model in self._inventory.for_pool(seen.replica.pool)
+        able = not seen.self_managed and self._fleet.can_hold(self._name, model)
+        return able and model in self._inventory.for_pool(seen.replica.pool)
 
     def holds(self, model: str) -> bool:
         """Whether a version under this name was ready when the replica was last looked at."""
@@ -111,6 +112,10 @@ class ReplicaKeeper:
     def load_again(self, model: str) -> None:
         """Load a name in Triton at once, as it should be or not; `is_settled` once it was tried."""
         self._fleet.failures.pop((self._name, model), None)
+        self._flavouring.forget(model)
+        self._try_next(model)
+
+    def _try_next(self, model: str) -> None:
         self._again.add(model)
         self.wake()
 
@@ -155,6 +160,7 @@ class ReplicaKeeper:
         try:
             held = held_of(await self._control.index())
             news = self._fleet.saw(self._name, held)
+            self._flavouring.back(held)
             if news and not held:  # it has just started, or lost everything
                 self._fleet.joining.add(self._name)
                 self._settings.forget()
@@ -163,6 +169,7 @@ class ReplicaKeeper:
         except Unavailable as error:
             news = self._fleet.lost(self._name, error.why or str(error))
             self._settings.forget()  # it may come back as another process
+            self._flavouring.lost()
             self._loader.give_up_hung()
             if news:
                 _log.warning("replica %s is lost: %s", self._name, error.why or error)
@@ -201,6 +208,7 @@ class ReplicaKeeper:
         if seen.self_managed or self._inventory.is_discovering:
             await self._join()
             return
+        await self._loader.recognise(self._inventory.for_pool(seen.replica.pool), seen.held)
         self._trying |= self._again
         self._again.clear()
         steps = self._agenda.steps(self._trying)

@@ -8,6 +8,9 @@ import re
 
 import onnx
 
+from serve.conversion.faults import failed
+from serve.core.errors import ConversionFailed
+
 _NAMES = (
     r"Node \(([^)]+)\)",
     r"[Nn]ode [Nn]ame: ?'?([^\s,')]+)",
@@ -39,6 +42,13 @@ def blamed(words: str, model: bytes | onnx.ModelProto = b"") -> tuple[str, str]:
         if (node and each.name == node) or (operator and each.op_type == operator):
             return each.op_type, each.name
     return operator, node
+
+
+def blaming(code: str, error: Exception, model: bytes | onnx.ModelProto = b"") -> ConversionFailed:
+    """The fault of this code, in the words of the checker or of ONNX Runtime."""
+    words = str(error)
+    operator, node = blamed(words, model)
+    return failed(code, words.strip().replace("\n", " ")[:300], operator=operator, node=node)
 
 
 def _first(patterns: tuple[str, ...], words: str) -> str:

@@ -2,8 +2,7 @@
 
 import onnx
 
-from serve.conversion.faults import failed
-from serve.conversion.graphs.blame import blamed
+from serve.conversion.graphs.blame import blaming
 from serve.conversion.graphs.session import session
 
 
@@ -12,7 +11,5 @@ def check(model: onnx.ModelProto) -> None:
     try:
         onnx.checker.check_model(model, full_check=True)
     except Exception as error:
-        operator, node = blamed(str(error), model)
-        why = str(error).strip().replace("\n", " ")[:300]
-        raise failed("invalid_graph", why, operator=operator, node=node) from error
+        raise blaming("invalid_graph", error, model) from error
     session(model.SerializeToString())

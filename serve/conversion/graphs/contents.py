@@ -16,7 +16,6 @@ from serve.conversion.graphs import elements
 from serve.conversion.report import Step, StepResult
 from serve.conversion.request import Precision
 
-COMPUTE = ("Conv", "ConvTranspose", "Einsum", "GRU", "Gemm", "LSTM", "MatMul", "RNN")
 _MOVES = ("Cast", "Flatten", "Identity", "Reshape", "Squeeze", "Transpose", "Unsqueeze")
 _NAMES = {
     TensorProto.FLOAT: "fp32",
@@ -76,7 +75,7 @@ class _Facts:
         types = elements.types(graph, outer)
         sources, constants = elements.producers(graph), elements.constants(graph)
         for node in graph.node:
-            if elements.is_standard(node, COMPUTE):
+            if elements.is_standard(node, elements.PRODUCTS):
                 self.compute[_kind(node, types, sources)] += 1
             elif elements.is_standard(node, ("Cast",)):
                 self.casts += elements.attribute(node, "to") in _NAMES

@@ -10,6 +10,8 @@ import onnx
 from onnx import TensorProto
 
 STANDARD = ("", "ai.onnx")  # names of the domain of ONNX's own operators
+# The operators in which the time goes: of a value and its weights, or of two values.
+PRODUCTS = frozenset({"Conv", "ConvTranspose", "Einsum", "GRU", "Gemm", "LSTM", "MatMul", "RNN"})
 
 Types = Mapping[str, int]  # of tensors: `TensorProto.FLOAT` and so on; what is unknown is missing
 

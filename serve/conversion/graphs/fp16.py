@@ -46,7 +46,7 @@ END = 65504.0  # the largest number of FP16
 LARGEST = END / 2  # samples show a part of what comes: one binary digit in reserve
 LOST = 0.01  # of a constant's norm, through rounding: FP16 alone loses 0.0005 at most
 
-HEAVY = frozenset({"Conv", "ConvTranspose", "Einsum", "GRU", "Gemm", "LSTM", "MatMul", "RNN"})
+HEAVY = elements.PRODUCTS
 LIGHT = frozenset(
     {"Abs", "Add", "AveragePool", "BatchNormalization", "Clip", "Elu", "Erf", "HardSigmoid",
      "HardSwish", "LeakyRelu", "Max", "MaxPool", "Min", "Mul", "Neg", "PRelu", "Relu", "Selu",

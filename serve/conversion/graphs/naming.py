@@ -12,6 +12,8 @@ from typing import Any
 
 import onnx
 
+from serve.conversion.graphs.elements import bodies
+
 _NUMBERS = re.compile(r"(__\d+|:\d+)+(?=$|_|/|:)")
 _CALLS = re.compile(r"^((Stateful)?PartitionedCall(_\d+)?/)+(?=.)")
 _LONGEST = 200
@@ -50,7 +52,7 @@ class _Namer:
         for node in graph.node:
             node.input[:] = [known.get(name, name) for name in node.input]
             node.output[:] = [known.get(name, name) for name in node.output]
-            for body in _bodies(node):
+            for body in bodies(node):
                 self._rename_body(body, known)
 
     def _rename_body(self, body: Any, outer: dict[str, str]) -> None:
@@ -80,10 +82,3 @@ def _weights(graph: Any) -> Iterator[Any]:
     yield from graph.initializer
     for each in graph.sparse_initializer:
         yield each.values
-
-
-def _bodies(node: Any) -> Iterator[Any]:
-    for attribute in node.attribute:
-        if attribute.HasField("g"):
-            yield attribute.g
-        yield from attribute.graphs

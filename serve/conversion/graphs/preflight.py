@@ -19,7 +19,7 @@ import onnx
 from onnx import TensorProto
 
 from serve.conversion.graphs import elements
-from serve.conversion.graphs.restrictions import View, restriction
+from serve.conversion.graphs.restrictions import SCALED, View, restriction
 from serve.conversion.graphs.tensorrt_table import FLOATS, LATER, NUMBERS, OPERATORS, OPSETS
 
 PLUGINS = "trt.plugins"  # the domain in which TensorRT's own plug-ins stand
@@ -29,9 +29,6 @@ _EVERYWHERE = frozenset(
      TensorProto.INT32, TensorProto.INT64, TensorProto.BOOL}
 )  # fmt: skip
 _INTEGERS = (TensorProto.INT32, TensorProto.INT64)
-_SCALED = frozenset(
-    {TensorProto.INT8, TensorProto.INT4, TensorProto.FLOAT8E4M3FN, TensorProto.FLOAT4E2M1}
-)
 _SCALING = ("QuantizeLinear", "DequantizeLinear")
 _CASTS = ("Cast", "CastLike")
 
@@ -111,7 +108,7 @@ def _types(node: Any, view: View) -> str:
         if not name or kind is None or kind in _EVERYWHERE:
             continue
         word = TensorProto.DataType.Name(kind)
-        if kind in _SCALED:
+        if kind in SCALED:
             if not elements.is_standard(node, (*_SCALING, "Constant")):
                 return f"'{name}' is {word}, which stands only between Q and DQ"
         elif kind == TensorProto.UINT8 and not elements.is_standard(node, _SCALING):

@@ -13,8 +13,7 @@ import onnx
 from onnx import helper, numpy_helper
 from onnxruntime.capi import onnxruntime_pybind11_state as state
 
-from serve.conversion.faults import failed
-from serve.conversion.graphs.blame import blamed
+from serve.conversion.graphs.blame import blaming
 from serve.conversion.graphs.session import OnnxModel
 from serve.tensors.datatypes import Array
 
@@ -62,9 +61,7 @@ def samples_that_run() -> Iterator[None]:
     try:
         yield
     except (state.InvalidArgument, state.Fail, state.RuntimeException) as error:
-        why = str(error).strip().replace("\n", " ")[:300]
-        operator, node = blamed(why)
-        raise failed("samples_invalid", why, operator=operator, node=node) from error
+        raise blaming("samples_invalid", error) from error
 
 
 def _unused(graph: Any) -> str:

@@ -22,7 +22,7 @@ _RESIZE = {
     "nearest_mode": ("floor", "ceil", "round_prefer_floor", "round_prefer_ceil"),
     "keep_aspect_ratio_policy": ("stretch",),
 }  # fmt: skip
-_SCALED = (TensorProto.INT8, TensorProto.INT4, TensorProto.FLOAT8E4M3FN, TensorProto.FLOAT4E2M1)
+SCALED = (TensorProto.INT8, TensorProto.INT4, TensorProto.FLOAT8E4M3FN, TensorProto.FLOAT4E2M1)
 
 Rule = Callable[[Any, "View"], str]
 
@@ -208,7 +208,7 @@ def _scaling(node: Any, view: View) -> str:
     kind = view.types.get(zero_name) if zero_name else view.types.get(name)
     if node.op_type == "QuantizeLinear" and not zero_name:
         kind = elements.attribute(node, "output_dtype", 0) or TensorProto.UINT8
-    if kind is not None and kind not in _SCALED:
+    if kind is not None and kind not in SCALED:
         return f"it quantises to {TensorProto.DataType.Name(kind)}, TensorRT takes INT8"
     zero = view.value(zero_name) if zero_name else None
     if zero_name and zero is None:

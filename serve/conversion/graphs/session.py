@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 import onnxruntime
 
-from serve.conversion.faults import failed
-from serve.conversion.graphs.blame import blamed
+from serve.conversion.graphs.blame import blaming
 from serve.tensors.datatypes import Array
 from serve.tensors.signature import DYNAMIC, Signature, TensorSpec
 
@@ -62,9 +61,7 @@ def session(model: bytes) -> Any:
     try:
         return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
     except Exception as error:
-        operator, node = blamed(str(error), model)
-        why = str(error).strip().replace("\n", " ")[:300]
-        raise failed("cannot_load", why, operator=operator, node=node) from error
+        raise blaming("cannot_load", error, model) from error
 
 
 def _spec(value: Any) -> TensorSpec:

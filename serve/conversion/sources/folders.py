@@ -3,14 +3,13 @@
 import os
 import stat
 from collections.abc import Iterator
-from hashlib import sha256
+from hashlib import file_digest, sha256
 from pathlib import Path
 
 from serve.conversion.faults import failed
 
 MOST_FILES = 10_000
 MOST_LEVELS = 16
-_PIECE = 1 << 20
 
 
 def check_folder(folder: Path, *, most: int) -> None:
@@ -82,8 +81,5 @@ def _files(path: Path) -> list[tuple[str, Path]]:
 
 
 def _digest(path: Path) -> str:
-    digest = sha256()
     with path.open("rb") as file:
-        while piece := file.read(_PIECE):
-            digest.update(piece)
-    return digest.hexdigest()
+        return file_digest(file, "sha256").hexdigest()

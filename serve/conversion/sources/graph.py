@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
 from serve.conversion.faults import failed
+from serve.conversion.savedmodel_reader import INITIALIZER, SERVE
 from serve.conversion.sources.kinds import GRAPH_FILE
 from serve.conversion.sources.messages import Budget, message_of, text_of
 
-SERVE, INITIALIZER = "serve", "__saved_model_init_op"
 LARGEST = (1 << 31) - 1  # bytes of a protobuf message
 _META_GRAPH = 2  # of SavedModel
 _INFO, _GRAPH, _SAVER, _COLLECTION = 1, 2, 3, 4  # of MetaGraphDef

@@ -1,7 +1,7 @@
 """What is known of a source without converting it."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from types import MappingProxyType
 from typing import Any, Self
 
@@ -21,10 +21,6 @@ class Need:
     flavour: str
     needs: str
     lacks: tuple[str, ...] = ()
-
-    def to_json(self) -> dict[str, Any]:
-        """Plain values for `json.dumps`."""
-        return {"flavour": self.flavour, "needs": self.needs, "lacks": list(self.lacks)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,10 +57,10 @@ class Inspection:
             "tags": list(self.tags),
             "signatures": dict(self.signatures),
             "chosen": self.chosen,
-            "operators": [_operator_page(each) for each in self.operators],
-            "layers": [{"name": each.name, "count": each.count} for each in self.layers],
+            "operators": [asdict(each) for each in self.operators],
+            "layers": [asdict(each) for each in self.layers],
             "faults": [failure_facts(each) for each in self.faults],
-            "flavours": [each.to_json() for each in self.flavours],
+            "flavours": [asdict(each) for each in self.flavours],
             "memory": self.memory,
             "facts": dict(self.facts),
         }
@@ -90,11 +86,6 @@ class Inspection:
             )
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise Invalid("the inspection is malformed", why=repr(error)) from error
-
-
-def _operator_page(operator: Operator) -> dict[str, Any]:
-    page = {name: getattr(operator, name) for name in Operator.__slots__}
-    return page | {"nodes": list(operator.nodes), "datatypes": list(operator.datatypes)}
 
 
 def _operator(page: Any) -> Operator:

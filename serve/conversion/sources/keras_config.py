@@ -27,6 +27,7 @@ _PICKLED = {"TorchModuleWrapper"}
 _ELSEWHERE = {"TFSMLayer", "JaxLayer", "FlaxLayer"}  # hold code, or the path of another model
 _NOT_MODELLING = ("keras.utils", "keras.saving", "keras.config", "keras.backend", "keras.datasets")
 _LOADING = {"load_model", "save_model", "model_from_json", "get_file", "load_img", "save_img"}
+_COMPILED = ("compile_config", "training_config")
 _LOADING |= {"clone_model", "enable_unsafe_deserialization", "deserialize_keras_object"}
 
 
@@ -111,9 +112,6 @@ def _places(page: dict[str, Any]) -> Iterator[_Place]:
             for key, value in reversed(place.value.items())
             if isinstance(value, dict | list)
         )
-
-
-_COMPILED = ("compile_config", "training_config")
 
 
 def _name_of(value: dict[str, Any]) -> str:

@@ -20,7 +20,7 @@ class Kind(StrEnum):
     ONNX = "onnx"
 
 
-_SUFFIXES = {".keras": Kind.KERAS, ".h5": Kind.H5, ".hdf5": Kind.H5, ".onnx": Kind.ONNX}
+SUFFIXES = {".keras": Kind.KERAS, ".h5": Kind.H5, ".hdf5": Kind.H5, ".onnx": Kind.ONNX}
 _STARTS = {Kind.KERAS: (ZIP, "a zip archive"), Kind.H5: (HDF5, "an HDF5 file")}
 
 
@@ -43,7 +43,7 @@ def kind_of(path: Path) -> Kind:
     suffix = path.suffix.lower()
     if suffix in PICKLES:
         raise failed("pickle_refused", f"'{path.name}' is a pickle")
-    kind = _SUFFIXES.get(suffix)
+    kind = SUFFIXES.get(suffix)
     if kind is None:
         raise failed("source_unknown", f"'{path.name}' has no suffix of a model")
     _check_start(path, kind)

@@ -5,13 +5,14 @@ which triggers it and no other.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from serve.triton.lint import (
     batching,
     cycles,
     ensembles,
     files,
+    flavours,
     instances,
     model_file,
     refusals,
@@ -111,6 +112,10 @@ RULES: tuple[Rule, ...] = (
     Rule("graph-level", _E, running.graph_level),
     Rule("field-new", _W, running.field_new),
     Rule("field-refused", _E, refusals.field_refused),
+    # flavours
+    Rule("flavours-malformed", _E, flavours.flavours_malformed),
+    Rule("flavour-override", _E, flavours.flavour_override),
+    Rule("flavour-needs", _E, flavours.flavour_needs),
     # ensembles
     Rule("ensemble-platform", _E, ensembles.ensemble_platform),
     Rule("ensemble-only", _E, ensembles.ensemble_only),
@@ -131,10 +136,23 @@ RULES: tuple[Rule, ...] = (
 
 
 def lint(subject: Subject) -> tuple[Diagnosis, ...]:
-    """All that is wrong with a version, errors first, in the order of the table."""
-    found = [
+    """All that is wrong with a version, errors first, in the order of the table.
+
+    What is wrong with a flavour alone names it.
+    """
+    found = _run(subject)
+    for name, each in subject.flavoured.items():
+        found += [
+            replace(one, field=f"flavour '{name}': {one.field}")
+            for one in _run(each)
+            if one not in found
+        ]
+    return tuple(sorted(found, key=lambda each: each.severity is Severity.WARNING))
+
+
+def _run(subject: Subject) -> list[Diagnosis]:
+    return [
         Diagnosis(rule.name, rule.severity, *finding)
         for rule in RULES
         for finding in rule.check(subject)
     ]
-    return tuple(sorted(found, key=lambda each: each.severity is Severity.WARNING))

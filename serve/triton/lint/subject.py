@@ -1,7 +1,7 @@
 """What lint looks at, and what it finds."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import PurePosixPath
 from types import MappingProxyType
@@ -9,9 +9,12 @@ from typing import Any, NamedTuple
 
 from tritonclient.grpc import model_config_pb2
 
+from serve.core.errors import Invalid
+from serve.core.flavours import Flavours
 from serve.core.versions import CONFIG, CONTRACT, DOCUMENTS, File
 from serve.tensors.signature import Signature, TensorSpec
 from serve.triton.config import Configuration
+from serve.triton.flavoured import configured, refused_overrides
 from serve.triton.lint.backends import (
     TENSORFLOW_FILES,
     backend_of_file,
@@ -20,6 +23,8 @@ from serve.triton.lint.backends import (
 )
 
 _EMPTY = model_config_pb2.ModelConfig()
+_READABLE = (".onnx", ".plan")
+_MANY_GPUS = 64  # where a flavour runs there are GPUs, nobody knows how many
 
 
 class Severity(StrEnum):
@@ -70,7 +75,9 @@ class Subject:
 
     `files` have the paths of an upload: `1/model.onnx`, `labels.txt`. `signature` is None when no
     reader knows the file. `others` are the models that the steps of an ensemble may name; `gpus`
-    is how many GPUs the Tritons have that will hold it, None when that is not known.
+    is how many GPUs the Tritons have that will hold it, None when that is not known. `flavours` is
+    what flavours.json says, or empty; by flavour, `signatures` are what their files say and `plans`
+    what plans.json says of those that are TensorRT plans.
     """
 
     name: str
@@ -79,6 +86,9 @@ class Subject:
     signature: Signature | None = None
     others: Mapping[str, Configuration] = field(default_factory=lambda: MappingProxyType({}))
     gpus: int | None = None
+    flavours: str = ""
+    signatures: Mapping[str, Signature] = field(default_factory=lambda: MappingProxyType({}))
+    plans: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
 
     @property
     def message(self) -> Any:
@@ -135,6 +145,49 @@ class Subject:
             )
         folders = (name for name in TENSORFLOW_FILES if _saved_in(name) in self.version_files)
         return next(folders, "")
+
+    @property
+    def readable_flavours(self) -> Mapping[str, str]:
+        """The files of flavours that `read_model` knows, by the flavour's name."""
+        try:
+            flavours = Flavours.parse(self.flavours).preferred
+        except Invalid:
+            return {}
+        return {
+            one.name: one.file
+            for one in flavours
+            if one.file.endswith(_READABLE) and one.file in self.version_files
+        }
+
+    @property
+    def flavoured(self) -> "Mapping[str, Subject]":
+        """Each flavour as a version of its own, by its name; those that cannot be are left out."""
+        if self.config is None:
+            return {}
+        try:
+            flavours = Flavours.parse(self.flavours).preferred
+        except Invalid:
+            return {}
+        found: dict[str, Subject] = {}
+        for one in flavours:
+            try:
+                config = configured(self.config, one)
+                is_refused = bool(refused_overrides(one))
+            except Invalid:
+                continue
+            if is_refused:
+                continue
+            is_same = not one.backend and one.file in ("", self.model_file)
+            own = self.signature if is_same else self.signatures.get(one.name)
+            on_gpu = one.needs.gpu or bool(one.needs.compute_capability)
+            found[one.name] = replace(
+                self,
+                config=config,
+                signature=own,
+                gpus=self.gpus or (_MANY_GPUS if on_gpu else self.gpus),
+                flavours="",
+            )
+        return found
 
     def has_version_file(self, name: str) -> bool:
         """Whether there is a file or a folder of that name in the version folder."""

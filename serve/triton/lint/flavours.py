@@ -1,0 +1,101 @@
+"""Rules about flavours.json. What is wrong with the configuration that a flavour makes, the other
+rules say: `lint` runs them on each flavour as on a model of its own."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from serve.core.errors import Invalid
+from serve.core.flavours import Flavour, Flavours, agree, reaches
+from serve.core.versions import FLAVOURS
+from serve.triton.flavoured import OVERRIDES, configured, refused_overrides
+from serve.triton.lint.subject import Finding, Findings, Subject
+
+
+def flavours_malformed(subject: Subject) -> Findings:
+    """flavours.json cannot be read, or does not belong here.
+
+    Triton does not read it; Servegate does not guess.
+    """
+    try:
+        flavours = Flavours.parse(subject.flavours)
+    except Invalid as error:
+        yield Finding(FLAVOURS, error.why or error.what, error.try_this)
+        return
+    if flavours.preferred and subject.is_ensemble:
+        yield Finding(
+            FLAVOURS, "an ensemble has no flavours", "push it with the models that it is made of"
+        )
+
+
+def flavour_override(subject: Subject) -> Findings:
+    """A flavour sets what may not differ between the flavours of a version.
+
+    Callers do not see which flavour answers, and no path leads out of the version.
+    """
+    for flavour in _flavours(subject):
+        try:
+            refused = refused_overrides(flavour)
+            if subject.config is not None and not refused:
+                configured(subject.config, flavour)
+        except Invalid as error:
+            yield Finding(_place(flavour), error.why, "fields as in config.pbtxt, written as JSON")
+            continue
+        for place in refused:
+            yield Finding(
+                _place(flavour),
+                f"it may not set {place}",
+                f"only {', '.join(sorted(OVERRIDES))}, with parameters that name no path",
+            )
+
+
+def flavour_needs(subject: Subject) -> Findings:
+    """A TensorRT plan is built for other machines than its flavour is meant for.
+
+    TensorRT refuses a plan of another version or for another GPU.
+    """
+    for flavour in _flavours(subject):
+        yield from dict.fromkeys(_contradictions(subject, flavour))
+
+
+def _contradictions(subject: Subject, flavour: Flavour) -> Findings:
+    for facts in _facts(subject, flavour):
+        version, needed = str(facts.get("tensorrt") or ""), flavour.needs.tensorrt
+        if version and not (needed and all(agree(version, one) for one in needed)):
+            yield _contradiction(flavour, "tensorrt", version, needed)
+        capability = str(facts.get("compute_capability") or "")
+        needed = flavour.needs.compute_capability
+        is_wide = facts.get("hardware") not in (None, "none")
+        fits = [one == capability or (is_wide and reaches(capability, one)) for one in needed]
+        if capability and not (fits and all(fits)):
+            yield _contradiction(flavour, "compute_capability", capability, needed)
+
+
+def _contradiction(flavour: Flavour, fact: str, built: str, needed: tuple[str, ...]) -> Finding:
+    named = f"it names {' and '.join(needed)}" if needed else "it names none"
+    return Finding(
+        f"{_place(flavour)} needs.{fact}",
+        f"the plan is built for {built}, {named}",
+        f'"{fact}": ["{built}"]',
+    )
+
+
+def _facts(subject: Subject, flavour: Flavour) -> Iterator[Mapping[str, Any]]:
+    """What plans.json and the plan itself say."""
+    recorded = subject.plans.get(flavour.name)
+    if isinstance(recorded, Mapping):
+        yield recorded
+    signature = subject.signatures.get(flavour.name)
+    if signature is not None and signature.format == "plan":
+        yield {"tensorrt": signature.facts.get("tensorrt")}
+
+
+def _flavours(subject: Subject) -> Iterator[Flavour]:
+    """All but the base; none where flavours.json cannot be read."""
+    try:
+        yield from Flavours.parse(subject.flavours).preferred
+    except Invalid:
+        return
+
+
+def _place(flavour: Flavour) -> str:
+    return f"flavour '{flavour.name}'"

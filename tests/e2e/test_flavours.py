@@ -1,0 +1,145 @@
+"""Flavours end to end: real Tritons that hold the same version in different forms."""
+
+import json
+import threading
+
+import harness
+import numpy as np
+import pushing
+import pytest
+from onnx import TensorProto, helper
+
+from serve.tensors.contracts import Case, write_contract
+
+pytestmark = pytest.mark.triton
+FILE = "model.fast.onnx"
+
+
+@pytest.fixture(scope="module")
+def mixed(tmp_path_factory):
+    """Two replicas of one pool, of which the second is said to have a GPU."""
+    flags = ("--model-repo", "", "--replicas", "2", "--workers", "1", "--quarantine", "off")
+    flags += ("--machine-facts", "local-1.gpu=true")
+    with harness.up(tmp_path_factory.mktemp("mixed") / "state", *flags) as up:
+        yield up
+
+
+def unloadable():
+    """An ONNX file that can be read, and that ONNX Runtime cannot run."""
+    shape = ["batch", 4]
+    graph = helper.make_graph(
+        [helper.make_node("Unknown", ["x"], ["y"], domain="of.nobody")],
+        "unloadable",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, shape)],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, shape)],
+    )
+    opsets = [helper.make_opsetid("", 17), helper.make_opsetid("of.nobody", 1)]
+    model = helper.make_model(graph, opset_imports=opsets)
+    model.ir_version = 8
+    return model.SerializeToString()
+
+
+def source(folder, factor, preferred, *, needs=None, base=True):
+    """A model folder whose preferred flavour is this file."""
+    pushing.lean(folder, factor)
+    (folder / "1" / FILE).write_bytes(preferred)
+    flavour = {"name": "fast", "file": FILE, "needs": needs or {"gpu": True}}
+    page = {"format": 1, "base": base, "flavours": [flavour]}
+    (folder / "flavours.json").write_text(json.dumps(page))
+    x = np.array([pushing.ROW], np.float32)
+    for path, data in write_contract([Case({"x": x}, {"y": x * np.float32(factor)})]).items():
+        (folder / path).parent.mkdir(exist_ok=True)
+        (folder / path).write_bytes(data)
+    return folder
+
+
+def files(up, name):
+    """The file that each replica runs, as its Triton says."""
+    found = {}
+    for replica in up.get("/api/replicas"):
+        port = replica["address"].split(":")[1]
+        status, config = harness.request(f"http://127.0.0.1:{port}/v2/models/{name}/config")
+        if status == 200:
+            found[replica["name"]] = config["default_model_filename"]
+    return found
+
+
+def settled(up, name, **flavours):
+    """The model once its replicas hold its version in these flavours."""
+    wanted = {key.replace("_", "-"): value for key, value in flavours.items()}
+
+    def shown():
+        return up.get(f"/api/models/{name}")["versions"][0]
+
+    harness.until(lambda: shown()["flavours"] == wanted, what=f"{name} in {wanted}")
+    return up.get(f"/api/models/{name}")
+
+
+def test_each_replica_loads_the_flavour_that_its_machine_can_run(mixed, tmp_path):
+    folder = source(tmp_path / "m", 2.0, pushing.times(2.0))
+    pushing.publish(mixed, folder, "several")
+    model = settled(mixed, "several", local_0="base", local_1="fast")
+    assert model["problems"] == []
+    assert files(mixed, "several") == {"local-0": "model.onnx", "local-1": FILE}
+    assert {pushing.factor_of(mixed, "several") for _ in range(8)} == {2.0}
+    shown = harness.servegate("model", "show", "several", "--admin-url", mixed.admin).stdout
+    assert "local-0(base) local-1(fast)" in shown
+
+
+@pytest.mark.parametrize(
+    ("name", "preferred", "reason"),
+    [
+        ("broken", unloadable(), "of.nobody"),
+        ("lying", pushing.times(3.0), "golden case 0: output 'y'"),
+    ],
+)
+def test_where_the_preferred_flavour_fails_the_base_answers_and_the_model_says_why(
+    mixed, tmp_path, name, preferred, reason
+):
+    pushing.publish(mixed, source(tmp_path / "m", 2.0, preferred), name)
+    model = settled(mixed, name, local_0="base", local_1="base")
+    (problem,) = model["problems"]
+    assert "replica local-1 does not run it as 'fast'" in problem and reason in problem
+    assert {pushing.factor_of(mixed, name) for _ in range(8)} == {2.0}
+    assert set(files(mixed, name).values()) == {"model.onnx"}
+
+
+def test_a_version_without_a_base_stands_only_where_it_can_run(mixed, tmp_path):
+    folder = source(tmp_path / "m", 2.0, pushing.times(2.0), base=False)
+    pushing.publish(mixed, folder, "picky")
+    model = settled(mixed, "picky", local_1="fast")
+    (problem,) = model["problems"]
+    assert "replica local-0 can run no flavour of it" in problem and "needs a GPU" in problem
+    assert files(mixed, "picky") == {"local-1": FILE}
+    assert pushing.factor_of(mixed, "picky") == 2.0
+    needs = {"compute_capability": ["9.0"]}
+    folder = source(tmp_path / "other", 2.0, pushing.times(2.0), needs=needs, base=False)
+    pushing.publish(mixed, folder, "nowhere")
+    shown = pushing.wait_state(mixed, "nowhere", 1, "failed")
+    assert "it needs compute capability 9.0, there is none" in shown["reason"]
+
+
+def test_no_call_fails_while_a_flavour_is_tried_and_given_up(mixed, tmp_path):
+    pushing.publish(mixed, source(tmp_path / "one", 2.0, unloadable()), "steady")
+    settled(mixed, "steady", local_0="base", local_1="base")
+    failed, ends = [], threading.Event()
+
+    def calling():
+        while not ends.is_set():
+            status, answer = pushing.infer(mixed, "steady")
+            if status != 200:
+                failed.append(answer)
+
+    caller = threading.Thread(target=calling)
+    caller.start()
+    try:
+        pushing.publish(mixed, source(tmp_path / "two", 4.0, unloadable()), "steady", live=True)
+        pushing.wait_state(mixed, "steady", 2, "serving")
+        settled(mixed, "steady", local_0="base", local_1="base")
+    finally:
+        ends.set()
+        caller.join()
+    assert failed == []
+    assert pushing.factor_of(mixed, "steady", "1") == 2.0
+    assert pushing.factor_of(mixed, "steady", "2") == 4.0
+    assert set(files(mixed, "steady").values()) == {"model.onnx"}
