@@ -8,8 +8,8 @@ JOBS ?= 3
 PARALLEL := -n $(JOBS) --dist loadfile
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-conversion check format lint types contracts test-fast chaos fuzz deps deps-dev lock clean docs \
-  bench bench-control bench-push bench-report bench-peers profile deps-bench deps-kserve deps-postgres
+.PHONY: help demo test test-conversion test-tensorrt check format lint types contracts test-fast chaos fuzz deps deps-dev lock clean docs \
+  bench bench-control bench-gate bench-push bench-report bench-peers profile deps-bench deps-kserve deps-postgres
 
 help:  ## Explain the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -53,6 +53,12 @@ bench-control: deps-dev  ## Measure the warm start against a bare Triton, and a 
 
 bench-push: deps-dev  ## Measure the push of half a gigabyte, beside cp and sha256sum of its file
 	$(BIN)/python -m loadtests.bench.push
+
+bench-gate: deps-dev  ## Measure which wrong models the gate of conversions sees, and draw it
+	$(BIN)/python -m loadtests.bench.gate_curve --seeds 10 --picture docs/images/gate.svg
+
+test-tensorrt: deps-dev  ## Try the plan builder against TensorRT's own bindings, where they are installed
+	$(PYTEST) tests/conversion/plans/check_tensorrt.py
 
 bench-peers: deps-bench deps-kserve  ## Measure a KServe transformer beside the gateway
 	$(BIN)/python -m loadtests.bench.against_kserve $(if $(QUICK),--quick)

@@ -20,6 +20,7 @@ from serve.app.usage import families
 from serve.app.worker import Worker
 from serve.cli.main import app
 from serve.cli.output import EXIT_CODES
+from serve.conversion.faults import FAULTS
 from serve.core import errors
 from serve.settings import PREFIX, Settings
 from serve.triton.lint import RULES
@@ -132,6 +133,18 @@ def error_codes() -> str:
             "| code | HTTP | gRPC | when |",
             "|---|---|---|---|",
             *(row for _, row in sorted(rows)),
+            "",
+            "## Conversions",
+            "",
+            "A conversion that fails says one of these. Those of the gate end a command with status",
+            "7, the others with 1.",
+            "",
+            "| code | what has happened | what to try | gate |",
+            "|---|---|---|---|",
+            *(
+                f"| `{fault.code}` | {fault.what} | {fault.hint} | {'yes' * fault.is_gate} |"
+                for fault in FAULTS.values()
+            ),
             "",
         )
     )

@@ -1,7 +1,7 @@
 """Trains the two versions of the demo model `digits` and writes all that is derived from them.
 
-Each version walks the same way: train with Keras, export a SavedModel, convert it with tf2onnx,
-compare the ONNX graph with Keras on every held-out row. Only when both pass is anything written:
+Each version walks the same way: train with Keras, export a SavedModel, convert it as `servegate
+convert onnx` does, with the held-out rows as its measure. Only when both pass is anything written:
 
     model_repo/digits/<version>/model.onnx     the two versions
     model_repo/digits/model_card.json          what was measured on these two files
@@ -14,6 +14,7 @@ a second run on the same machine, with the same library versions, writes the sam
 from __future__ import annotations
 
 import argparse
+import asyncio
 import hashlib
 import json
 import sys
@@ -26,14 +27,16 @@ from typing import Any
 import data
 import keras
 import numpy as np
-import onnx
 import onnxruntime
 import tensorflow as tf
-import tf2onnx
 from numpy.typing import NDArray
 
+from serve.conversion.request import GENERAL, Request
+from serve.conversion.running import convert, default_limits
+from serve.core.errors import ConversionFailed
+from serve.tensors.judging import Tolerance
+
 SEED = 20240917
-OPSET = 18
 TOLERANCE = 1e-5  # of a probability; float32 kernels of two runtimes differ by about 1e-6
 
 
@@ -71,10 +74,6 @@ class Measured:
         return self.correct / len(self.guesses)
 
 
-class Refused(Exception):
-    """The ONNX graph does not do what the Keras model does."""
-
-
 def dense(x: Any) -> Any:
     return keras.layers.Dense(16, activation="relu")(keras.layers.Flatten()(x))
 
@@ -93,12 +92,10 @@ RECIPES = (
 
 
 def make(recipe: Recipe, savedmodel: Path) -> Version:
-    """Train, export to `savedmodel`, convert, compare. Raises Refused."""
+    """Train, export to `savedmodel`, convert. Raises ConversionFailed."""
     model = train(recipe)
     model.export(savedmodel, format="tf_saved_model", verbose=False)
-    graph = convert(savedmodel)
-    compare(graph, model)
-    return Version(recipe.number, recipe.summary, model.count_params(), graph)
+    return Version(recipe.number, recipe.summary, model.count_params(), converted(savedmodel))
 
 
 def train(recipe: Recipe) -> Any:
@@ -112,65 +109,24 @@ def train(recipe: Recipe) -> Any:
     return model
 
 
-def convert(savedmodel: Path) -> bytes:
-    """The SavedModel as a checked ONNX file whose only free dimension is called `batch`."""
-    loaded = tf.saved_model.load(str(savedmodel))
-    serve = loaded.signatures["serve"]
-    signature = [tf.TensorSpec((None, 8, 8, 1), tf.float32, name="x")]
-    function = tf.function(lambda x: serve(x=x), input_signature=signature)
-    graph, _ = tf2onnx.convert.from_function(function, input_signature=signature, opset=OPSET)
-
-    for tensor in (*graph.graph.input, *graph.graph.output):
-        tensor.type.tensor_type.shape.dim[0].dim_param = "batch"
-    graph.graph.name = "digits"
-    graph.graph.doc_string = ""  # tf2onnx notes a counter of its process here
-    rename_inner(graph.graph)
-    onnx.checker.check_model(graph, full_check=True)
-    return bytes(graph.SerializeToString(deterministic=True))
-
-
-def rename_inner(graph: Any) -> None:
-    """Name nodes, values and constants after their place in the graph, for instance `Conv_1`.
-
-    The names that tf2onnx picks depend on Python's hash seed, so without this two runs would write
-    different bytes. Inputs and outputs keep their names. The graph must be flat: no If, no Loop.
-    """
-    names = {value.name: value.name for value in (*graph.input, *graph.output)}
-    for place, node in enumerate(graph.node):
-        node.name = f"{node.op_type}_{place}"
-        for port, value in enumerate(node.input):
-            node.input[port] = names.setdefault(value, f"{node.name}_constant_{port}")
-        for port, value in enumerate(node.output):
-            node.output[port] = names.setdefault(value, f"{node.name}_out_{port}")
-    for constant in graph.initializer:
-        constant.name = names[constant.name]
-    graph.initializer.sort(key=lambda constant: constant.name)
-    del graph.value_info[:]
-
-
-def compare(graph: bytes, model: Any) -> None:
-    """Raises Refused unless ONNX and Keras agree on all held-out rows, batched and one by one."""
-    x, _ = data.held_out()
-    expected = model.predict(x, batch_size=len(x), verbose=0)["probabilities"]
-    session = open_session(graph)
-    found = tuple((value.name, value.type, value.shape) for value in session.get_inputs())
-    if found != (("x", "tensor(float)", ["batch", 8, 8, 1]),):
-        raise Refused(f"the inputs are {found}")
-    found = tuple((value.name, value.type, value.shape) for value in session.get_outputs())
-    if found != (("probabilities", "tensor(float)", ["batch", 10]),):
-        raise Refused(f"the outputs are {found}")
-
-    one_by_one = np.concatenate([run(session, x[i : i + 1]) for i in range(len(x))])
-    for answer in (run(session, x), one_by_one):
-        if answer.shape != expected.shape:
-            raise Refused(f"shape {answer.shape} where Keras answers {expected.shape}")
-        error = float(np.abs(answer - expected).max())
-        if not error <= TOLERANCE:
-            raise Refused(f"a probability differs from Keras by {error:.2e}")
-        different = int(np.count_nonzero(answer.argmax(axis=1) != expected.argmax(axis=1)))
-        if different:
-            raise Refused(f"{different} held-out rows have another digit than with Keras")
-        print(f"agrees with Keras on {len(x)} rows, largest error {error:.1e}", file=sys.stderr)
+def converted(savedmodel: Path) -> bytes:
+    """The SavedModel as an ONNX file that answers every held-out row as TensorFlow does."""
+    rows, labels = data.held_out()
+    with tempfile.TemporaryDirectory() as folder:
+        labelled = Path(folder) / "held_out.npz"
+        np.savez(labelled, x=rows, labels=labels)
+        request = Request(
+            str(savedmodel),
+            labelled=str(labelled),
+            max_drop=0.0,
+            tolerances={GENERAL: Tolerance(atol=TOLERANCE, rtol=0.0)},
+            seed=SEED,
+        )
+        work, limits = Path(folder) / "work", default_limits()
+        report = asyncio.run(convert(request, work, limits=limits, on_event=lambda event: None))
+        for step in report.steps:
+            print(f"{step.step}: {step.summary}", file=sys.stderr)
+        return (work / "model.onnx").read_bytes()
 
 
 def open_session(graph: bytes) -> Any:
@@ -253,7 +209,7 @@ def request_body(x: NDArray[np.float32]) -> str:
 def instances_body(x: NDArray[np.float32]) -> str:
     """The same as a TensorFlow Serving predict request: a row per picture, nested as its shape."""
     rows = (
-        ",\n  ".join("[" + ", ".join(f"[{value}]" for value in line) + "]" for line in picture)
+        ",\n  ".join("[" + ", ".join(f"[{value!s}]" for value in line) + "]" for line in picture)
         for picture in x.reshape(x.shape[:3])
     )
     return '{"instances": [[\n  ' + "\n], [\n  ".join(rows) + "\n]]}\n"
@@ -298,8 +254,8 @@ def main() -> int:
         savedmodels = chosen.keep_savedmodels or Path(scratch)
         try:
             versions = [make(recipe, savedmodels / str(recipe.number)) for recipe in RECIPES]
-        except Refused as refused:
-            print(f"nothing was written: {refused}", file=sys.stderr)
+        except ConversionFailed as error:
+            print(f"nothing was written: {error}", file=sys.stderr)
             return 1
 
     measured = tuple(write_version(version, repository) for version in versions)
