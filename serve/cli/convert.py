@@ -36,7 +36,13 @@ def onnx(
     name: Annotated[str, typer.Option("--name", help="What the model is called in DIR.")],
     out: Annotated[Path, typer.Option("--out", metavar="DIR", help="A model repository.")],
     as_version: Annotated[
-        int, typer.Option("--as-version", min=1, help="Its number, beside those that are there.")
+        int,
+        typer.Option(
+            "--as-version",
+            min=1,
+            max=(1 << 31) - 1,
+            help="Its number, beside those that are there.",
+        ),
     ] = 1,
     signature: options.Signature = "",
     precision: options.Precision = "fp32",
@@ -89,7 +95,9 @@ def onnx(
         show(talking, report)
         talking.tell("result", ok=True, exit=0, entry=str(out / name), **_told(report))
     if not json:
-        _close(report, f"{out / name} is written; look at {out / name / 'conversion.html'}")
+        _close(report, f"{out / name} is written")
+        say(f"  report: {out / name / 'conversion.html'}")
+        say(f"  next: servegate model push {out / name} {name}, or servegate up --model-repo {out}")
 
 
 @app.command("verify")
@@ -152,6 +160,10 @@ def _told(report: "Report") -> dict[str, Any]:
 
 
 def _close(report: "Report", text: str) -> None:
+    """`repo/net is written: 102 MB; took 26.4 s and 2.99 GB of memory; rows may be batched`."""
+    from serve.cli.talk import amount
+
     seconds = sum(stage.seconds for stage in report.stages)
+    took = f"took {seconds:.1f} s and {amount(report.peak_memory)} of memory"
     batches = "rows may be batched" if report.is_batched else "rows are not batched"
-    say(f"{text} ({seconds:.1f} s, {report.peak_memory / 1e6:.0f} MB; {batches})")
+    say(f"{text}: {amount(report.model['bytes'])}; {took}; {batches}")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from serve.cli.options import AsJson
-from serve.cli.output import as_json, say, table
+from serve.cli.output import as_json, say
 
 if TYPE_CHECKING:
     from serve.conversion.sources.inspection import Inspection
@@ -44,13 +44,14 @@ def inspect(
 
 
 def _show(found: "Inspection") -> None:
+    from serve.cli.converting import plain_table
     from serve.cli.talk import amount
 
     facts = {"kind": str(found.kind), "size": amount(found.size), "sha256": found.digest}
     facts |= {"tags": ", ".join(found.tags)} if found.tags else {}
-    facts |= {"memory": f"about {amount(found.memory)} to convert it"} if found.memory else {}
+    facts |= {"memory": f"up to about {amount(found.memory)} to convert it"} if found.memory else {}
     facts |= {name: _word(value) for name, value in found.facts.items()}
-    table(("SOURCE", found.name), [(name, text) for name, text in facts.items() if text])
+    plain_table(("SOURCE", found.name), [(name, text) for name, text in facts.items() if text])
     _table(("SIGNATURE", "TENSOR", "NAME", "DATATYPE", "SHAPE"), _tensors(found))
     _table(
         ("OPERATOR", "COUNT", "NODES"),
@@ -61,7 +62,7 @@ def _show(found: "Inspection") -> None:
     )
     _table(("LAYER", "COUNT"), [(each.name, str(each.count)) for each in found.layers])
     _table(
-        ("FLAVOUR", "NEEDS", "LACKS"),
+        ("FLAVOUR", "NEEDS", "OPERATORS THAT IT LACKS"),
         [(each.flavour, each.needs, ", ".join(each.lacks)) for each in found.flavours],
     )
     _table(
@@ -70,12 +71,16 @@ def _show(found: "Inspection") -> None:
     )
     if not found.faults:
         say("nothing is seen that a conversion would fail with")
+    if len(found.signatures) > 1 and found.chosen:
+        say(f"* {found.chosen} is converted; --signature takes another")
 
 
 def _table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    from serve.cli.converting import plain_table
+
     if rows:
         print()
-        table(columns, rows)
+        plain_table(columns, rows)
 
 
 def _tensors(found: "Inspection") -> list[tuple[str, ...]]:

@@ -12,6 +12,7 @@ from serve.cli.output import as_json, say, table
 from serve.core.errors import Conflict, ServegateError
 
 if TYPE_CHECKING:
+    from serve.cli.stages import OnEvent
     from serve.cli.talk import Talk
 
 Identity = Annotated[str, typer.Argument(metavar="ID", help="As `servegate convert ls` has it.")]
@@ -133,25 +134,26 @@ def _follow(admin: AdminClient, identity: str, *, json: bool) -> None:
 async def _ended(admin: AdminClient, identity: str, talking: "Talk") -> Mapping[str, Any]:
     """The job once it has ended; what it tells meanwhile is told."""
     from serve.cli.channel import Channel
+    from serve.cli.stages import stages
 
     async with admin.asynchronous() as client:
         channel, after = Channel(client, talking), 0
-        while True:
-            page: Mapping[str, Any] = await channel.ask("GET", _path(identity))
-            if page["state"] in ("done", "failed", "refused", "cancelled"):
-                _tell(talking, page["events"], after)
-                return page
-            news = await channel.ask("GET", f"{_path(identity)}/events?after={after}")
-            if news is not None:
-                _tell(talking, news["events"], 0)
-                after = news["after"]
+        with stages(talking) as tell:
+            while True:
+                page: Mapping[str, Any] = await channel.ask("GET", _path(identity))
+                if page["state"] in ("done", "failed", "refused", "cancelled"):
+                    _tell(tell, page["events"], after)
+                    return page
+                news = await channel.ask("GET", f"{_path(identity)}/events?after={after}")
+                if news is not None:
+                    _tell(tell, news["events"], 0)
+                    after = news["after"]
 
 
-def _tell(talking: "Talk", events: list[dict[str, Any]], after: int) -> None:
+def _tell(tell: "OnEvent", events: list[dict[str, Any]], after: int) -> None:
     for event in events:
         if event["number"] > after:
-            facts = {name: value for name, value in event.items() if name not in ("type", "text")}
-            talking.tell(event["type"], _told(event), **facts)
+            tell({**event, "text": _told(event)})
 
 
 def _error_of(page: Mapping[str, Any]) -> ServegateError:
@@ -186,7 +188,9 @@ def _lines(page: Mapping[str, Any], url: str) -> Iterator[str]:
         "report": f"{url}{_path(page['id'])}/report.html" if page["has_report"] else "",
     }
     yield from (f"  {name}: {text}" for name, text in facts.items() if text)
-    yield from (f"  {_second(event['at'])}  {_told(event)}" for event in page["events"])
+    events = page["events"]
+    told = (event for event in events if event["type"] != "share" or event is events[-1])
+    yield from (f"  {_second(event['at'])}  {_told(event)}" for event in told)
 
 
 def _state(page: Mapping[str, Any]) -> str:
@@ -202,7 +206,10 @@ def _asked(request: Mapping[str, Any]) -> str:
 def _told(event: Mapping[str, Any]) -> str:
     """An event as a sentence."""
     if event["type"] == "share":
-        return f"{event.get('stage', '')}: {event.get('done', 0)} of {event.get('total', 0)}"
+        from serve.conversion.events import STAGES
+
+        stage = str(event.get("stage", ""))
+        return f"{STAGES.get(stage, stage)}: {event.get('done', 0)} of {event.get('total', 0)}"
     text = event.get("text") or event.get("what") or event.get("stage") or event["type"]
     state = event.get("state", "")
     return f"{state}: {event['what']}" if state and event.get("what") else state or str(text)

@@ -22,6 +22,7 @@ _SIZES = {"": 1, "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12} | 
 }
 _SECONDS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0}
 _AMOUNT = re.compile(r"^\s*([0-9]+(?:\.[0-9]+)?)\s*([A-Za-z]*)\s*\Z")
+_LARGEST = 1e15  # of a number that anybody means: a petabyte, a tolerance
 _SHARE = re.compile(r"^\s*([0-9]+(?:\.[0-9]+)?)\s*(pp|%|)\s*\Z")
 
 Signature = Annotated[
@@ -55,13 +56,15 @@ Nchw = Annotated[
     typer.Option("--nchw", help="An input that the model takes channels first; repeatable."),
 ]
 MaxBatchSize = Annotated[
-    int | None, typer.Option("--max-batch-size", min=0, help="0 for no batches.  [8]")
+    int | None, typer.Option("--max-batch-size", min=0, max=4096, help="0 for no batches.  [8]")
 ]
 Memory = Annotated[
     str, typer.Option("--memory", help="What it may take, such as 4GB.  [3/4 of what is free]")
 ]
 Timeout = Annotated[str, typer.Option("--timeout", help="How long it may take, such as 30m.")]
-Seed = Annotated[int, typer.Option("--seed", min=0, help="Of the inputs that are drawn.")]
+Seed = Annotated[
+    int, typer.Option("--seed", min=0, max=(1 << 32) - 1, help="Of the inputs that are drawn.")
+]
 Golden = Annotated[
     int, typer.Option("--golden", min=1, max=100, help="Rows that travel as golden cases.")
 ]
@@ -147,7 +150,7 @@ def _by_output(option: str, words: Iterable[str]) -> dict[str, float]:
             value = float(number)
         except ValueError:
             value = -1.0
-        if not 0 <= value < float("inf"):
+        if not 0 <= value < _LARGEST:
             raise Invalid(
                 f"{option} cannot be '{word}'", try_this=f"{option} 1e-4, or {option} OUTPUT=1e-4"
             )
@@ -159,6 +162,6 @@ def _read(text: str, units: Mapping[str, float], option: str, example: str) -> f
     """A number with a unit, above 0."""
     found = _AMOUNT.match(text)
     unit = units.get(found[2].lower()) if found else None
-    if found is None or unit is None or float(found[1]) <= 0:
+    if found is None or unit is None or not 0 < float(found[1]) * unit < _LARGEST:
         raise Invalid(f"{option} cannot be '{text}'", try_this=f"{option} {example}")
     return float(found[1]) * unit

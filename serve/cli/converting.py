@@ -1,24 +1,39 @@
 """A conversion on the command line: it runs, tells its stages, and shows how right it is."""
 
 import asyncio
+import signal
+import sys
 import tempfile
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from serve.cli.output import table
+from serve.cli.output import say, table
 from serve.cli.stages import OnEvent, stages
 from serve.cli.talk import Events, Talk
 from serve.core.errors import GateRefused
 
 if TYPE_CHECKING:
-    from serve.conversion.events import OnEvent
     from serve.conversion.limits import Limits
     from serve.conversion.report import OutputError, Report
     from serve.conversion.request import Request
 
 STOPPED = "stopped; nothing is left behind"
 _BLOCKS = " ▁▂▃▄▅▆▇█"
+
+
+@contextmanager
+def workplace(purpose: str) -> Iterator[Path]:
+    """A folder of its own, gone at the end; SIGTERM ends the work as Ctrl-C does meanwhile."""
+    from serve.conversion.temporary import temporary
+
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        with temporary(Path(tempfile.gettempdir()), f"servegate-{purpose}-") as folder:
+            yield folder
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 class Converting:
@@ -39,8 +54,8 @@ class Converting:
         from serve.conversion.running import convert
 
         check_free(out / name, version)
-        with tempfile.TemporaryDirectory(prefix="servegate-convert-") as folder:
-            work = Path(folder) / "work"
+        with workplace("convert") as folder:
+            work = folder / "work"
             report = self._run(
                 work, lambda tell: convert(request, work, limits=self._limits, on_event=tell)
             )
@@ -51,8 +66,8 @@ class Converting:
         """Hold the model against its source, and write nothing."""
         from serve.conversion.running import verify
 
-        with tempfile.TemporaryDirectory(prefix="servegate-verify-") as folder:
-            work = Path(folder) / "work"
+        with workplace("verify") as folder:
+            work = folder / "work"
             return self._run(
                 work, lambda tell: verify(request, model, work, limits=self._limits, on_event=tell)
             )
@@ -75,13 +90,17 @@ class Converting:
 def show(talk: Talk, report: "Report", *, is_data: bool = True) -> None:
     """The steps of the gate, and how far each output is off: an event, or tables on stdout.
 
-    Where they are not the command's data, a sentence on stderr stands for the tables.
+    Where they are not the command's data, lines on stderr stand for the tables.
     """
-    steps = "; ".join(f"{step.step}: {step.summary}" for step in report.steps)
+    from serve.conversion.events import visible
+
+    steps = "\n".join(visible(f"  {step.step}: {step.summary}") for step in report.steps)
     talk.tell("report", "" if is_data else steps, report=report.to_json())
     if is_data and not isinstance(talk, Events):
         _steps(report)
         _outputs(report)
+        for warning in report.warnings:
+            say(visible(f"warning: {warning}"))
 
 
 def _advised(error: GateRefused, report: "Report") -> GateRefused:
@@ -95,7 +114,7 @@ def _advised(error: GateRefused, report: "Report") -> GateRefused:
 
 
 def _steps(report: "Report") -> None:
-    table(
+    plain_table(
         ("STEP", "VERDICT", "WHAT WAS SEEN"),
         [
             (str(step.step), "passed" if step.passed else f"refused: {step.code}", step.summary)
@@ -105,7 +124,7 @@ def _steps(report: "Report") -> None:
 
 
 def _outputs(report: "Report") -> None:
-    from serve.conversion.rendering import number, share
+    from serve.conversion.rendering import factor, number, share
 
     several = sum(bool(step.outputs) for step in report.steps) > 1
     rows = [
@@ -113,7 +132,7 @@ def _outputs(report: "Report") -> None:
             f"{each.name} ({step.step})" if several else each.name,
             number(each.worst),
             number(each.relative),
-            share(each.excess),
+            factor(each.excess),
             "" if each.top1 is None else share(each.top1),
             blocks(each),
         )
@@ -123,20 +142,31 @@ def _outputs(report: "Report") -> None:
     if rows:
         print()
         heads = ("WORST ERROR", "OF ITS SCALE", "OF ALLOWED", "SAME TOP-1", "ERROR / SCALE")
-        table(("OUTPUT", *heads), rows)
+        plain_table(("OUTPUT", *heads), rows)
+
+
+def plain_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """A table without what steers a terminal, or what the encoding of stdout lacks."""
+    from serve.conversion.events import visible
+
+    encoding = sys.stdout.encoding or "utf-8"
+
+    def plain(row: Sequence[str]) -> list[str]:
+        return [visible(one).encode(encoding, "backslashreplace").decode(encoding) for one in row]
+
+    table(plain(columns), [plain(row) for row in rows])
 
 
 def blocks(error: "OutputError") -> str:
     """A histogram in one line: `1e-9 █▅▁ 1e-6`, from the smallest to the largest error."""
-    from serve.conversion.rendering import edge
-
     counts = error.histogram
     places = [place for place, count in enumerate(counts) if count]
     if not places:
         return ""
     first, last = places[0], places[-1]
-    low = edge(error, first - 1) if first else "0"
-    return f"{low} {_bars(counts[first : last + 1])} {edge(error, last)}"
+    low = f"1e{error.edges[first - 1]}" if first else "0"
+    high = f"1e{error.edges[last]}" if last < len(error.edges) else "more"
+    return f"{low} {_bars(counts[first : last + 1])} {high}"
 
 
 def _bars(counts: Sequence[int]) -> str:

@@ -4,6 +4,7 @@ source ─▶ entry ─▶ preflight ─▶ profiles ─┬─ built here, or br
                                          └─ a kit, and the line that builds it where the GPU is
 """
 
+import filecmp
 import os
 import tempfile
 from dataclasses import dataclass, replace
@@ -11,12 +12,11 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from serve.cli.converting import relay
+from serve.cli.stages import OnEvent, stages
 from serve.cli.talk import Talk
 from serve.core.errors import ConversionFailed, Invalid
 
 if TYPE_CHECKING:
-    from serve.conversion.events import OnEvent
     from serve.conversion.limits import Limits
     from serve.conversion.plans.arguments import Options
     from serve.conversion.plans.entries import Entry
@@ -47,6 +47,7 @@ class Level(StrEnum):
     SAME = "same-capability"
 
 
+_IMAGE = "nvcr.io/nvidia/tritonserver:YY.MM-py3"
 _LEVELS = {Level.NONE: "none", Level.AMPERE: "ampere+", Level.SAME: "sameComputeCapability"}
 
 
@@ -84,8 +85,10 @@ async def run(folder: Path, asked: Asked, teller: Talk, limits: "Limits") -> dic
     from serve.conversion.plans.entries import read_entry
     from serve.conversion.plans.planning import preflight
 
-    on_event = relay(teller)
-    with tempfile.TemporaryDirectory(prefix="servegate-plan-") as scratch:
+    with (
+        tempfile.TemporaryDirectory(prefix="servegate-plan-") as scratch,
+        stages(teller) as on_event,
+    ):
         work = Path(scratch)
         entry = await read_entry(folder)
         precision = await preflight(entry.onnx, work / "trt", limits=limits, on_event=on_event)
@@ -120,7 +123,7 @@ def _add_plan(order: Order, built: "Built") -> str:
 
 
 async def _built(
-    order: Order, work: Path, limits: "Limits", on_event: "OnEvent", teller: Talk
+    order: Order, work: Path, limits: "Limits", on_event: OnEvent, teller: Talk
 ) -> "Built":
     """A plan that has answered the golden cases; the fault of a plan that has not."""
     from serve.conversion.plans.kits import read_kit
@@ -176,15 +179,33 @@ def _shown(order: Order, teller: Talk) -> str:
 
 
 def _kit(order: Order) -> Path:
-    from serve.conversion.plans.kits import write_kit
-
-    entry, asked = order.entry, order.asked
+    """The kit's folder; one that is there and was made of the same is taken as it is."""
+    asked = order.asked
     if not asked.image:
         raise Invalid(
             "a plan fits one image, and none is named",
-            try_this="--image nvcr.io/nvidia/tritonserver:YY.MM-py3, the one that will serve",
+            try_this=f"--image {_IMAGE}, the one that will serve",
         )
-    folder = asked.kit or Path(f"{entry.name}-kit")
+    folder = asked.kit or Path(f"{order.entry.name}-kit")
+    if not folder.is_dir():
+        _write_kit(order, folder)
+        return folder
+    with tempfile.TemporaryDirectory(prefix="servegate-kit-") as scratch:
+        fresh = Path(scratch) / "kit"
+        _write_kit(order, fresh)
+        names = [path.name for path in fresh.iterdir()]
+        if len(filecmp.cmpfiles(fresh, folder, names, shallow=False)[0]) < len(names):
+            raise Invalid(
+                f"'{folder}' is there, and was made of something else",
+                try_this=f"--kit OTHER, or --built {folder} if it is built, or remove it",
+            )
+    return folder
+
+
+def _write_kit(order: Order, folder: Path) -> None:
+    from serve.conversion.plans.kits import write_kit
+
+    entry = order.entry
     write_kit(
         folder,
         name=entry.name,
@@ -193,9 +214,8 @@ def _kit(order: Order) -> Path:
         cases=entry.cases,
         options=order.options,
         precision=order.precision,
-        image=asked.image,
+        image=order.asked.image,
     )
-    return folder
 
 
 def _require_cases(entry: "Entry") -> None:
@@ -212,7 +232,7 @@ def _elsewhere(order: Order, teller: Talk) -> ConversionFailed:
     from serve.conversion.faults import failed
 
     if not order.asked.image:
-        hint = "--image IMAGE --print docker, or --print job: what the GPU's machine needs"
+        hint = f"where the GPU is, with a kit: --image {_IMAGE} --print docker, or --print job"
         return failed("trt_missing", hint=hint)
     line = _shown(replace(order, asked=replace(order.asked, shown=Shown.DOCKER)), teller)
     return failed("trt_missing", hint=line)

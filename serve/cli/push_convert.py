@@ -1,6 +1,5 @@
 """`servegate model push --convert`: a converted model becomes a folder, and is pushed as one."""
 
-import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
@@ -8,7 +7,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from serve.cli.converting import Converting, show
+from serve.cli.converting import Converting, show, workplace
 from serve.cli.mlflow_folder import MLMODEL, read_flavours
 from serve.cli.pieces import Source
 from serve.cli.triton_folder import read_triton_folder
@@ -31,10 +30,10 @@ def converted(
     `path` is what was asked to be pushed; `request.source` lies there. Contract and report are
     among the files.
     """
-    with tempfile.TemporaryDirectory(prefix="servegate-push-") as folder:
-        report = Converting(talk, limits).convert(request, name, Path(folder), shown_out="DIR")
+    with workplace("push") as folder:
+        report = Converting(talk, limits).convert(request, name, folder, shown_out="DIR")
         show(talk, report, is_data=False)
-        source = read_triton_folder(Path(folder) / name)
+        source = read_triton_folder(folder / name)
         yield replace(
             source,
             kind=str(report.source.get("kind", "")),

@@ -58,19 +58,22 @@ class Logged:
         return f"<Logged {self._text!r}>"
 
     def __call__(self, event: Mapping[str, Any]) -> None:
-        kind, text = event["type"], str(event.get("text", ""))
-        if kind == "stage":
-            self._text = text
-            self._line(text)
-        elif kind == "note":
-            self._line(f"note: {text}")
-        elif kind == "share" and self._clock() - self._told >= _EVERY:
-            self._line(f"{self._text}: {event['done']} of {event['total']}")
+        kind, text, now = event["type"], str(event.get("text", "")), self._now(event)
+        if kind == "share":
+            if now - self._told >= _EVERY:
+                self._line(f"{self._text}: {event['done']} of {event['total']}", now)
+        elif kind not in _LAST and text not in ("", self._text):
+            self._text = text if kind != "note" else self._text
+            self._line(f"note: {text}" if kind == "note" else text, now)
 
-    def _line(self, text: str) -> None:
-        self._told = self._clock()
-        self._began = self._told if self._began is None else self._began
-        self._write(f"{self._told - self._began:6.1f} s  {text}")
+    def _now(self, event: Mapping[str, Any]) -> float:
+        """When it happened, where the event says so; all of them do, or none."""
+        return float(event.get("at", 0)) or self._clock()
+
+    def _line(self, text: str, now: float) -> None:
+        self._told = now
+        self._began = now if self._began is None else self._began
+        self._write(f"{now - self._began:6.1f} s  {text}")
 
 
 class Moving:
@@ -99,9 +102,10 @@ class Moving:
 
     def __call__(self, event: Mapping[str, Any]) -> None:
         kind, text = event["type"], str(event.get("text", ""))
+        now = float(event.get("at", 0)) or time.monotonic()
         if kind == "stage":
-            self._end()
-            self._name, self._began = text, time.monotonic()
+            self._end(now)
+            self._name, self._began = text, now
             self._progress.start()
             self._task = self._progress.add_task(text, total=None, share="")
         elif kind == "note":
@@ -110,18 +114,21 @@ class Moving:
             done, total = event["done"], event["total"]
             said = f"{done} of {total}"
             self._progress.update(self._task, completed=done, total=total, share=said)
-        elif kind == "done":
-            self._end()
+        elif kind in ("done", "state"):
+            self._end(now)
+            self._progress.stop()
+            if text:
+                self._console.print(text, markup=False)
 
     def close(self) -> None:
         """Leave nothing that moves."""
         self._progress.stop()
 
-    def _end(self) -> None:
+    def _end(self, now: float) -> None:
         """The stage is over: a line with its time."""
         if self._task is None:
             return
         self._progress.remove_task(self._task)
         self._task = None
-        seconds = f"{time.monotonic() - self._began:6.1f} s"
+        seconds = f"{now - self._began:6.1f} s"
         self._console.print(f"{self._name:<{_WIDTH}}{seconds}", style="dim", markup=False)

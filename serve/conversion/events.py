@@ -8,7 +8,8 @@
 | `failed` | `code`, `what`, `why`, `try_this`, `operator`, `node` | last: there is no model      |
 | `done`   | `passed`                                              | last: all is in the folder   |
 
-A line of an event begins with `>`. Everything else that the process says is talk of libraries.
+A line of an event begins with `>`. Everything else that the process says is talk of libraries. A
+model can print such lines as well, so no more is taken of an event than these fields.
 """
 
 import json
@@ -21,6 +22,9 @@ from serve.core.errors import ConversionFailed, GateRefused
 MARK = ">"
 Tell = Callable[..., None]  # tell("stage", stage="convert", text="…")
 OnEvent = Callable[[Mapping[str, Any]], None]  # hears them on the other side
+_TYPES = frozenset({"stage", "share", "note", "failed", "done"})
+_TEXTS = ("stage", "text", "code", "what", "why", "try_this", "operator", "node")
+_NUMBERS = ("done", "total", "passed")
 
 STAGES: Mapping[str, str] = {
     "open": "reading the source",
@@ -43,14 +47,30 @@ def line_of(kind: str, facts: Mapping[str, Any]) -> str:
 
 
 def event_of(line: str) -> dict[str, Any] | None:
-    """The event of a line; None for talk."""
+    """The event of a line, with the fields of the table; None for talk."""
     if not line.startswith(MARK):
         return None
     try:
         page = json.loads(line.removeprefix(MARK))
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
-    return page if isinstance(page, dict) and isinstance(page.get("type"), str) else None
+    if not isinstance(page, dict) or page.get("type") not in _TYPES:
+        return None
+    texts = {name: visible(page[name]) for name in _TEXTS if isinstance(page.get(name), str)}
+    numbers = {name: page[name] for name in _NUMBERS if isinstance(page.get(name), int)}
+    if page["type"] == "share" and not {"done", "total"} <= numbers.keys():
+        return None
+    return {"type": page["type"], **texts, **numbers}
+
+
+def visible(text: str) -> str:
+    """A text in one line, without what steers a terminal or is no character: `\\x1b` for Escape."""
+    if text.isprintable():
+        return text
+    lines = " | ".join(line.strip() for line in text.strip().splitlines())
+    return "".join(
+        char if char.isprintable() else char.encode("unicode_escape").decode() for char in lines
+    )
 
 
 def failure_facts(error: ConversionFailed) -> dict[str, Any]:

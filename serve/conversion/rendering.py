@@ -1,29 +1,30 @@
 """The report of a conversion for people: one page that needs nothing else, and no script.
 
-Everything that comes from the model or from people is escaped. Histograms are drawn as SVG: how
-many elements are off by how much, in powers of ten of the output's own scale.
+The verdict comes first, then the gate, then how far each output is off. Everything that comes from
+the model or from people is escaped.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from html import escape
 from typing import Any
 
-from serve.conversion.report import OutputError, Report, StepResult
+from serve.conversion.drawing import histogram_svg, times_svg
+from serve.conversion.gate.rules import rule_of, tolerance_of
+from serve.conversion.gate.surveying import LOG
+from serve.conversion.report import OutputError, Report, Step, StepResult
+from serve.conversion.request import Precision
+from serve.conversion.styling import STYLE
+from serve.tensors.signature import DYNAMIC
 
-_STYLE = """
-:root { color-scheme: light dark; --line: #8884; --bar: #3b76c4; --bad: #c0392b; --good: #2e8b57 }
-body { font: 15px/1.5 system-ui, sans-serif; max-width: 64rem; margin: 2rem auto; padding: 0 1rem }
-h1 { font-size: 1.5rem } h2 { font-size: 1.1rem; margin-top: 2rem }
-table { border-collapse: collapse; width: 100% }
-th, td { text-align: left; padding: .3rem .8rem .3rem 0; border-bottom: 1px solid var(--line);
-  vertical-align: top }
-code, pre { font: 13px/1.5 ui-monospace, monospace; overflow-wrap: anywhere }
-pre { white-space: pre-wrap; border: 1px solid var(--line); padding: .6rem }
-.good { color: var(--good) } .bad { color: var(--bad) } svg rect { fill: var(--bar) }
-svg text { font: 10px system-ui, sans-serif; fill: currentColor; text-anchor: middle }
-"""
-_BAR, _GAP, _HEIGHT, _FOOT = 26, 3, 60, 16  # pixels of a histogram
 _MOST_OPERATORS = 40
+_NOTE = (
+    "An error is |converted − source|, the scale of an output its root mean square. The limit is "
+    "what is allowed at least: large values may be further off, and what moves by itself in the "
+    "source."
+)
+_NOTE_LOG = f" What ends in “{LOG.strip()}” are logarithms, in which small probabilities count."
+_NAMES = {"bytes": "size", "ir_version": "IR version", "contents": "holds", "digest": "SHA-256"}
+_INFINITE = 1e300  # as the gate writes it
 
 
 def render_html(report: Report) -> str:
@@ -34,19 +35,20 @@ def render_html(report: Report) -> str:
         (
             "<!doctype html>",
             '<html lang="en"><head><meta charset="utf-8">',
+            '<meta name="viewport" content="width=device-width, initial-scale=1">',
             '<meta http-equiv="Content-Security-Policy" '
             "content=\"default-src 'none'; style-src 'unsafe-inline'\">",
-            f"<title>{escape(title)}</title><style>{_STYLE}</style></head><body>",
+            f"<title>{escape(title)}</title><style>{STYLE}</style></head><body>",
             f"<h1>{escape(title)}</h1>",
-            f"<p>{_verdict(report)}</p>",
+            _verdict(report),
+            _tiles(report),
             _section("The gate", _steps(report.steps)),
-            *(_outputs(step) for step in report.steps if step.outputs),
+            *(_outputs(report, step) for step in report.steps if step.outputs),
             _section("Warnings", _list(report.warnings) if report.warnings else ""),
-            _section("Source", _facts(report.source)),
-            _section("Model", _facts(report.model)),
+            _section("Source and model", _sides(report)),
             _section("Time and memory", _stages(report)),
-            _section("Versions", _facts(report.versions)),
-            _section("Once more", f"<pre>{escape(report.command)}</pre>"),
+            _section("The same again", f"<pre>{escape(report.command)}</pre>"),
+            _section("Made with", _facts(report.versions)),
             "</body></html>",
             "",
         )
@@ -54,10 +56,51 @@ def render_html(report: Report) -> str:
 
 
 def _verdict(report: Report) -> str:
-    batches = "rows may be batched" if report.is_batched else "rows are not batched"
     if report.passed:
-        return f'<strong class="good">Passed.</strong> {batches}.'
-    return '<strong class="bad">Refused.</strong> Nothing was published.'
+        batches = "Rows may be batched" if report.is_batched else "Rows are not batched"
+        why = "" if report.is_batched else ": they depend on their neighbours, or are of fixed size"
+        return (
+            '<div class="verdict"><strong class="good">Passed.</strong>'
+            f"<p>The converted model answers as its source does. {batches}{why}.</p></div>"
+        )
+    refused = next(step for step in report.steps if not step.passed)
+    return (
+        '<div class="verdict bad"><strong>Refused.</strong> Nothing was published.'
+        f"<p>{escape(str(refused.step))}: {escape(refused.summary)} "
+        f"<code>{escape(refused.code)}</code></p></div>"
+    )
+
+
+def _tiles(report: Report) -> str:
+    """What people ask first, in a few words each."""
+    before, after = report.source.get("bytes"), report.model.get("bytes")
+    sizes = " → ".join(_size(each) for each in (before, after) if isinstance(each, int))
+    outputs = [each for step in report.steps for each in step.outputs]
+    worst = max((each.relative for each in outputs), default=None)
+    tiles = {
+        "Computes in": str(report.request.precision).upper(),
+        "Worst error / scale": "" if worst is None else number(worst),
+        "Right answers": _right(report),
+        "Size": sizes,
+        "Time": f"{sum(stage.seconds for stage in report.stages):.1f} s",
+        "Peak memory": _size(report.peak_memory),
+    }
+    shown = (
+        f"<div><dt>{escape(name)}</dt><dd>{escape(text)}</dd></div>"
+        for name, text in tiles.items()
+        if text
+    )
+    return f'<dl class="tiles">{"".join(shown)}</dl>'
+
+
+def _right(report: Report) -> str:
+    """Of the labelled rows, before and after."""
+    for step in report.steps:
+        metric = step.facts.get("metric")
+        if isinstance(metric, Mapping) and metric.get("rows"):
+            shares = (metric[f"right {when}"] / metric["rows"] for when in ("before", "after"))
+            return " → ".join(dict.fromkeys(map(share, shares)))  # once, where nothing changed
+    return ""
 
 
 def _section(title: str, body: str) -> str:
@@ -68,9 +111,9 @@ def _steps(steps: Sequence[StepResult]) -> str:
     rows = (
         (
             escape(str(step.step)),
-            '<span class="good">passed</span>'
+            '<span class="good">✓ passed</span>'
             if step.passed
-            else f'<span class="bad">refused</span> <code>{escape(step.code)}</code>',
+            else f'<span class="bad">✗ refused</span> <code>{escape(step.code)}</code>',
             escape(step.summary),
         )
         for step in steps
@@ -78,70 +121,61 @@ def _steps(steps: Sequence[StepResult]) -> str:
     return _table(("Step", "Verdict", "What was seen"), rows)
 
 
-def _outputs(step: StepResult) -> str:
-    rows = (
-        (
-            f"<code>{escape(each.name)}</code>",
-            number(each.worst),
-            number(each.relative),
-            number(each.excess),
-            "" if each.top1 is None else share(each.top1),
-            str(each.elements),
-            histogram_svg(each),
-        )
-        for each in step.outputs
+# --- how far outputs are off ---------------------------------------------------------------------
+
+
+def _outputs(report: Report, step: StepResult) -> str:
+    figures = "".join(_figure(each, limit_of(report, each)) for each in step.outputs)
+    logs = any(each.name.endswith(LOG) for each in step.outputs)
+    note = f"{_NOTE}{_NOTE_LOG if logs else ''}"
+    title = "How far each output is off"
+    title += "" if step.step is Step.NUMBERS else f": {step.step}"
+    return _section(title, f'{figures}<p class="soft">{note}</p>')
+
+
+def _figure(error: OutputError, limit: float | None) -> str:
+    numbers = {
+        "worst error": number(error.worst),
+        "of its scale": f"{number(error.relative)} of {number(error.scale)}",
+        "of what is allowed": factor(error.excess),
+        "mean error": number(error.mean),
+        "same top-1": "" if error.top1 is None else share(error.top1),
+        "elements": f"{error.elements:,}",
+    }
+    told = "".join(
+        f"<div><dt>{name}</dt><dd>{escape(text)}</dd></div>"
+        for name, text in numbers.items()
+        if text
     )
-    heads = (
-        "Output",
-        "Worst error",
-        "of its scale",
-        "of what is allowed",
-        "Same top-1",
-        "Elements",
-        "Elements by error / scale",
+    return (
+        f"<figure><h3><code>{escape(error.name)}</code></h3>"
+        f'<dl class="numbers">{told}</dl>{histogram_svg(error, limit)}</figure>'
     )
-    return _section(f"Errors by output: {step.step}", _table(heads, rows))
 
 
-def histogram_svg(error: OutputError) -> str:
-    """Bars for the counts, each with its upper edge as a power of ten; empty without counts."""
-    counts, most = error.histogram, max(error.histogram, default=0)
-    if not most:
-        return ""
-    step = _BAR + _GAP
-    parts = [
-        f'<svg role="img" width="{step * len(counts)}" height="{_HEIGHT + _FOOT}" '
-        f'aria-label="{escape(spoken(error), quote=True)}">'
-    ]
-    for place, count in enumerate(counts):
-        height = round(_HEIGHT * count / most) if count else 0
-        height = max(height, 1) if count else 0
-        parts.append(
-            f'<rect x="{place * step}" y="{_HEIGHT - height}" width="{_BAR}" height="{height}">'
-            f"<title>{count}</title></rect>"
-            f'<text x="{place * step + _BAR / 2}" y="{_HEIGHT + 12}">{edge(error, place)}</text>'
-        )
-    return "".join((*parts, "</svg>"))
-
-
-def edge(error: OutputError, place: int) -> str:
-    """Up to which error a bin of the histogram reaches; the last one is open."""
-    return f"1e{error.edges[place]}" if place < len(error.edges) else "more"
-
-
-def spoken(error: OutputError) -> str:
-    """The histogram in words, for those who cannot see it."""
-    told = (
-        f"{count} up to {edge(error, place)}"
-        for place, count in enumerate(error.histogram)
-        if count
-    )
-    return f"elements of {error.name} by error: {', '.join(told)}"
+def limit_of(report: Report, error: OutputError) -> float | None:
+    """How much of its scale an element may be off at least; None where it may not be at all."""
+    if not error.scale:
+        return None
+    said = tolerance_of(report.request, error.name).atol
+    if said is not None:
+        return said / error.scale
+    facts = [step.facts for step in report.steps if step.step is Step.DETERMINISM]
+    own = next((str(each["arithmetic"]) for each in facts if "arithmetic" in each), "")
+    precisions = {report.request.precision, *(one for one in Precision if one == own)}
+    return rule_of(*precisions).relative
 
 
 def number(value: float) -> str:
     """Three digits: `1.23e-06`."""
-    return f"{value:.3g}"
+    return "infinite" if value >= _INFINITE else f"{value:.3g}"
+
+
+def factor(value: float) -> str:
+    """Of what is allowed: `0.74 %`, `81 %`, and `48,300 times` where it is much more."""
+    if value < 10:
+        return f"{value * 100:.2g} %" if value < 0.01 else f"{value * 100:.0f} %"
+    return f"{float(f'{value:.3g}'):,.0f} times" if value < 1e9 else "any number of times"
 
 
 def share(value: float) -> str:
@@ -150,33 +184,78 @@ def share(value: float) -> str:
     return "99.99 %" if text == "100" and value < 1 else f"{text} %"
 
 
+# --- facts ---------------------------------------------------------------------------------------
+
+
+def _sides(report: Report) -> str:
+    """Facts of both, side by side; what only one has is there as well."""
+    names = dict.fromkeys((*report.source, *report.model))
+    rows = (
+        (
+            escape(_NAMES.get(name, str(name))),
+            _value(name, report.source.get(name, "")),
+            _value(name, report.model.get(name, "")),
+        )
+        for name in names
+    )
+    return _table(("", "Source", "Model"), rows)
+
+
 def _stages(report: Report) -> str:
-    rows = [(escape(each.name), f"{each.seconds:.2f} s") for each in report.stages]
     total = sum(each.seconds for each in report.stages)
-    rows.append(("all", f"{total:.2f} s"))
-    peak = f"<p>At most {report.peak_memory / 1e6:.0f} MB of memory.</p>"
-    return peak + _table(("Stage", "Time"), rows)
+    told = f"<p>{total:.1f} s, and at most {_size(report.peak_memory)} of memory.</p>"
+    return told + times_svg(report.stages, [each.name for each in report.stages])
 
 
 def _facts(facts: Mapping[str, Any]) -> str:
-    rows = ((escape(str(name)), _value(value)) for name, value in facts.items())
-    return _table(("", ""), rows)
+    return ", ".join(
+        f"{escape(str(name))}&nbsp;{escape(str(each))}" for name, each in facts.items()
+    )
 
 
-def _value(value: Any) -> str:
+def _value(name: str, value: Any) -> str:
     """A fact in a cell; tensors by name, type and shape."""
+    if name == "bytes" and isinstance(value, int):
+        return f'{_size(value)} <span class="soft">({value:,} bytes)</span>'
+    if name == "digest":
+        return f"<code>{escape(str(value))}</code>"
     if isinstance(value, Mapping):
-        shown = [f"{name}: {_plain(each)}" for name, each in list(value.items())[:_MOST_OPERATORS]]
-        return escape(", ".join(shown))
+        return escape(", ".join(_words(value)))
     if isinstance(value, list | tuple):
-        return _list(_plain(each) for each in value[:_MOST_OPERATORS])
+        return "<br>".join(escape(_plain(each)) for each in value[:_MOST_OPERATORS])
     return escape(_plain(value))
+
+
+def _words(facts: Mapping[str, Any]) -> Iterator[str]:
+    """`compute int8 3`; what is zero is left out."""
+    for name, value in list(facts.items())[:_MOST_OPERATORS]:
+        told = ", ".join(_words(value)) if isinstance(value, Mapping) else str(value)
+        if value:
+            yield f"{str(name).replace('_', ' ')} {told}"
 
 
 def _plain(value: Any) -> str:
     if isinstance(value, Mapping) and {"name", "datatype", "shape"} <= value.keys():
-        return f"{value['name']} {value['datatype']} {value['shape']}"
+        return f"{value['name']}: {value['datatype']} {_shape(value['shape'])}"
     return str(value)
+
+
+def _shape(shape: Any) -> str:
+    """`[batch, 8, 8, 1]`."""
+    if not isinstance(shape, list | tuple):
+        return "of any shape"
+    first = ("batch" if each == DYNAMIC else str(each) for each in shape[:1])
+    return f"[{', '.join((*first, *('any' if e == DYNAMIC else str(e) for e in shape[1:])))}]"
+
+
+def _size(count: int) -> str:
+    """`944 MB` with a space that does not break, in steps of a thousand."""
+    scaled, unit = float(count), "B"
+    for larger in ("kB", "MB", "GB", "TB"):
+        if scaled < 1000:
+            break
+        scaled, unit = scaled / 1000, larger
+    return f"{scaled:.3g}\N{NO-BREAK SPACE}{unit}"
 
 
 def _list(words: Iterable[str]) -> str:
@@ -188,4 +267,4 @@ def _table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     head = "".join(f"<th>{escape(each)}</th>" for each in heads)
     body = "".join(f"<tr>{''.join(f'<td>{cell}</td>' for cell in row)}</tr>" for row in rows)
     shown = f"<thead><tr>{head}</tr></thead>" if any(heads) else ""
-    return f"<table>{shown}<tbody>{body}</tbody></table>"
+    return f'<div class="table"><table>{shown}<tbody>{body}</tbody></table></div>'

@@ -4,6 +4,7 @@ Only the child uses it. Each event is one line on stdout. It stands between two 
 library may have left half a line there.
 """
 
+import json
 import os
 import time
 from collections.abc import Callable, Mapping
@@ -12,7 +13,8 @@ from typing import Any
 from serve.conversion.events import STAGES, line_of
 from serve.conversion.report import Stage
 
-_LONGEST = 2000  # characters of one field; the parent cuts lines at 16 KiB
+_LONGEST = 2000  # characters of one text
+_WIDEST = 2500  # bytes of a text as JSON: six of them fit into a line, which ends at 16 KiB
 _STDOUT = 1
 
 
@@ -61,10 +63,14 @@ class Telling:
 
 
 def _short(facts: Mapping[str, Any]) -> dict[str, Any]:
-    return {
-        name: f"{value[:_LONGEST]}…" if isinstance(value, str) and len(value) > _LONGEST else value
-        for name, value in facts.items()
-    }
+    return {name: _cut(value) if isinstance(value, str) else value for name, value in facts.items()}
+
+
+def _cut(text: str) -> str:
+    kept = text[:_LONGEST]
+    while len(json.dumps(kept)) > _WIDEST:
+        kept = kept[: len(kept) * 3 // 4]
+    return kept if kept == text else f"{kept}…"
 
 
 def _print(line: str) -> None:

@@ -7,9 +7,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 from cli.commands import Done, servegate
-from onnx import TensorProto, helper
+from conversion.model_files import save, times, value
+from onnx import TensorProto, helper, numpy_helper
 
 from serve.cli.convert_options import limits_of, make_request, share_of, tolerances_of
 from serve.cli.converting import blocks
@@ -24,22 +26,6 @@ def source(tmp_path: Path) -> Path:
     return times(tmp_path / "m.onnx", 2.0)
 
 
-def times(path: Path, factor: float) -> Path:
-    """An ONNX file whose rows come out times a factor; it converts without TensorFlow."""
-    shape = ["batch", 4]
-    graph = helper.make_graph(
-        [helper.make_node("Mul", ["x", "factor"], ["y"])],
-        "times",
-        [helper.make_tensor_value_info("x", TensorProto.FLOAT, shape)],
-        [helper.make_tensor_value_info("y", TensorProto.FLOAT, shape)],
-        [helper.make_tensor("factor", TensorProto.FLOAT, [1], [factor])],
-    )
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)])
-    model.ir_version = 8
-    path.write_bytes(model.SerializeToString())
-    return path
-
-
 def convert(*words: object) -> Done:
     return servegate("convert", *words)
 
@@ -51,7 +37,7 @@ def events(done: Done) -> list[dict[str, object]]:
 def test_a_conversion_shows_the_gate_and_writes_an_entry(source: Path, tmp_path: Path) -> None:
     done = convert("onnx", source, "--name", "twice", "--out", tmp_path / "repo")
     assert done.returncode == 0, done.stderr
-    assert "numbers\tpassed" in done.stdout and "y (numbers)" in done.stdout
+    assert "numbers\tpassed" in done.stdout and "\ny\t0\t" in done.stdout
     assert "simplifying and checking" in done.stderr
     assert (tmp_path / "repo/twice/1/model.onnx").is_file()
     assert (tmp_path / "repo/twice/conversion.html").is_file()
@@ -69,6 +55,48 @@ def test_a_model_that_is_another_is_refused_with_status_7(source: Path, tmp_path
     assert done.returncode == 7
     assert "refused: numbers_differ" in done.stdout
     assert "code: numbers_differ" in done.stderr
+
+
+def product(path: Path, kind: int) -> Path:
+    """An ONNX file of one product with weights, computed in FP32 or in FP16."""
+    weights = np.random.default_rng(5).standard_normal((64, 4))
+    graph = helper.make_graph(
+        [
+            helper.make_node("Cast", ["x"], ["as"], to=kind),
+            helper.make_node("MatMul", ["as", "w"], ["product"]),
+            helper.make_node("Cast", ["product"], ["y"], to=TensorProto.FLOAT),
+        ],
+        "product",
+        [value("x", TensorProto.FLOAT, ["batch", 64])],
+        [value("y", TensorProto.FLOAT, ["batch", 4])],
+        [numpy_helper.from_array(weights.astype(helper.tensor_dtype_to_np_dtype(kind)), "w")],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=8)
+    return save(model, path)
+
+
+def test_a_file_that_computes_in_less_than_asked_is_told_as_that(tmp_path: Path) -> None:
+    plain = product(tmp_path / "plain.onnx", TensorProto.FLOAT)
+    half = product(tmp_path / "half.onnx", TensorProto.FLOAT16)
+    done = convert("verify", plain, half)
+    assert done.returncode == 7
+    assert "try: --precision fp16, in which that file computes" in done.stderr
+    assert convert("verify", plain, half, "--precision", "fp16").returncode == 0
+
+
+def test_what_a_report_warns_of_is_told(tmp_path: Path) -> None:
+    plain = product(tmp_path / "plain.onnx", TensorProto.FLOAT)
+    where = ("--name", "m", "--out", tmp_path / "repo")
+    done = convert("onnx", plain, *where, "--precision", "int8")
+    assert done.returncode == 0, done.stderr
+    assert "warning: INT8 was calibrated and judged with generated inputs" in done.stderr
+
+
+def test_a_conversion_names_its_report_and_what_comes_next(source: Path, tmp_path: Path) -> None:
+    repo = tmp_path / "repo"
+    said = convert("onnx", source, "--name", "twice", "--out", repo).stderr
+    assert f"report: {repo / 'twice/conversion.html'}" in said
+    assert f"servegate model push {repo / 'twice'} twice" in said
 
 
 def test_the_same_model_is_verified(source: Path) -> None:

@@ -54,6 +54,19 @@ def test_the_docker_line_is_data_and_can_be_run_by_a_shell(entry: Path, tmp_path
     assert "--built my kit" in done.stderr
 
 
+def test_a_kit_is_taken_again_by_what_would_make_the_same(entry: Path, tmp_path: Path) -> None:
+    for shown in ("docker", "job"):
+        words = ("--print", shown, "--image", IMAGE)
+        done = servegate("convert", "trt", entry, *words, folder=tmp_path)
+        assert (done.returncode, "twice-kit" in done.stdout) == (0, True), done.stderr
+    (tmp_path / "twice-kit" / "plan").write_text("what was built meanwhile")
+    other = ("--print", "job", "--image", IMAGE, "--tf32")
+    done = servegate("convert", "trt", entry, *other, folder=tmp_path)
+    assert done.returncode == 2
+    assert "was made of something else" in done.stderr and "--kit OTHER" in done.stderr
+    assert (tmp_path / "twice-kit" / "plan").is_file()
+
+
 def test_the_job_is_yaml_for_the_gpu_that_will_serve(entry: Path, tmp_path: Path) -> None:
     words = ("--print", "job", "--image", IMAGE, "--claim", "kits", "--gpu-product", "NVIDIA-L4")
     done = servegate("convert", "trt", entry, *words, folder=tmp_path)
