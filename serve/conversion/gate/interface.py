@@ -27,8 +27,12 @@ def contract(expected: Signature, found: Signature, nchw: Collection[str]) -> St
     if wrong:
         facts = {"differences": wrong}
         return StepResult(Step.CONTRACT, False, wrong[0], "contract_differs", facts=facts)
-    counts = f"{len(expected.inputs)} input(s) and {len(expected.outputs)} output(s)"
+    counts = f"{_count(expected.inputs, 'input')} and {_count(expected.outputs, 'output')}"
     return StepResult(Step.CONTRACT, True, f"{counts} as in the signature")
+
+
+def _count(specs: tuple[TensorSpec, ...], word: str) -> str:
+    return f"{len(specs)} {word}{'' if len(specs) == 1 else 's'}"
 
 
 def channels_first(inputs: Mapping[str, Array], names: Collection[str]) -> Mapping[str, Array]:

@@ -67,7 +67,7 @@ class Metric:
     def __str__(self) -> str:
         right = f"{self.after} of {self.rows} right"
         if self.before == self.after:
-            changed = f", though {self.lost} other rows" if self.lost else ""
+            changed = f", {self.lost} of them others" if self.lost else ""
             return f"{right} before and after{changed}"
         points = f"{abs(self.drop) * 100:.2f} pp {'lost' if self.drop > 0 else 'won'}"
         return f"{right}, {self.before} before: {points}"

@@ -38,8 +38,8 @@ from onnx import TensorProto, helper, numpy_helper
 
 from serve.conversion.faults import failed
 from serve.conversion.graphs import elements
-from serve.conversion.graphs.checking import check
 from serve.conversion.graphs.ranges import magnitudes
+from serve.conversion.graphs.session import check
 from serve.tensors.datatypes import Array
 
 END = 65504.0  # the largest number of FP16

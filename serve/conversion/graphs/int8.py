@@ -28,8 +28,8 @@ from onnx import TensorProto
 
 from serve.conversion.faults import failed
 from serve.conversion.graphs import elements
-from serve.conversion.graphs.checking import check
 from serve.conversion.graphs.ranges import samples_that_run
+from serve.conversion.graphs.session import check
 from serve.tensors.datatypes import Array
 
 WEIGHTED = ("Conv", "Gemm", "MatMul")

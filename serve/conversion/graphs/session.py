@@ -1,10 +1,14 @@
-"""An ONNX model run by ONNX Runtime on the CPU, in one thread, so that it is deterministic."""
+"""An ONNX model in ONNX Runtime on the CPU, and the two judges of a graph that was changed.
+
+It runs in one thread, so that it is deterministic.
+"""
 
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
 import numpy as np
+import onnx
 import onnxruntime
 
 from serve.conversion.graphs.blame import blaming
@@ -62,6 +66,15 @@ def session(model: bytes) -> Any:
         return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
     except Exception as error:
         raise blaming("cannot_load", error, model) from error
+
+
+def check(model: onnx.ModelProto) -> None:
+    """Ask the checker of the ONNX package, then ONNX Runtime; `invalid_graph` or `cannot_load`."""
+    try:
+        onnx.checker.check_model(model, full_check=True)
+    except Exception as error:
+        raise blaming("invalid_graph", error, model) from error
+    session(model.SerializeToString())
 
 
 def _spec(value: Any) -> TensorSpec:

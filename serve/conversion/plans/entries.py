@@ -54,8 +54,8 @@ class Entry:
 
 async def read_entry(folder: Path) -> Entry:
     """The newest version with an ONNX file; `Invalid` for what is no such entry."""
-    model = ModelFolder(folder.absolute())  # the last part of its path is the model's name
-    versions = [n for n in model.versions() if (folder / str(n) / MODEL).is_file()]
+    model = _model(folder)
+    versions = [n for n in model.versions() if (model.path / str(n) / MODEL).is_file()]
     if not versions:
         raise Invalid(
             f"'{folder}' is no entry of a repository with a {MODEL}",
@@ -70,3 +70,8 @@ async def read_entry(folder: Path) -> Entry:
         )
     signature = await read_model(model.path / str(versions[-1]) / MODEL)
     return Entry(model.path, versions[-1], text, signature, read_contract(model.path).cases)
+
+
+def _model(folder: Path) -> ModelFolder:
+    """The folder under its whole path: its last part is the model's name."""
+    return ModelFolder(folder.absolute())

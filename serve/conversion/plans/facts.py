@@ -46,7 +46,8 @@ class Facts:
     """One plan. `seconds` of building; `layers` counts layers by the type they compute in.
 
     `tensorrt` as the plan's header says it, `compute_capability` (`9.0`) and `device` of the GPU
-    that it was built on, `image` where one is known, `sha256` of the file, `platform` such as `linux-x86_64`.
+    that it was built on, `image` where one is known, `platform` such as `linux-x86_64`, `sha256` of
+    the file.
     """
 
     tensorrt: str

@@ -31,11 +31,12 @@ def kind_of(path: Path) -> Kind:
     not begin as files of its suffix do.
     """
     try:
+        str(path).encode()  # libraries take no other names
         mode = path.stat().st_mode
     except (FileNotFoundError, NotADirectoryError) as error:
         raise failed("source_missing", f"'{path.name}' does not exist") from error
-    except (OSError, ValueError) as error:  # a loop of links, a name with a zero byte
-        raise failed("source_unknown", f"'{path.name}': {error}") from error
+    except (OSError, ValueError) as error:  # a loop of links, a zero byte, no UTF-8
+        raise failed("source_unknown", f"{path.name!a}: {error}") from error
     if stat.S_ISDIR(mode):
         return _kind_of_folder(path)
     if not stat.S_ISREG(mode):

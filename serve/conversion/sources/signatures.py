@@ -39,7 +39,11 @@ def faults_of_tensors(specs: Collection[TensorSpec]) -> tuple[ConversionFailed, 
     """What keeps inputs and outputs from being plain tensors of Triton, one fault for each."""
     found = []
     for spec in specs:
-        if spec.datatype in _NO_TENSORS:
+        if not spec.name.isprintable():
+            why = f"the name {ascii(spec.name)[:300]} has characters that cannot be printed"
+            hint = "a signature whose tensors have plain names"
+            found.append(failed("unsupported_input", why, hint=hint))
+        elif spec.datatype in _NO_TENSORS:
             why = f"'{spec.name}' is a {spec.datatype}"
             found.append(failed("unsupported_input", why, node=spec.name))
         elif spec.datatype not in DATATYPES or spec.datatype == "BF16":

@@ -103,3 +103,16 @@ def test_labels_that_fit_two_outputs_are_the_users_matter():
     two = signature({"x": ("FP32", (-1, 4))}, dict.fromkeys("yz", ("FP32", (-1, 3))))
     with pytest.raises(ConversionFailed, match="samples"):
         judge(twice, twice, two, labelled=labelled())
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "lost", "text"),
+    [
+        (583, 583, 0, "583 of 599 right before and after"),
+        (583, 583, 2, "583 of 599 right before and after, 2 of them others"),
+        (583, 580, 4, "580 of 599 right, 583 before: 0.50 pp lost"),
+        (580, 583, 0, "583 of 599 right, 580 before: 0.50 pp won"),
+    ],
+)
+def test_a_metric_says_what_has_changed(before: int, after: int, lost: int, text: str):
+    assert str(Metric("y", 599, before, after, lost, lost + after - before)) == text
