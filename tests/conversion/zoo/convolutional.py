@@ -1,11 +1,13 @@
 """Networks for images: one in every form of source, the well-known ones, and special layers."""
 
+import shutil
 from pathlib import Path
 from typing import Any
 
 from .rows import Build, row
 
 SIZE = 16
+KERAS2 = Path(__file__).parent / "keras2"
 
 
 def _network() -> Any:
@@ -59,6 +61,18 @@ def h5_file(folder: Path) -> Path:
     """A .h5 file of Keras 3."""
     _network().save(folder / "model.h5")
     return folder / "model.h5"
+
+
+@row("keras2-savedmodel")
+def keras2_savedmodel(folder: Path) -> Path:
+    """What Keras 2 saves, with signatures of its own making; see `keras2/make.py`."""
+    return Path(shutil.copytree(KERAS2 / "saved", folder / "model"))
+
+
+@row("keras2-h5")
+def keras2_h5(folder: Path) -> Path:
+    """A .h5 file of Keras 2, which Keras 3 reads."""
+    return Path(shutil.copy(KERAS2 / "model.h5", folder / "model.h5"))
 
 
 @row("nchw", nchw=("image",), is_slow=False)

@@ -218,3 +218,21 @@ def weights_lost(folder: Path) -> Path:
     for each in (path / "variables").iterdir():
         each.unlink()
     return path
+
+
+@row("too-large", code="model_too_large")
+def too_large(folder: Path) -> Path:
+    """More weights than one ONNX file can hold."""
+    import tensorflow as tf
+
+    class Wide(tf.Module):
+        def __init__(self) -> None:
+            self.weights = [tf.Variable(tf.zeros((1 << 16, 1 << 12))) for _ in range(2)]
+
+        @tf.function(input_signature=[tf.TensorSpec((None, 1 << 16), tf.float32, name="x")])
+        def serve(self, x: Any) -> Any:
+            return {"y": sum(tf.matmul(x, each) for each in self.weights)}
+
+    module = Wide()
+    tf.saved_model.save(module, str(folder / "model"), signatures=module.serve)
+    return folder / "model"
