@@ -30,7 +30,7 @@ class Loadable:
     version by its default policy. `problem` says why nothing of it is served; `trouble` why what is
     on disk now is not, so that what was read before stays in force. `unloaded` says that somebody
     wants it not to be served, whatever the folder says. `of` is the model's name for callers where
-    it differs from the name in Triton. `flavours` are its forms, of which a replica runs one: for it
+    it differs from the name in Triton. `flavours` are its forms, of which a replica runs one: then
     `configuration` is that of its `flavour`, see `control/reconciling/flavouring.py`.
     """
 

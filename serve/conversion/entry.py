@@ -10,20 +10,23 @@ version of an entry that is there already brings its own number, keeps config.pb
 place of contract and report; its folder is the last to appear.
 """
 
+import errno
+import fcntl
 import os
 import shutil
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
+from tempfile import mkdtemp
 from types import MappingProxyType
-from uuid import uuid4
 
 from serve.conversion.command import command_of
 from serve.conversion.rendering import render_html
 from serve.conversion.report import MODEL, Report
-from serve.core.errors import CheckFailed, Conflict, Invalid
+from serve.conversion.temporary import temporary
+from serve.core.errors import CheckFailed, Conflict, Invalid, NoSpace
 from serve.core.naming import check_model_name
 from serve.core.versions import CONFIG, CONTRACT, CONVERSION, CONVERSION_PAGE, File
 from serve.tensors.contracts import read_contract
@@ -33,6 +36,8 @@ from serve.triton.config import parse
 from serve.triton.generating import DEFAULT_BATCH, generate
 from serve.triton.layout import ModelFolder
 from serve.triton.lint import Severity, Subject, lint
+
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 def write_entry(
@@ -55,14 +60,22 @@ def write_entry(
         _fill(draft, work, shown, name=name, version=version, config=_config_of(target))
         _sync(draft)
         if target.exists():
-            _add(draft, target, version)
+            with _alone(target):
+                check_free(target, version)
+                _add(draft, target, version)
         else:
             _move(draft, target)
     return target
 
 
 def check_free(target: Path, version: int = 1) -> None:
-    """`Conflict` when this version could not be written there; before hours of work, too."""
+    """Whether this version can be written there, asked before hours of work, too.
+
+    `Conflict` when something is there, `Invalid` when the folder cannot be written.
+    """
+    if target.is_symlink() and not target.exists():
+        raise Conflict(f"{target} is a link that leads nowhere", try_this="remove it, or --name")
+    _check_writable(target.parent)
     if not target.exists():
         return
     numbers = ModelFolder(target).versions() if target.is_dir() else ()
@@ -73,6 +86,19 @@ def check_free(target: Path, version: int = 1) -> None:
             why="nothing is overwritten",
             try_this=f"--as-version {max(numbers) + 1}, or another --name" if numbers else "--name",
         )
+
+
+def _check_writable(folder: Path) -> None:
+    there = folder
+    while not os.path.lexists(there):
+        there = there.parent
+    try:
+        str(folder).encode()
+        Path(mkdtemp(prefix=".writable.", dir=there)).rmdir()
+    except (OSError, UnicodeEncodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else "its name is no text in UTF-8"
+        what = f"{ascii(str(folder))[1:-1]} cannot be written"
+        raise Invalid(what, why=why or str(error), try_this="another folder as --out") from error
 
 
 def configuration(name: str, report: Report, sizes: Mapping[str, Shape]) -> str:
@@ -140,13 +166,31 @@ def _config_of(target: Path) -> str | None:
 @contextmanager
 def _draft(target: Path) -> Iterator[Path]:
     """An empty folder beside the target, gone at the end unless it was moved."""
-    target.parent.mkdir(parents=True, exist_ok=True)
-    draft = target.parent / f".{target.name}.{uuid4().hex[:12]}"
-    draft.mkdir()
+    out, is_new = target.parent, not target.parent.exists()
+    out.mkdir(parents=True, exist_ok=True)
     try:
-        yield draft
+        with temporary(out, f".{target.name}.", mode=0o777) as draft:
+            yield draft
+    except OSError as error:
+        if error.errno in _FULL:
+            raise NoSpace(f"there is no room in {out}", why=error.strerror or "") from error
+        raise
     finally:
-        shutil.rmtree(draft, ignore_errors=True)
+        if is_new:
+            with suppress(OSError):  # it is not empty, as it should be
+                out.rmdir()
+
+
+@contextmanager
+def _alone(target: Path) -> Iterator[None]:
+    """One process at a time adds to an entry."""
+    lock = os.open(target, os.O_RDONLY)
+    try:
+        with suppress(OSError):  # a file system without locks
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(lock)
 
 
 def _move(draft: Path, target: Path) -> None:

@@ -120,7 +120,12 @@ _ROWS = (
     Fault(
         "out_of_memory",
         "the conversion ran out of memory",
-        "--memory with more, or a machine that has more",
+        "--memory with more (servegate convert inspect tells how much), or a larger machine",
+    ),
+    Fault(
+        "no_space",
+        "there is no room on the disk for the conversion",
+        "TMPDIR, or --out, on a disk that has more",
     ),
     Fault("timed_out", "the conversion took too long", "--timeout with more"),
     Fault("converter_crashed", "the converter died", "the last lines it said are above"),

@@ -20,6 +20,7 @@ from serve.core.errors import ConversionFailed, ServegateError
 _NEEDED = frozenset({"tensorflow", "keras", "tf2onnx", "onnx", "onnxruntime", "onnxslim", "h5py"})
 _BESIDE = 4 << 30  # bytes of address space for stacks and arenas, which are not filled
 _LARGEST_FILE = 16 << 30  # bytes
+_FULL = ("No space left on device", "Disk quota exceeded", "File too large")  # as strerror says
 
 
 def main() -> None:
@@ -41,7 +42,7 @@ def main() -> None:
 def bind(memory: int) -> None:
     """Limits of the kernel, wide ones: the parent watches what is really taken."""
     limit(resource.RLIMIT_CORE, 0)
-    limit(resource.RLIMIT_DATA, memory + _BESIDE)
+    limit(resource.RLIMIT_DATA, min(memory + _BESIDE, sys.maxsize))
     limit(resource.RLIMIT_FSIZE, _LARGEST_FILE)
 
 
@@ -60,6 +61,8 @@ def fault_of(error: Exception, stage: str) -> ConversionFailed:
         return failed("source_corrupt" if stage == "open" else "converter_crashed", str(error))
     doing = STAGES.get(stage, stage) or "starting"
     said = f"{type(error).__name__}: {_line(error)}"
+    if any(words in said for words in _FULL):
+        return failed("no_space", f"{said}, while {doing}")
     if isinstance(error, MemoryError) or any(words in said for words in NO_MEMORY):
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10
         return failed("out_of_memory", f"it had taken {peak / 1e9:.2f} GB while {doing}")

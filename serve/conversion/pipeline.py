@@ -68,6 +68,8 @@ def run(task: Task, telling: Telling) -> None:
     kind = check_source(task.source)
     source = _onnx_source(task) if kind is Kind.ONNX else _tensorflow_source(kind, task, telling)
     signature = source.signature
+    for fault in faults_of_tensors((*signature.inputs, *signature.outputs)):
+        raise fault
     samples = read_samples(task.samples, signature) if task.samples else None
     labelled = read_labelled(task.labelled, signature) if task.labelled else None
     model = _given(task.model) if task.model else _made(source, task, telling)

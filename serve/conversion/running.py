@@ -88,8 +88,10 @@ async def _run(
     except asyncio.CancelledError:
         shutil.rmtree(work, ignore_errors=True)
         raise
-    except GateRefused:
+    except GateRefused as error:
         _clear(work, but=FILE)
+        if not (work / FILE).is_file():  # it was not the gate that said so
+            raise failed("converter_crashed", f"it said {error.code}, without a report") from error
         raise
     except BaseException:
         _clear(work)
@@ -99,7 +101,12 @@ async def _run(
 
 
 def _prepare(request: Request, work: Path, model: str, limits: Limits, base: Path | None) -> Path:
-    """The scratch folder, with the task in it."""
+    """The scratch folder, with the task in it; `Invalid` for a name that no report could tell."""
+    try:
+        json.dumps(request.to_json(), ensure_ascii=False).encode()
+    except UnicodeEncodeError as error:
+        near = error.object[max(0, error.start - 20) : error.end]
+        raise Invalid("a name in the request is no text in UTF-8", why=ascii(near)) from error
     work.mkdir(parents=True, exist_ok=True)
     _clear(work)
     scratch = work.resolve() / SCRATCH

@@ -18,8 +18,8 @@ from collections import deque
 from collections.abc import Mapping
 from typing import Any
 
-from serve.conversion.events import STAGES, OnEvent, event_of, failure_facts, failure_of
-from serve.conversion.faults import failed
+from serve.conversion.events import STAGES, OnEvent, event_of, failure_facts, failure_of, visible
+from serve.conversion.faults import FAULTS, failed
 from serve.conversion.limits import Limits
 from serve.conversion.reading import NO_MEMORY
 from serve.core.errors import ConversionFailed
@@ -52,11 +52,15 @@ async def _live(program: Program, limits: Limits, heard: "_Heard") -> Mapping[st
     try:
         async with asyncio.timeout(limits.seconds), child, asyncio.TaskGroup() as tasks:
             watching = tasks.create_task(watch.run())
+            listening = tasks.create_task(heard.stop_when_deaf(child))
             ended = await child.wait()
             watching.cancel()
+            listening.cancel()
     except TimeoutError:
         why = f"{limits.seconds:g} s were over while {heard.doing}"
         raise failed("timed_out", why) from None
+    if heard.trouble is not None:
+        raise heard.trouble
     return _last(ended, heard, watch, limits)
 
 
@@ -65,9 +69,9 @@ def _last(ended: Exit, heard: "_Heard", watch: "_Watch", limits: Limits) -> Mapp
     took = f"it took {_size(watch.peak)} while {heard.doing}"
     if watch.has_killed:
         raise failed("out_of_memory", f"{took}, the limit is {_size(limits.memory)}")
-    if heard.end.get("type") == "failed":
+    if heard.end.get("type") == "failed" and heard.end.get("code") in FAULTS:
         raise failure_of(heard.end)
-    if ended.code == 0 and heard.end:
+    if ended.code == 0 and heard.end.get("type") == "done":
         return heard.end
     said = " | ".join(heard.talk)
     if ended.code == -signal.SIGKILL:
@@ -82,27 +86,44 @@ def _last(ended: Exit, heard: "_Heard", watch: "_Watch", limits: Limits) -> Mapp
 class _Heard:
     """What the child has said: its last event, the stage it is in, and the end of its talk.
 
-    The last event is held back until the child has ended, because only then it is true.
+    The last event is held back until the child has ended, because only then it is true. `trouble`
+    is what went wrong on this side, where nobody could hear any more.
     """
 
     def __init__(self, on_event: OnEvent) -> None:
         self.doing = "starting"
         self.end: Mapping[str, Any] = {}
         self.talk: deque[str] = deque(maxlen=_LAST_LINES)
+        self.trouble: Exception | None = None
+        self._deaf = asyncio.Event()
         self._on_event = on_event
 
     def __call__(self, line: str) -> None:
         event = event_of(line)
         if event is None:
             if line.strip():
-                self.talk.append(line.strip()[:_LONGEST])
+                self.talk.append(visible(line[:_LONGEST]))
         elif event["type"] in ("done", "failed"):
             self.end = event
         else:
             if event["type"] == "stage":
-                stage = str(event.get("stage", ""))
+                stage = event.get("stage", "")
                 self.doing = STAGES.get(stage, stage)
-            self._on_event(event)
+            self._pass_on(event)
+
+    async def stop_when_deaf(self, child: Child) -> None:
+        """End the child once nobody hears it: a pipe that was closed, a disk that is full."""
+        await self._deaf.wait()
+        await child.stop(0)
+
+    def _pass_on(self, event: Mapping[str, Any]) -> None:
+        """The loop calls this from a reader of the pipe, where an error would be lost."""
+        if self.trouble is None:
+            try:
+                self._on_event(event)
+            except Exception as error:
+                self.trouble = error
+                self._deaf.set()
 
 
 class _Watch:

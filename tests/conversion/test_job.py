@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from onnx import TensorProto, helper
+from conversion.model_files import times
 
 from serve.conversion.command import command_of
 from serve.conversion.events import event_of
@@ -32,22 +32,6 @@ class Clock:
 
     def __call__(self) -> float:
         return self.now
-
-
-def times(path: Path, factor: float) -> Path:
-    """An ONNX file whose rows come out times a factor."""
-    shape = ["batch", 4]
-    graph = helper.make_graph(
-        [helper.make_node("Mul", ["x", "factor"], ["y"])],
-        "times",
-        [helper.make_tensor_value_info("x", TensorProto.FLOAT, shape)],
-        [helper.make_tensor_value_info("y", TensorProto.FLOAT, shape)],
-        [helper.make_tensor("factor", TensorProto.FLOAT, [1], [factor])],
-    )
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)])
-    model.ir_version = 8
-    path.write_bytes(model.SerializeToString())
-    return path
 
 
 # --- what it says ------------------------------------------------------------------------------

@@ -6,6 +6,7 @@ writes files, in a child process without secrets and under limits; and what is p
 which brings no code. Where that is not enough, `slots` is 0 and nothing is converted.
 """
 
+import asyncio
 from collections.abc import Callable
 from types import MappingProxyType
 
@@ -43,6 +44,7 @@ class Conversions:
         self._uploads = uploads
         self._slots = slots
         self._new_id = new_id
+        self._asking = asyncio.Lock()  # from the look at the queue to the place in it
 
     def __repr__(self) -> str:
         return f"<Conversions {self.jobs!r} {self._workshop!r}>"
@@ -57,12 +59,13 @@ class Conversions:
         `NotServed` where there are none, `UnknownUpload`, `Conflict` for one that is not whole,
         `Invalid` for one that is no source, `Unavailable` when the queue is full.
         """
-        self._require_room()
         check_model_name(asked.model)
         for label in asked.labels:
             check_label(label)
-        await self._require_source(asked)
-        job = await self.jobs.create(Job(self._new_id(), asked, by.author), by)
+        async with self._asking:
+            self._require_room()
+            await self._require_source(asked)
+            job = await self.jobs.create(Job(self._new_id(), asked, by.author), by)
         self._workshop.wake()
         return job
 
@@ -92,19 +95,20 @@ class Conversions:
                 f"conversion '{identity}' cannot be asked for again",
                 why=f"it is {job.state.value}",
             )
-        self._require_room()
-        await self._require_source(job.asked)
-        again = await self.jobs.move(
-            job,
-            JobState.QUEUED,
-            by,
-            author=by.author,
-            starts=0,
-            version=None,
-            fault=MappingProxyType({}),
-            papers="",
-            has_report=False,
-        )
+        async with self._asking:
+            self._require_room()
+            await self._require_source(job.asked)
+            again = await self.jobs.move(
+                job,
+                JobState.QUEUED,
+                by,
+                author=by.author,
+                starts=0,
+                version=None,
+                fault=MappingProxyType({}),
+                papers="",
+                has_report=False,
+            )
         if again is None:
             raise Conflict(f"conversion '{identity}' has just changed", try_this="again")
         self._workshop.wake()

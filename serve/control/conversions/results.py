@@ -28,6 +28,8 @@ _HINTS = {  # where the catalogue's are for who converts on their own machine
     "timed_out": "servegate up --conversion-timeout with more",
     "converter_missing": "pip install 'servegate[convert]' where the control plane runs",
     "ambiguous_signature": "the name of one as `signature` of the request",
+    "numbers_differ": "`tolerances` of the request, if that is good enough for you",
+    "metric_dropped": "another precision, more samples, or a larger `max_drop` of the request",
     "interrupted": "servegate convert retry ID",
 }
 

@@ -34,7 +34,7 @@ MOST_FINDINGS, LONGEST = 100, 500  # that a version keeps, and characters of eac
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """What the checks have found out. `config`, `flavours`: canonical texts; `findings`: warnings."""
+    """What the checks have found. `config`, `flavours`: canonical texts; `findings`: warnings."""
 
     config: str
     flavours: str

@@ -34,8 +34,8 @@ class ToleranceBody(BaseModel):
     """What one output may differ by; `top1` is the share of rows with the same highest score."""
 
     model_config = ConfigDict(extra="forbid")
-    atol: float | None = Field(default=None, ge=0, allow_inf_nan=False)
-    rtol: float | None = Field(default=None, ge=0, allow_inf_nan=False)
+    atol: float | None = Field(default=None, ge=0, le=1e15, allow_inf_nan=False)
+    rtol: float | None = Field(default=None, ge=0, le=1e15, allow_inf_nan=False)
     top1: float | None = Field(default=None, gt=0, le=1)
 
 
