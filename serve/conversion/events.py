@@ -22,7 +22,7 @@ from serve.core.errors import ConversionFailed, GateRefused
 MARK = ">"
 Tell = Callable[..., None]  # tell("stage", stage="convert", text="…")
 OnEvent = Callable[[Mapping[str, Any]], None]  # hears them on the other side
-_TYPES = frozenset({"stage", "share", "note", "failed", "done"})
+_TYPES = ("stage", "share", "note", "failed", "done")
 _TEXTS = ("stage", "text", "code", "what", "why", "try_this", "operator", "node")
 _NUMBERS = ("done", "total", "passed")
 

@@ -1,6 +1,7 @@
 """Entries of converted models in a repository: whole or not at all, and nothing overwritten."""
 
 import json
+import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -131,6 +132,31 @@ def test_a_folder_that_is_no_model_is_not_written_into(tmp_path: Path) -> None:
     (tmp_path / "m/notes.txt").write_text("mine")
     with pytest.raises(Conflict, match="is there already"):
         check_free(tmp_path / "m")
+
+
+def test_a_link_that_leads_nowhere_is_not_written_over(tmp_path: Path) -> None:
+    (tmp_path / "m").symlink_to("nowhere")
+    with pytest.raises(Conflict, match="leads nowhere"):
+        check_free(tmp_path / "m")
+
+
+@pytest.mark.parametrize(
+    "out", ["file", "file/below", "nowhere", b"\xff".decode(errors="surrogateescape")]
+)
+def test_a_folder_that_cannot_be_written_is_told_before_any_work(tmp_path: Path, out: str) -> None:
+    (tmp_path / "file").touch()
+    (tmp_path / "nowhere").symlink_to("gone")
+    with pytest.raises(Invalid, match="cannot be written"):
+        check_free(tmp_path / out / "m")
+
+
+def test_a_draft_that_a_killed_command_has_left_is_swept(tmp_path: Path) -> None:
+    left = tmp_path / "repo/.digits.0123456789ab"
+    left.mkdir(parents=True)
+    os.utime(left, (1, 1))
+    work = work_folder(tmp_path / "work", report())
+    write_entry(work, report(), name="digits", out=tmp_path / "repo")
+    assert [path.name for path in (tmp_path / "repo").iterdir()] == ["digits"]
 
 
 def test_the_signature_of_a_report_is_the_converted_models() -> None:

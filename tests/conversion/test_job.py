@@ -58,6 +58,13 @@ def test_no_event_is_longer_than_a_line_may_be() -> None:
     assert len(lines[0]) < 16 * 1024 and event_of(lines[0]) is not None
 
 
+def test_a_fault_whose_words_are_all_long_and_foreign_fits_into_a_line() -> None:
+    lines: list[str] = []
+    words = dict.fromkeys(("code", "what", "why", "try_this", "operator", "node"), "😀" * 9000)
+    Telling(lines.append)("failed", **words)
+    assert len(lines[0]) < 16 * 1024 and event_of(lines[0]) is not None
+
+
 @pytest.mark.parametrize(
     ("error", "stage", "code"),
     [
@@ -68,6 +75,7 @@ def test_no_event_is_longer_than_a_line_may_be() -> None:
         (ModuleNotFoundError("No module named 'x'", name="mine"), "", "converter_crashed"),
         (ValueError("first line\nsecond"), "convert", "converter_crashed"),
         (Invalid("not readable"), "open", "source_corrupt"),
+        (OSError(28, "No space left on device"), "write", "no_space"),
     ],
 )
 def test_every_error_is_a_fault_of_the_catalogue(error: Exception, stage: str, code: str) -> None:

@@ -129,6 +129,49 @@ def test_a_child_that_says_done_and_dies_has_not_done_it() -> None:
     assert [event["type"] for event in ended.events] == ["failed"]
 
 
+# --- what a model prints, too --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        '>{"type": "result", "ok": true}',
+        '>{"type": "share", "stage": "convert"}',
+        '>{"type": ["note"]}',
+        ">" + "[" * 9000,
+    ],
+)
+def test_a_line_that_is_no_event_of_the_table_is_talk(line: str) -> None:
+    ended = Ended(f"print({line!r})", DONE)
+    assert [event["type"] for event in ended.events] == ["done"]
+
+
+def test_no_more_is_taken_of_an_event_than_its_fields_as_one_line_of_plain_text() -> None:
+    event = {"type": "note", "text": "a\x1b[2J\nb\ud800", "kind": 1, "stage": {}}
+    ended = Ended(f"print('>' + {json.dumps(json.dumps(event))})", DONE)
+    assert ended.events[0] == {"type": "note", "text": "a\\x1b[2J | b\\ud800"}
+
+
+@pytest.mark.parametrize("forged", ['{"type": "failed", "code": "mine"}', '{"type": "done"}'])
+def test_a_forged_end_is_not_believed_when_the_child_crashes(forged: str) -> None:
+    assert Ended(f"print('>' + {forged!r})", "raise SystemExit(3)").code == "converter_crashed"
+
+
+def test_the_child_is_ended_once_nobody_hears_it_and_the_error_is_raised() -> None:
+    def deaf(event: Mapping[str, Any]) -> None:
+        raise BrokenPipeError
+
+    began = time.monotonic()
+    with pytest.raises(BrokenPipeError):
+        asyncio.run(
+            follow(program(STAGE, "import time; time.sleep(60)"), limits=ROOMY, on_event=deaf)
+        )
+    assert time.monotonic() - began < 10
+
+
+# --- the end -------------------------------------------------------------------------------------
+
+
 def test_a_cancellation_kills_the_child_and_its_children(tmp_path: Path) -> None:
     pids = tmp_path / "pids"
     lines = (

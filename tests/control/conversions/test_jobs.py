@@ -238,6 +238,18 @@ def test_a_full_queue_takes_no_more(one: Jobbing) -> None:
     play(one, run)
 
 
+def test_a_crowd_gets_no_more_places_than_the_queue_has(one: Jobbing) -> None:
+    async def run() -> None:
+        upload = await one.upload()
+        asked = Asked(upload.id, "m", Request(""))
+        crowd = [one.conversions.begin(asked, ADA) for _ in range(MOST_WAITING + 8)]
+        answers = await asyncio.gather(*crowd, return_exceptions=True)
+        assert sum(isinstance(answer, Unavailable) for answer in answers) == 8
+        assert len(one.jobs.in_state(JobState.QUEUED)) == MOST_WAITING
+
+    play(one, run)
+
+
 # --- cancel and retry ----------------------------------------------------------------------------
 
 

@@ -1,0 +1,143 @@
+"""`servegate convert` where it is killed, raced, cut off and lied to: nothing is left half done.
+
+The source is ONNX already, which is converted without TensorFlow.
+"""
+
+import json
+import os
+import resource
+import signal
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import harness
+import pushing
+import pytest
+from onnx import load_model_from_string
+
+SERVEGATE = str(harness.BIN / "servegate")
+PATIENCE = 60.0  # seconds
+
+
+class Bench:
+    """A folder with a source, a place for temporary files, and a repository."""
+
+    def __init__(self, folder: Path) -> None:
+        self.source, self.scratch, self.repo = folder / "m.onnx", folder / "tmp", folder / "repo"
+        self.scratch.mkdir()
+        self.source.write_bytes(pushing.times(2.0))
+
+    def start(
+        self, *flags: str, before: Callable[[], None] | None = None
+    ) -> "subprocess.Popen[str]":
+        """A conversion that goes on."""
+        where = ("--name", "m", "--out", str(self.repo))
+        return subprocess.Popen(
+            [SERVEGATE, "convert", "onnx", str(self.source), *where, *flags],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=os.environ | {"TMPDIR": str(self.scratch)},
+            preexec_fn=before,
+        )
+
+    @property
+    def left(self) -> list[Path]:
+        """What has not been cleaned away."""
+        return list(self.scratch.iterdir())
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Bench:
+    return Bench(tmp_path)
+
+
+def reached(process: "subprocess.Popen[str]", stage: str) -> None:
+    """Wait until it says that it is in this stage."""
+    assert process.stderr is not None
+    for line in process.stderr:
+        if stage in line:
+            return
+    raise AssertionError(f"it ended before it was {stage}")
+
+
+def end(process: "subprocess.Popen[str]") -> tuple[int, str]:
+    """The exit status, and what was said on stderr meanwhile."""
+    said = process.communicate(timeout=PATIENCE)[1]
+    assert "Traceback" not in said
+    return process.returncode, said
+
+
+@pytest.mark.parametrize("stage", ["reading the source", "comparing numbers", "writing the result"])
+def test_a_command_that_is_told_to_end_leaves_nothing(bench: Bench, stage: str) -> None:
+    process = bench.start()
+    reached(process, stage)
+    process.terminate()
+    code, said = end(process)
+    assert code == 130 and "nothing is left behind" in said
+    assert not bench.left and not bench.repo.exists()
+
+
+def test_what_a_killed_command_leaves_is_swept_by_the_next(bench: Bench) -> None:
+    process = bench.start()
+    reached(process, "simplifying")
+    [child] = harness.descendants(process.pid)
+    process.kill()
+    assert end(process)[0] == -signal.SIGKILL
+    harness.until(lambda: not harness.is_alive(child), 10)
+    [left] = bench.left
+    os.utime(left, (1, 1))
+    assert end(bench.start())[0] == 0
+    assert not bench.left
+
+
+def test_a_child_that_is_killed_is_told_and_leaves_nothing(bench: Bench) -> None:
+    process = bench.start()
+    reached(process, "comparing numbers")
+    [child] = harness.descendants(process.pid)
+    os.kill(child, signal.SIGKILL)
+    code, said = end(process)
+    assert code == 1 and "code: out_of_memory" in said
+    assert not bench.left and not bench.repo.exists()
+
+
+@pytest.mark.parametrize(("size", "where"), [(1000, "writing the result"), (6000, "in ")])
+def test_a_full_disk_leaves_no_half_entry(bench: Bench, size: int, where: str) -> None:
+    full = bench.start(before=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (size, size)))
+    code, said = end(full)
+    assert code == 1 and "code: no_space" in said and where in said
+    assert not bench.left and not bench.repo.exists()
+
+
+def test_a_reader_that_goes_away_ends_the_conversion(bench: Bench) -> None:
+    process = bench.start("--json")
+    assert process.stdout is not None
+    process.stdout.readline()
+    process.stdout.close()
+    process.stdout = None
+    code, _ = end(process)
+    assert code != 0
+    assert not bench.left and not bench.repo.exists()
+
+
+def test_of_those_who_write_the_same_version_one_wins_and_the_others_are_told(
+    bench: Bench,
+) -> None:
+    for version in ("1", "2"):
+        ends = [end(one) for one in [bench.start("--as-version", version) for _ in range(3)]]
+        assert sorted(code for code, _ in ends) == [0, 5, 5]
+        assert (bench.repo / "m" / version / "model.onnx").is_file()
+    assert [path.name for path in bench.repo.iterdir()] == ["m"]
+    cases = json.loads((bench.repo / "m/contract/contract.json").read_bytes())["cases"]
+    assert len(list((bench.repo / "m/contract").glob("*.npz"))) == len(cases)
+
+
+def test_names_that_steer_a_terminal_are_shown_and_not_obeyed(bench: Bench) -> None:
+    model = load_model_from_string(pushing.times(2.0))
+    name = "y\x1b]0;mine\x07\n>{}"
+    model.graph.output[0].name = model.graph.node[0].output[0] = name
+    bench.source.write_bytes(model.SerializeToString())
+    code, said = end(bench.start())
+    assert code == 1 and "code: unsupported_input" in said
+    assert "\x1b" not in said and r"\x1b]0;mine\x07" in said
