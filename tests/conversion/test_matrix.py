@@ -26,6 +26,7 @@ from .zoo import ROWS, Row
 from .zoo.together import MARK
 
 TESTS = Path(__file__).parents[1]
+EXAMPLES = TESTS.parent / "examples" / "conversion"
 ROOMY = Limits(memory=12 << 30, seconds=1500.0)
 QUICK = [name for name, row in ROWS.items() if not row.is_slow]
 GOOD = [name for name, row in ROWS.items() if not row.code]
@@ -143,3 +144,15 @@ def test_resnet50_in_two_gigabytes_is_out_of_memory_and_says_what_to_try(
         asyncio.run(convert(request, tmp_path, limits=tight, on_event=lambda event: None))
     assert caught.value.code == "out_of_memory"
     assert "--memory" in caught.value.try_this
+
+
+@pytest.mark.conversion
+@pytest.mark.parametrize("name", ["digits", "resnet50", "transformer"])
+def test_every_example_converts(name: str, tmp_path: Path) -> None:
+    make = [sys.executable, EXAMPLES / "make.py", name, tmp_path]
+    subprocess.run(make, check=True, capture_output=True)
+    request = Request(str(tmp_path / "savedmodel"))
+    work = tmp_path / "work"
+    report = asyncio.run(convert(request, work, limits=ROOMY, on_event=lambda event: None))
+    assert report.passed
+    assert report.peak_memory < 4e9
