@@ -61,7 +61,12 @@ GitCommit = Annotated[
 
 
 def push(
-    path: Annotated[Path, typer.Argument(help="A model folder of Triton or MLflow, or FILE.onnx.")],
+    path: Annotated[
+        Path,
+        typer.Argument(
+            help="A folder of Triton or MLflow, FILE.onnx; with --convert a SavedModel."
+        ),
+    ],
     name: Annotated[str, typer.Argument(help="The model whose version it becomes.")],
     labels: Labels = None,
     live: Live = False,

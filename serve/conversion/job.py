@@ -11,8 +11,7 @@ import traceback
 from pathlib import Path
 
 from serve.conversion.events import STAGES, failure_facts
-from serve.conversion.faults import failed
-from serve.conversion.reading import NO_MEMORY
+from serve.conversion.faults import failed, lacks_memory
 from serve.conversion.task import Task
 from serve.conversion.telling import Telling
 from serve.core.errors import ConversionFailed, ServegateError
@@ -63,7 +62,7 @@ def fault_of(error: Exception, stage: str) -> ConversionFailed:
     said = f"{type(error).__name__}: {_line(error)}"
     if any(words in said for words in _FULL):
         return failed("no_space", f"{said}, while {doing}")
-    if isinstance(error, MemoryError) or any(words in said for words in NO_MEMORY):
+    if isinstance(error, MemoryError) or lacks_memory(said):
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10
         return failed("out_of_memory", f"it had taken {peak / 1e9:.2f} GB while {doing}")
     package = (getattr(error, "name", None) or "").partition(".")[0]

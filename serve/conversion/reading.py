@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from serve.conversion.events import failure_of
+from serve.conversion.faults import lacks_memory
 from serve.core.errors import Invalid
 from serve.processes.children import Exit, Program, spawn
 from serve.processes.kernel import die_with
@@ -29,11 +30,6 @@ ANSWER = ">"
 _SUFFIXES = {".onnx": "onnx", ".plan": "plan", ".engine": "plan"}
 KEPT = ("PATH", "PYTHONPATH", "LD_LIBRARY_PATH", "LANG")  # of the environment; no secrets
 _LAST_LINES = 50
-NO_MEMORY = (  # words of Python, of C++, of the loader, of the kernel, and of the libraries
-    *("MemoryError", "bad_alloc", "std::length_error", "failed to map segment"),
-    *("Cannot allocate memory", "Failed to allocate memory", "OOM when allocating"),
-    "ResourceExhausted",
-)
 
 
 class TooSlow(Invalid):
@@ -184,7 +180,7 @@ def _too_slow(path: Path, timeout: float) -> TooSlow:
 
 def _failure(path: Path, ended: Exit, heard: _Heard, memory: int) -> Invalid:
     said = " | ".join(heard.talk)
-    starved = ended.code == -signal.SIGKILL or any(words in said for words in NO_MEMORY)
+    starved = ended.code == -signal.SIGKILL or lacks_memory(said)
     if starved:
         why = f"it takes more than {memory >> 20} MiB of memory beside the file itself"
         return TooLarge(f"'{path.name}' cannot be read", why=why)

@@ -19,9 +19,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from serve.conversion.events import STAGES, OnEvent, event_of, failure_facts, failure_of, visible
-from serve.conversion.faults import FAULTS, failed
+from serve.conversion.faults import FAULTS, failed, lacks_memory
 from serve.conversion.limits import Limits
-from serve.conversion.reading import NO_MEMORY
 from serve.core.errors import ConversionFailed
 from serve.processes import Child, Exit, Family, Program, spawn, step_back
 
@@ -76,7 +75,7 @@ def _last(ended: Exit, heard: "_Heard", watch: "_Watch", limits: Limits) -> Mapp
     said = " | ".join(heard.talk)
     if ended.code == -signal.SIGKILL:
         raise failed("out_of_memory", f"it was killed; {took}")
-    if any(words in said for words in NO_MEMORY):
+    if lacks_memory(said):
         raise failed("out_of_memory", f"it was given no more; {took}")
     end = "without a result" if ended.code == 0 else f"with {ended}"
     why = f"it ended {end} while {heard.doing}" + (f": {said}" if said else "")

@@ -11,7 +11,7 @@ from types import MappingProxyType
 
 import numpy as np
 
-from serve.conversion.faults import failed
+from serve.conversion.faults import failed, lacks_memory
 from serve.conversion.gate.families import NUMERALS, WORDS, values
 from serve.conversion.gate.shapes import Size, has_free_rows, has_lengths, shape_of
 from serve.tensors.datatypes import BYTES, Array, numpy_dtype
@@ -43,7 +43,10 @@ class Reach:
 
 
 def explore(source: Runner, signature: Signature, seed: int) -> Reach:
-    """Ask the source; `samples_invalid` when it takes nothing of what is tried."""
+    """Ask the source; `samples_invalid` when it takes nothing of what is tried.
+
+    A source that lacks memory for a single row is `out_of_memory`.
+    """
     rng = np.random.default_rng(seed)
     trouble = ""
     for reach, family in _starts(signature):
@@ -53,6 +56,8 @@ def explore(source: Runner, signature: Signature, seed: int) -> Reach:
         lengths = _lengths(source, signature, reach, family, rng)
         limits = _limits(source, signature, reach, family, rng)
         return Reach(reach.rows, lengths, limits, reach.texts)
+    if lacks_memory(trouble):
+        raise failed("out_of_memory", f"the source cannot answer one row: {trouble}")
     raise failed(
         "samples_invalid",
         f"the source takes no generated input: {trouble}",
@@ -71,17 +76,17 @@ def inputs_for(
 
 
 def ask(runner: Runner, inputs: Mapping[str, Array]) -> tuple[Mapping[str, Array] | None, str]:
-    """What a model answers; or None, and the first line of why it does not take these inputs.
+    """What a model answers; or None, and why it does not take these inputs.
 
-    A lack of memory is raised: it says nothing about the inputs.
+    A lack of memory of ours is raised: it says nothing about the inputs.
     """
     try:
         return runner(inputs), ""
     except MemoryError:
         raise
     except Exception as error:  # whatever the library raises
-        lines = str(error).strip().splitlines()
-        return None, (lines[0] if lines else repr(error))[:300]
+        first, _, _ = str(error).strip().partition("\n")
+        return None, f"{type(error).__name__}: {first}"[:300]
 
 
 def _starts(signature: Signature) -> Iterator[tuple[Reach, str]]:

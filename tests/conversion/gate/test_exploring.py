@@ -77,6 +77,18 @@ def test_a_picture_that_must_have_some_size_gets_it():
     assert judge(pooled, pooled, pictures).passed
 
 
+def test_a_source_that_lacks_memory_for_one_row_is_told_as_that():
+    class ResourceExhaustedError(Exception):
+        """As TensorFlow calls it."""
+
+    def greedy(inputs):
+        raise ResourceExhaustedError("Graph execution error:\n\nOOM when allocating")
+
+    with pytest.raises(ConversionFailed) as error:
+        judge(greedy, greedy)
+    assert error.value.code == "out_of_memory"
+
+
 def test_a_source_that_takes_nothing_asks_for_samples():
     def never(inputs):
         raise ValueError("only on Sundays\nand a long page")
