@@ -15,6 +15,7 @@ import onnx
 import onnxslim
 
 from serve.conversion.faults import failed
+from serve.conversion.graphs import elements
 from serve.conversion.graphs.blame import blamed
 from serve.conversion.graphs.naming import name_by_place
 from serve.conversion.graphs.session import session
@@ -48,7 +49,7 @@ def finish(model: onnx.ModelProto, signature: Signature) -> onnx.ModelProto:
         name_by_place(finished)
         finished.ir_version = IR_VERSION
     _shape_loops(finished)
-    _drop_unused_sets(finished)
+    elements.drop_unused_domains(finished)
     finished = _inferred(finished)
     if finished.ByteSize() > LARGEST:
         raise failed("model_too_large", f"{finished.ByteSize()} bytes, {LARGEST} are possible")
@@ -122,34 +123,13 @@ def _quiet() -> Iterator[None]:
 
 def _shape_loops(model: onnx.ModelProto) -> None:
     """The counter and the condition that a loop gives its body are scalars; ORT needs it said."""
-    for node in _nodes(model.graph):
-        if node.op_type != "Loop" or node.domain:
+    for node in (each for part in elements.graphs(model.graph) for each in part.node):
+        if not elements.is_standard(node, ("Loop",)):
             continue
         for body in (each.g for each in node.attribute if each.name == "body"):
             for given in body.input[:2]:
                 if not given.type.tensor_type.HasField("shape"):
                     given.type.tensor_type.shape.SetInParent()
-
-
-def _drop_unused_sets(model: onnx.ModelProto) -> None:
-    """TensorRT refuses a model that names a set of operators it has not, used or not."""
-    used = {_domain(node.domain) for node in _nodes(model.graph)}
-    used |= {_domain(node.domain) for function in model.functions for node in function.node}
-    kept = [each for each in model.opset_import if _domain(each.domain) in used | {""}]
-    del model.opset_import[:]
-    model.opset_import.extend(kept)
-
-
-def _domain(name: str) -> str:
-    return "" if name == "ai.onnx" else name
-
-
-def _nodes(graph: Any) -> Iterator[Any]:
-    for node in graph.node:
-        yield node
-        for attribute in node.attribute:
-            for body in (*((attribute.g,) if attribute.HasField("g") else ()), *attribute.graphs):
-                yield from _nodes(body)
 
 
 def _inferred(model: onnx.ModelProto) -> onnx.ModelProto:
