@@ -10,6 +10,7 @@ from tf2onnx import tf_loader
 
 from serve.conversion.faults import failed
 from serve.conversion.translating.channels import TO_FIRST, TO_LAST
+from serve.conversion.translating.order import by_keys
 from serve.conversion.translating.source_model import SourceModel
 
 LARGEST = (1 << 31) - 1  # bytes of a protobuf message
@@ -40,7 +41,8 @@ def freeze(source: SourceModel, channels_first: Collection[str]) -> Frozen:
     inputs = [tensor.name for tensor in traced.inputs[:count]]
     outputs = [tensor.name for tensor in traced.outputs]
     if _has_tables(traced):  # they are looked for in an optimised graph only
-        graph, tables = tf_loader.from_trackable(source.loaded, traced, inputs, outputs, False)
+        graph, found = tf_loader.from_trackable(source.loaded, traced, inputs, outputs, False)
+        tables = {name: by_keys(*table) for name, table in found.items()}
     else:
         graph, tables = _lean(source, traced, inputs, outputs), {}
     names = dict(zip(inputs, (spec.name for spec in source.signature.inputs), strict=True))

@@ -1,9 +1,11 @@
 """TensorFlow's side of a conversion: sources in their forms, and what is made of them."""
 
+import importlib
 import logging
 from collections.abc import Iterator, Mapping
 from hashlib import sha256
 from pathlib import Path
+from types import ModuleType
 
 import numpy as np
 import pytest
@@ -15,7 +17,12 @@ from serve.tensors.signature import TensorSpec
 from ..zoo import ROWS
 
 pytestmark = pytest.mark.tensorflow
-translating = pytest.importorskip("serve.conversion.translating")
+
+
+@pytest.fixture(scope="module")
+def translating() -> ModuleType:
+    """The package under test; it imports TensorFlow, so not before these tests are run."""
+    return importlib.import_module("serve.conversion.translating")
 
 
 @pytest.fixture(scope="module")
@@ -23,7 +30,9 @@ def network(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     yield ROWS["tf-module"].build(tmp_path_factory.mktemp("network"))
 
 
-def test_a_source_model_tells_its_signature_and_answers_by_name(network: Path) -> None:
+def test_a_source_model_tells_its_signature_and_answers_by_name(
+    translating: ModuleType, network: Path
+) -> None:
     source = translating.SourceModel(network, "serving_default")
     assert source.signature.inputs == (TensorSpec("pixels", "FP32", (-1, 16, 16, 3)),)
     assert [spec.name for spec in source.signature.outputs] == ["features", "logits"]
@@ -34,13 +43,15 @@ def test_a_source_model_tells_its_signature_and_answers_by_name(network: Path) -
     }
 
 
-def test_a_signature_that_is_not_there_is_a_fault(network: Path) -> None:
+def test_a_signature_that_is_not_there_is_a_fault(translating: ModuleType, network: Path) -> None:
     with pytest.raises(ConversionFailed) as caught:
         translating.SourceModel(network, "third")
     assert caught.value.code == "unknown_signature"
 
 
-def test_the_prepared_copy_leaves_the_source_as_it_is(network: Path, tmp_path: Path) -> None:
+def test_the_prepared_copy_leaves_the_source_as_it_is(
+    translating: ModuleType, network: Path, tmp_path: Path
+) -> None:
     before = digests(network)
     prepared = translating.prepare(network, tmp_path)
     assert digests(network) == before
@@ -54,7 +65,9 @@ def digests(folder: Path) -> Mapping[str, str]:
     return {str(each): sha256(each.read_bytes()).hexdigest() for each in files}
 
 
-def test_no_pass_of_the_optimiser_has_to_be_repeated_with_copies(tmp_path: Path) -> None:
+def test_no_pass_of_the_optimiser_has_to_be_repeated_with_copies(
+    translating: ModuleType, tmp_path: Path
+) -> None:
     source = ROWS["transformer"].build(tmp_path)
     notes: list[str] = []
     translating.translate(
@@ -66,12 +79,12 @@ def test_no_pass_of_the_optimiser_has_to_be_repeated_with_copies(tmp_path: Path)
     assert notes == []
 
 
-def test_the_exact_gelu_is_known_by_our_handler() -> None:
+def test_the_exact_gelu_is_known_by_our_handler(translating: ModuleType) -> None:
     assert {"Erfc", "Conv2D", "MatMul"} <= translating.known_operators()
     assert "Svd" not in translating.known_operators()
 
 
-def test_an_error_in_the_log_is_a_fault_with_operator_and_node() -> None:
+def test_an_error_in_the_log_is_a_fault_with_operator_and_node(translating: ModuleType) -> None:
     from serve.conversion.translating.talk import heard
 
     with heard() as talk:
@@ -83,10 +96,16 @@ def test_an_error_in_the_log_is_a_fault_with_operator_and_node() -> None:
     assert (fault.code, fault.operator, fault.node) == ("unsupported_operator", "Svd", "net/svd")
 
 
-def test_only_images_have_channels_to_put_first(network: Path) -> None:
+def test_only_images_have_channels_to_put_first(translating: ModuleType, network: Path) -> None:
     signature = translating.SourceModel(network, "serving_default").signature
     turned = translating.channels_first(signature, ["pixels"])
     assert turned.inputs == (TensorSpec("pixels", "FP32", (-1, 3, 16, 16)),)
     with pytest.raises(ConversionFailed) as caught:
         translating.channels_first(signature, ["other"])
     assert caught.value.code == "unsupported_input"
+
+
+def test_a_lookup_table_is_in_the_order_of_its_keys(translating: ModuleType) -> None:
+    order = importlib.import_module(f"{translating.__name__}.order")
+    keys, values = order.by_keys(np.array([b"plum", b"apple"], object), np.array([3, 1]))
+    assert (keys.tolist(), values.tolist()) == ([b"apple", b"plum"], [1, 3])
