@@ -93,11 +93,22 @@ def oom_score(pid: int) -> int:
     return int(Path(f"/proc/{pid}/oom_score_adj").read_text())
 
 
-def left_behind(folder: Path, within: float = 10.0) -> list[object]:
-    """Processes of this quarantine that do not end, and its shared memory.
+PF_EXITING = 0x4  # of the kernel's include/linux/sched.h
 
-    A process that was killed is there for a moment more, on a busy machine.
-    """
+
+def is_dying(pid: int) -> bool:
+    """It was killed, or is ending; a process of low priority needs a moment for that."""
+    try:
+        flags = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[6])
+        lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    except OSError:
+        return True
+    pending = [int(line.split()[1], 16) for line in lines if line.startswith(("SigPnd", "ShdPnd"))]
+    return bool(flags & PF_EXITING or any(one >> (signal.SIGKILL - 1) & 1 for one in pending))
+
+
+def left_behind(folder: Path) -> list[object]:
+    """Processes of this quarantine that nobody has killed, and its shared memory."""
     repository = f"--model-repository={folder / 'models'}".encode()
     found: list[object] = []
     for one in rows():
@@ -106,7 +117,7 @@ def left_behind(folder: Path, within: float = 10.0) -> list[object]:
         except OSError:
             continue
         is_ours = repository in line or (b"stub" in line and bytes(folder) in line)
-        if is_ours and not ends(one.pid, within):
+        if is_ours and not is_dying(one.pid):
             found.append(one)
     mark = hashlib.sha256(bytes(folder / "state")).hexdigest()[:8]
     return found + list(Path("/dev/shm").glob(f"servegate-{mark}-quarantine-*"))
@@ -333,7 +344,7 @@ def test_a_killed_parent_leaves_nothing_to_the_next_quarantine(tmp_path: Path) -
         (stub,) = (r.pid for r in rows() if r.session == entry.pid and r.pid != entry.pid)
         parent.send_signal(signal.SIGKILL)
     assert ends(entry.pid, PATIENCE)  # at once, by the kernel; the busy stub lives on
-    assert len(left_behind(tmp_path, within=0)) == 2  # and its shared memory
+    assert len(left_behind(tmp_path)) == 2  # and its shared memory
     quarantine(tmp_path)
     assert ends(stub, PATIENCE)
     assert left_behind(tmp_path) == []
