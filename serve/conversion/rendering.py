@@ -13,7 +13,7 @@ from serve.conversion.gate.rules import rule_of, tolerance_of
 from serve.conversion.gate.surveying import LOG
 from serve.conversion.report import OutputError, Report, Step, StepResult
 from serve.conversion.request import Precision
-from serve.conversion.styling import STYLE
+from serve.pages.frame import page, section
 from serve.tensors.signature import DYNAMIC
 
 _MOST_OPERATORS = 40
@@ -31,27 +31,19 @@ def render_html(report: Report) -> str:
     """The whole page."""
     name = str(report.source.get("name", "")) or report.request.source
     title = f"Conversion of {name}"
-    return "\n".join(
+    return page(
+        title,
         (
-            "<!doctype html>",
-            '<html lang="en"><head><meta charset="utf-8">',
-            '<meta name="viewport" content="width=device-width, initial-scale=1">',
-            '<meta http-equiv="Content-Security-Policy" '
-            "content=\"default-src 'none'; style-src 'unsafe-inline'\">",
-            f"<title>{escape(title)}</title><style>{STYLE}</style></head><body>",
-            f"<h1>{escape(title)}</h1>",
             _verdict(report),
             _tiles(report),
-            _section("The gate", _steps(report.steps)),
+            section("The gate", _steps(report.steps)),
             *(_outputs(report, step) for step in report.steps if step.outputs),
-            _section("Warnings", _list(report.warnings) if report.warnings else ""),
-            _section("Source and model", _sides(report)),
-            _section("Time and memory", _stages(report)),
-            _section("The same again", f"<pre>{escape(report.command)}</pre>"),
-            _section("Made with", _facts(report.versions)),
-            "</body></html>",
-            "",
-        )
+            section("Warnings", _list(report.warnings) if report.warnings else ""),
+            section("Source and model", _sides(report)),
+            section("Time and memory", _stages(report)),
+            section("The same again", f"<pre>{escape(report.command)}</pre>"),
+            section("Made with", _facts(report.versions)),
+        ),
     )
 
 
@@ -103,10 +95,6 @@ def _right(report: Report) -> str:
     return ""
 
 
-def _section(title: str, body: str) -> str:
-    return f"<section><h2>{escape(title)}</h2>{body}</section>" if body else ""
-
-
 def _steps(steps: Sequence[StepResult]) -> str:
     rows = (
         (
@@ -130,7 +118,7 @@ def _outputs(report: Report, step: StepResult) -> str:
     note = f"{_NOTE}{_NOTE_LOG if logs else ''}"
     title = "How far each output is off"
     title += "" if step.step is Step.NUMBERS else f": {step.step}"
-    return _section(title, f'{figures}<p class="soft">{note}</p>')
+    return section(title, f'{figures}<p class="soft">{note}</p>')
 
 
 def _figure(error: OutputError, limit: float | None) -> str:

@@ -1,0 +1,1 @@
+"""What sends the calls, in gevent's loop. Only the child process imports this."""

@@ -1,0 +1,1 @@
+"""From a record to what people read: quantiles, objectives, comparisons, one page."""
