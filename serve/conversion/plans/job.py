@@ -7,19 +7,15 @@ fails once with the same image, file and GPU fails again.
 Source: batch/v1 Job, and the labels of NVIDIA's GPU feature discovery.
 """
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import yaml
 
+from serve.core import pods
 from serve.core.errors import Invalid
 from serve.core.flavours import CAPABILITY
-
-_NAME = re.compile(r"[^a-z0-9-]+")
-_LONGEST = 63  # characters of a label
-_USER = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,11 +44,11 @@ def manifest(name: str, place: Place) -> str:
     folder = place.folder.strip("/")
     if not folder or ".." in folder.split("/"):
         raise Invalid(f"'{place.folder}' cannot be a folder on the volume '{place.claim}'")
-    labels = {"app.kubernetes.io/name": "servegate", "app.kubernetes.io/component": "conversion"}
+    labels = pods.labels("conversion")
     job = {
         "apiVersion": "batch/v1",
         "kind": "Job",
-        "metadata": {"name": _job_name(name), "labels": labels},
+        "metadata": {"name": pods.object_name(f"plan-{name}"), "labels": labels},
         "spec": {
             "backoffLimit": 0,
             "activeDeadlineSeconds": place.seconds,
@@ -66,16 +62,8 @@ def manifest(name: str, place: Place) -> str:
 
 def _pod(place: Place, folder: str) -> dict[str, Any]:
     pod: dict[str, Any] = {
+        **pods.pod(),
         "restartPolicy": "Never",
-        "automountServiceAccountToken": False,
-        "enableServiceLinks": False,
-        "securityContext": {
-            "runAsNonRoot": True,
-            "runAsUser": _USER,
-            "runAsGroup": _USER,
-            "fsGroup": _USER,
-            "seccompProfile": {"type": "RuntimeDefault"},
-        },
         "tolerations": [
             {"key": place.resource, "operator": "Exists", "effect": "NoSchedule"},
         ],
@@ -101,11 +89,7 @@ def _container(place: Place, folder: str) -> dict[str, Any]:
         "command": ["python3", "/kit/onsite.py", "/kit"],
         "env": [{"name": "HOME", "value": "/tmp"}, {"name": "IMAGE", "value": place.image}],
         "resources": {"requests": resources, "limits": {**resources, place.resource: "1"}},
-        "securityContext": {
-            "allowPrivilegeEscalation": False,
-            "readOnlyRootFilesystem": True,
-            "capabilities": {"drop": ["ALL"]},
-        },
+        "securityContext": pods.container_security(),
         "volumeMounts": [
             {"name": "kit", "mountPath": "/kit", "subPath": folder},
             {"name": "scratch", "mountPath": "/tmp"},
@@ -124,9 +108,3 @@ def _selector(place: Place) -> Mapping[str, str]:
         major, minor = place.compute_capability.split(".")
         found |= {"nvidia.com/gpu.compute.major": major, "nvidia.com/gpu.compute.minor": minor}
     return found
-
-
-def _job_name(name: str) -> str:
-    """A name that Kubernetes takes; the limit leaves room for what it adds to a pod's."""
-    plain = _NAME.sub("-", name.lower()).strip("-")
-    return f"plan-{plain}"[: _LONGEST - 11].rstrip("-")
