@@ -25,6 +25,7 @@ from serve.control.fleet import Fleet
 from serve.control.history import History
 from serve.control.inventory import Inventory
 from serve.control.keys import Keys
+from serve.control.load_reports import LoadReports
 from serve.control.management import Management
 from serve.control.models import Models
 from serve.control.placement import Placement, Rules
@@ -277,6 +278,7 @@ class ControlPlane:
             retention=self._publishing.retention,
             conversions=self._conversions,
             history=self._history,
+            load_reports=LoadReports(self._storage.objects, wall=time.time),
             readings=admin.scrape,
             metrics=self._meters.text,
             clock=time.monotonic,

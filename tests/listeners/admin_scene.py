@@ -9,6 +9,8 @@ import httpx2
 from builders import ControlPlane, replica, write_model
 from fastapi import FastAPI
 
+from serve.control.artifacts.folder import FolderObjects
+from serve.control.load_reports import LoadReports
 from serve.control.management import Management
 from serve.core.replicas import Replica
 from serve.listeners.admin.application import create
@@ -57,6 +59,7 @@ def application(
         retention=nothing,
         conversions=nothing,
         history=nothing,
+        load_reports=LoadReports(FolderObjects(one.repository.parent / "storage"), wall=one.wall),
         models=one.models,
         fleet=one.fleet,
         publisher=one.publisher,

@@ -80,6 +80,7 @@ class Api:
             retention=self.scene.retention,
             conversions=cast(Any, None),
             history=History(plane.store, MappingProxyType({})),
+            load_reports=cast(Any, None),
             readings=unread,
             metrics=lambda: b"",
             clock=plane.clock,

@@ -72,6 +72,7 @@ class UploadsScene:
             retention=nothing,
             conversions=nothing,
             history=nothing,
+            load_reports=nothing,
             readings=unread,
             metrics=bytes,
             clock=self.plane.clock,

@@ -36,6 +36,11 @@ class Storage:
     def __repr__(self) -> str:
         return f"<Storage {self._objects!r}>"
 
+    @property
+    def objects(self) -> Objects:
+        """Where everything lies, for what is kept beside blobs and manifests."""
+        return self._objects
+
     @classmethod
     def of(cls, url: str, **config: str) -> "Storage":
         """The storage at a folder's path or at `s3://`, `gs://` or `az://`; `CannotStart`.

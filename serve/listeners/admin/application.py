@@ -22,6 +22,7 @@ from serve.listeners.admin import (
     conversions,
     history,
     keys,
+    load_reports,
     management,
     models,
     replicas,
@@ -60,7 +61,7 @@ def create(
     app.add_exception_handler(RequestValidationError, _malformed)
     app.add_exception_handler(HTTPException, _nowhere)
     guarded = [Depends(caller)]
-    for module in (models, routes, replicas, keys, history, versions, snapshot):
+    for module in (models, routes, replicas, keys, history, versions, snapshot, load_reports):
         app.include_router(module.router, dependencies=guarded)
     for module in (uploads, conversions):
         app.include_router(module.router, dependencies=[*guarded, Depends(publishing)])

@@ -13,6 +13,7 @@ from serve.control.conversions.conversions import Conversions
 from serve.control.fleet import Fleet
 from serve.control.history import History
 from serve.control.keys import Keys
+from serve.control.load_reports import LoadReports
 from serve.control.management import Management
 from serve.control.models import By, Models
 from serve.control.publishing.publications import Publications
@@ -45,6 +46,7 @@ class Control:
     retention: Retention
     conversions: Conversions
     history: History
+    load_reports: LoadReports
     readings: Callable[[Replica], Awaitable[Readings | None]]
     metrics: Callable[[], bytes]
     clock: Callable[[], float]

@@ -13,16 +13,11 @@ from serve.conversion.request import Precision
 from serve.conversion.request import Request as Wanted
 from serve.listeners.admin import schemas
 from serve.listeners.admin.context import ByWhom, Control, InControl
+from serve.listeners.admin.pages import PAGE_HEADERS
 from serve.listeners.admin.polling import unless_left
 
 LONGEST_POLL = 25.0  # seconds
 _PATH = "/api/conversions/{id}"
-_PAGE_HEADERS = {  # a report tells names that come out of the model
-    "content-security-policy": "default-src 'none'; style-src 'unsafe-inline'; img-src data:; "
-    "sandbox; frame-ancestors 'none'",
-    "x-content-type-options": "nosniff",
-    "referrer-policy": "no-referrer",
-}
 
 router = APIRouter(tags=["conversions"], responses={404: {"model": schemas.ErrorBody}})
 Id = Annotated[str, Path(max_length=100)]
@@ -215,7 +210,7 @@ async def fetch_report(id: Id, control: InControl) -> dict[str, Any]:
 )
 async def read_report(id: Id, control: InControl) -> HTMLResponse:
     """The report for people, as one page without scripts."""
-    return HTMLResponse(await control.conversions.page(id), headers=_PAGE_HEADERS)
+    return HTMLResponse(await control.conversions.page(id), headers=PAGE_HEADERS)
 
 
 @router.post(

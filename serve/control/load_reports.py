@@ -1,0 +1,136 @@
+"""Reports of load tests, kept where published versions are kept, for everybody who may look.
+
+    load-reports/<name>/report.json     the whole report, as it was sent
+    load-reports/<name>/line.json       what a list shows of it, written last
+
+A report is there when its line is. The newest `KEPT` stay.
+"""
+
+import contextlib
+import json
+import re
+from collections.abc import AsyncIterator, Callable, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from serve.control.artifacts.objects import Objects
+from serve.core.errors import Conflict, Invalid, NotFound
+
+KEPT = 200
+_FOLDER = "load-reports"
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@+-]{0,150}\Z")
+_LINE = re.compile(rf"{_FOLDER}/([^/]+)/line\.json\Z")
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One report in a list. `at`: seconds of the epoch when it came; `begun`: when the test began,
+    as the report says. `passed` is None where nothing was asked.
+    """
+
+    name: str
+    title: str
+    scenario: str
+    model: str
+    begun: str
+    passed: bool | None
+    finding: str
+    author: str
+    at: float
+    size: int
+
+
+class LoadReports:
+    """The reports in one storage."""
+
+    def __init__(self, objects: Objects, *, wall: Callable[[], float]) -> None:
+        self._objects = objects
+        self._wall = wall
+
+    def __repr__(self) -> str:
+        return f"<LoadReports in {self._objects!r}>"
+
+    async def add(self, page: Mapping[str, Any], data: bytes, author: str) -> Line:
+        """Keep a report: its fields, and the bytes they were read from.
+
+        `Invalid` for a name that cannot be one, `Conflict` when it is taken by another report.
+        """
+        name = str(page["name"])
+        if not _NAME.match(name):
+            raise Invalid(
+                f"a load report cannot be called '{name}'",
+                why="its name becomes part of a path",
+                try_this="letters, digits, '.', '_', '@', '+' and '-'",
+            )
+        findings = page["findings"]
+        line = Line(
+            name=name,
+            title=str(page["title"]),
+            scenario=str(page["scenario"]),
+            model=str(page["model"]),
+            begun=str(page["begun"]),
+            passed=page["passed"],
+            finding=str(findings[0]) if findings else "",
+            author=author,
+            at=self._wall(),
+            size=len(data),
+        )
+        if not await self._objects.put_new(_key(name, "report"), data):
+            if await self._read(_key(name, "report")) != data:
+                raise Conflict(f"another load report is called '{name}'", try_this="--name OTHER")
+            with contextlib.suppress(NotFound):
+                return await self._line(name)
+        await self._objects.put(_key(name, "line"), json.dumps(asdict(line)).encode())
+        await self._forget_old()
+        return line
+
+    async def all(self) -> tuple[Line, ...]:
+        """What is there, the newest first."""
+        names = [name async for name in self._names()]
+        lines = []
+        for name in names:
+            with contextlib.suppress(NotFound):  # removed a moment ago
+                lines.append(await self._line(name))
+        return tuple(sorted(lines, key=lambda line: line.at, reverse=True))
+
+    async def read(self, name: str) -> bytes:
+        """The report as it was sent; `NotFound`."""
+        if not _NAME.match(name):
+            raise _unknown(name)
+        try:
+            return await self._read(_key(name, "report"))
+        except NotFound as error:
+            raise _unknown(name) from error
+
+    async def remove(self, name: str) -> None:
+        """Take a report away; `NotFound`."""
+        await self.read(name)
+        await self._objects.remove(_key(name, "line"))
+        await self._objects.remove(_key(name, "report"))
+
+    async def _names(self) -> AsyncIterator[str]:
+        async for found in self._objects.list(_FOLDER):
+            if match := _LINE.match(found.key):
+                yield match[1]
+
+    async def _line(self, name: str) -> Line:
+        return Line(**json.loads(await self._read(_key(name, "line"))))
+
+    async def _read(self, key: str) -> bytes:
+        data = bytearray()
+        async with contextlib.aclosing(self._objects.read(key)) as pieces:
+            async for piece in pieces:
+                data += piece
+        return bytes(data)
+
+    async def _forget_old(self) -> None:
+        for line in (await self.all())[KEPT:]:
+            await self.remove(line.name)
+
+
+def _key(name: str, part: str) -> str:
+    return f"{_FOLDER}/{name}/{part}.json"
+
+
+def _unknown(name: str) -> NotFound:
+    return NotFound(f"there is no load report '{name}'", try_this="GET /api/load/reports")

@@ -1,0 +1,119 @@
+"""Reports of load tests over the admin API: sent by the command, read by everybody who may."""
+
+import asyncio
+import json
+from dataclasses import asdict
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Path, Request, Response
+from fastapi.responses import HTMLResponse
+from pydantic import BaseModel
+
+from serve.control.load_reports import Line
+from serve.core.errors import Invalid
+from serve.listeners.admin import schemas
+from serve.listeners.admin.context import ByWhom, InControl
+from serve.listeners.admin.pages import PAGE_HEADERS
+from serve.load.reporting.report import Report
+
+_PATH = "/api/load/reports/{name}"
+
+router = APIRouter(tags=["load tests"])
+Name = Annotated[str, Path(max_length=200)]
+_UNKNOWN: dict[int | str, dict[str, Any]] = {404: {"model": schemas.ErrorBody}}
+
+
+class LoadReportLine(BaseModel):
+    """One report in a list. `at` is when it came, in seconds of the epoch; `size` is in bytes."""
+
+    name: str
+    title: str
+    scenario: str
+    model: str
+    begun: str
+    passed: bool | None
+    finding: str
+    author: str
+    at: float
+    size: int
+
+
+@router.post(
+    "/api/load/reports",
+    status_code=201,
+    summary="Keep a load report",
+    responses={409: {"model": schemas.ErrorBody, "description": "its name is taken"}},
+    openapi_extra={"requestBody": {"content": {"application/json": {"schema": {}}}}},
+)
+async def keep_report(request: Request, control: InControl, who: ByWhom) -> LoadReportLine:
+    """The body is the `report.json` of `servegate load run`."""
+    data = await request.body()
+    page = await asyncio.to_thread(_checked, data)
+    return _view(await control.load_reports.add(page, data, who.author))
+
+
+@router.get("/api/load/reports", summary="List load reports")
+async def list_reports(control: InControl) -> list[LoadReportLine]:
+    """The newest first."""
+    return [_view(line) for line in await control.load_reports.all()]
+
+
+@router.get(_PATH, summary="Fetch a load report", responses=_UNKNOWN)
+async def fetch_report(name: Name, control: InControl) -> Response:
+    """`report.json`, as it was sent."""
+    return Response(await control.load_reports.read(name), media_type="application/json")
+
+
+@router.get(
+    _PATH + "/report.html",
+    summary="Read a load report",
+    response_class=HTMLResponse,
+    responses=_UNKNOWN,
+)
+async def read_report(name: Name, control: InControl) -> HTMLResponse:
+    """The report for people, as one page without scripts. It is drawn anew from what was sent."""
+    data = await control.load_reports.read(name)
+    return HTMLResponse(await asyncio.to_thread(_drawn, data), headers=PAGE_HEADERS)
+
+
+@router.delete(_PATH, status_code=204, summary="Remove a load report", responses=_UNKNOWN)
+async def remove_report(name: Name, control: InControl, who: ByWhom) -> Response:
+    """It is gone for everybody."""
+    await control.load_reports.remove(name)
+    return Response(status_code=204)
+
+
+def _checked(data: bytes) -> dict[str, Any]:
+    """The fields of a report that can be read and drawn; `Invalid` for anything else."""
+    try:
+        page = json.loads(data)
+    except (ValueError, RecursionError) as error:
+        raise Invalid("the load report is no JSON", why=str(error)) from error
+    report = Report.from_json(page)
+    _draw(report)
+    return {
+        "name": report.name,
+        "title": report.title,
+        "scenario": report.scenario,
+        "model": report.model,
+        "begun": report.begun,
+        "passed": report.passed,
+        "findings": report.findings,
+    }
+
+
+def _drawn(data: bytes) -> str:
+    return _draw(Report.from_json(json.loads(data)))
+
+
+def _draw(report: Report) -> str:
+    from serve.load.reporting.page import render
+
+    try:
+        return render(report)
+    except (KeyError, TypeError, ValueError, AttributeError, IndexError, OverflowError) as error:
+        raise Invalid("the load report cannot be drawn", why=repr(error)) from error
+
+
+def _view(line: Line) -> LoadReportLine:
+    return LoadReportLine(**asdict(line))
