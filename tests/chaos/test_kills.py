@@ -8,7 +8,7 @@ import signal
 import harness
 import pytest
 import repositories
-from load import Load
+from background import Load
 
 pytestmark = [pytest.mark.triton, pytest.mark.chaos]
 

@@ -9,8 +9,8 @@ import time
 import harness
 import pushing
 import pytest
+from background import Load
 from database import postgres
-from load import Load
 from ports import free_ports
 from relay import Relay
 from tritons import tritons

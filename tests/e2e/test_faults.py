@@ -7,7 +7,7 @@ import signal
 import harness
 import pytest
 import repositories
-from load import Load
+from background import Load
 from ports import free_ports
 
 pytestmark = pytest.mark.triton

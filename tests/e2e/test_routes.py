@@ -8,7 +8,7 @@ import harness
 import pytest
 import tritonclient.grpc
 import tritonclient.http
-from load import Load
+from background import Load
 
 from serve.core.routes import Split
 
