@@ -9,7 +9,7 @@ PARALLEL := -n $(JOBS) --dist loadfile
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test test-conversion test-tensorrt check format lint types contracts test-fast chaos fuzz deps deps-dev lock clean docs \
-  bench bench-control bench-gate bench-push bench-report bench-peers profile deps-bench deps-kserve deps-postgres
+  bench bench-control bench-gate bench-load bench-push bench-report bench-peers profile deps-bench deps-kserve deps-postgres
 
 help:  ## Explain the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -51,6 +51,9 @@ bench-control: deps-dev  ## Measure the warm start against a bare Triton, and a 
 	$(BIN)/python -m loadtests.bench.start
 	$(BIN)/python -m loadtests.bench.propagation
 
+bench-load: deps-bench  ## Measure the load generator: beside wrk and h2load, and whether it sees a stall
+	$(BIN)/python -m loadtests.bench.loading
+
 bench-push: deps-dev  ## Measure the push of half a gigabyte, beside cp and sha256sum of its file
 	$(BIN)/python -m loadtests.bench.push
 
@@ -74,10 +77,10 @@ fuzz: deps-dev  ## Look for bytes that break the data plane; FUZZ_SECONDS=60 eac
 	@PYTHONPATH=$(CURDIR)/.venv-fuzz/site:$(CURDIR):$(CURDIR)/tests $(BIN)/python -m fuzz.fuzzing --seconds $(or $(FUZZ_SECONDS),60) $(ONLY)
 
 deps:  ## Make the environment in .venv that serving needs
-	@scripts/bootstrap.sh local
+	@scripts/bootstrap.sh local,load
 
 deps-dev:  ## Make the environment in .venv that working on Servegate needs
-	@scripts/bootstrap.sh local,dev,convert
+	@scripts/bootstrap.sh local,dev,convert,load
 
 deps-bench: deps-dev  ## Bring what the benchmarks need: nginx, haproxy, Envoy, wrk, h2load, gcc, py-spy
 	@scripts/bench-deps.sh

@@ -52,6 +52,7 @@ class Wrk:
     concurrency: int
     pin: tuple[str, ...] = ()
     trace: bool = False
+    path: str = INFER
 
     def run(self, url: str, seconds: float) -> Load:
         """wrk knows whole seconds only."""
@@ -60,7 +61,7 @@ class Wrk:
         fields = [f"{name}={value}" for name, value in self.payload.fields]
         argv = [
             *(*self.pin, "wrk", "-t", "1", "-c", str(self.concurrency), "--timeout", "60s"),
-            *("-d", f"{max(1, round(seconds))}s", "-s", str(SCRIPT), url + INFER, "--"),
+            *("-d", f"{max(1, round(seconds))}s", "-s", str(SCRIPT), url + self.path, "--"),
             *(str(body), "fresh" if self.trace else "same", *fields),
         ]
         said = _run(argv, seconds)

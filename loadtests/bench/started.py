@@ -18,6 +18,7 @@ class Programs:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._stack = contextlib.ExitStack()
+        self.processes: dict[str, subprocess.Popen[bytes]] = {}  # by name
 
     def __enter__(self) -> "Programs":
         return self
@@ -39,6 +40,7 @@ class Programs:
             argv, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=dict(environment)
         )
         self._stack.callback(_end, process)
+        self.processes[name] = process
         return process
 
     def wait(

@@ -208,7 +208,7 @@ class GrpcCaller:
         try:
             body, call = method.with_call(message, self._timeout, self._metadata)
         except self._error as error:
-            raise _grpc_error(error) from error
+            raise grpc_error(error) from error
         milliseconds = (time.perf_counter() - begun) * 1000
         decision = _metadata_value(call.trailing_metadata(), _DECISION)
         return _answer(codec.read_grpc_reply(body), decision, milliseconds)
@@ -266,7 +266,8 @@ def _error_text(answer: Any) -> str:
         return f"the gateway answered {answer.status_code}" + (f": {said}" if said else "")
 
 
-def _grpc_error(error: Any) -> ServegateError:
+def grpc_error(error: Any) -> ServegateError:
+    """What the gateway, or Triton, answers instead of a reply."""
     name = error.code().name
     if name == "DEADLINE_EXCEEDED":
         return DeadlineExceeded()

@@ -16,6 +16,7 @@ from serve.cli import (
     infer,
     keys,
     labels,
+    load,
     models,
     replicas,
     routes,
@@ -53,6 +54,7 @@ app.command("restore")(backup.restore)
 app.add_typer(models.app, name="model")
 app.add_typer(labels.app, name="label")
 app.add_typer(convert.app, name="convert")
+app.add_typer(load.app, name="load")
 app.add_typer(routes.app, name="route")
 app.add_typer(replicas.app, name="replica")
 app.add_typer(keys.app, name="key")

@@ -14,11 +14,11 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from serve.control.artifacts.objects import Objects
-from serve.core.errors import Conflict, Invalid, NotFound
+from serve.core.errors import Conflict, NotFound
+from serve.core.naming import check_report_name, is_report_name
 
 KEPT = 200
 _FOLDER = "load-reports"
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@+-]{0,150}\Z")
 _LINE = re.compile(rf"{_FOLDER}/([^/]+)/line\.json\Z")
 
 
@@ -56,12 +56,7 @@ class LoadReports:
         `Invalid` for a name that cannot be one, `Conflict` when it is taken by another report.
         """
         name = str(page["name"])
-        if not _NAME.match(name):
-            raise Invalid(
-                f"a load report cannot be called '{name}'",
-                why="its name becomes part of a path",
-                try_this="letters, digits, '.', '_', '@', '+' and '-'",
-            )
+        check_report_name(name)
         findings = page["findings"]
         line = Line(
             name=name,
@@ -95,7 +90,7 @@ class LoadReports:
 
     async def read(self, name: str) -> bytes:
         """The report as it was sent; `NotFound`."""
-        if not _NAME.match(name):
+        if not is_report_name(name):
             raise _unknown(name)
         try:
             return await self._read(_key(name, "report"))

@@ -13,6 +13,7 @@ from serve.core.errors import Invalid
 LONGEST_NAME = 255  # characters of a model's name: it is a folder's, too
 _MODEL = re.compile(rf"^[A-Za-z0-9_][A-Za-z0-9._-]{{0,{LONGEST_NAME - 1}}}\Z")
 _LABEL = re.compile(r"^[A-Za-z_][A-Za-z0-9._-]{0,62}\Z")
+_REPORT = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._@+-]{0,150}\Z")
 _DIGEST = re.compile(r"^[0-9a-f]{8}\Z")
 RESERVED_MODELS = frozenset({"stats"})  # GET /v2/models/stats means all models
 RESERVED_LABELS = frozenset({"latest", "versions", "labels"})
@@ -25,6 +26,22 @@ def check_model_name(name: str) -> str:
             f"'{name}' cannot be the name of a model",
             why=f"up to {LONGEST_NAME} letters, digits, '.', '_' and '-' are allowed, of which the "
             "first is none of '.' and '-'; and 'stats' is taken by Triton",
+        )
+    return name
+
+
+def is_report_name(name: str) -> bool:
+    """Whether a report may be called so: its name is a folder's."""
+    return _REPORT.match(name) is not None
+
+
+def check_report_name(name: str) -> str:
+    """Give the name of a report back, or say what it may be."""
+    if not is_report_name(name):
+        raise Invalid(
+            f"'{name}' cannot be the name of a report",
+            why="up to 151 letters, digits, '.', '_', '@', '+' and '-' are allowed, of which the "
+            "first is a letter or a digit",
         )
     return name
 

@@ -29,7 +29,8 @@ class Payload:
     `headers`: what belongs to the body (`Inference-Header-Content-Length`); empty for gRPC.
     `rows`: rows of its batch, at least 1. `expected`: the class of each row that `output` should
     score highest, None where answers are not checked. `first` and `last` are the same body with
-    the flags of a sequence's start and end; they are empty unless the lane has sequences.
+    the flags of a sequence's start and end, `only` with both, for sequences of one call; they are
+    as long as `body`, and empty unless the lane has sequences.
     """
 
     body: bytes
@@ -39,6 +40,7 @@ class Payload:
     output: str = ""
     first: bytes = b""
     last: bytes = b""
+    only: bytes = b""
 
     def to_json(self) -> dict[str, Any]:
         """Bodies are base64."""
@@ -50,6 +52,7 @@ class Payload:
             "output": self.output,
             "first": _text(self.first),
             "last": _text(self.last),
+            "only": _text(self.only),
         }
 
     @classmethod
@@ -63,6 +66,7 @@ class Payload:
             output=str(page["output"]),
             first=base64.b64decode(page["first"]),
             last=base64.b64decode(page["last"]),
+            only=base64.b64decode(page["only"]),
         )
 
 

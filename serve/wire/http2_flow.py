@@ -23,6 +23,7 @@ from serve.wire.http2_stream import WORTH_GIVING, Piece, Stream
 
 CONNECTION_WINDOW = 1 << 26
 _BURST = 1 << 19  # bytes of output that are collected before the transport is asked for room
+UPDATES = 4  # WINDOW_UPDATEs that a frame of DATA may be answered with; gRPC's C core sends up to 3
 _THRIFTY = 4  # a waiting piece that is a smaller part than this of what it was read with is copied
 _pack = HEAD.pack
 
@@ -125,7 +126,7 @@ class Outflow:
         self.send_window -= size
         stream.send_window -= size
         self.out_size += size
-        self.updates_due += 2
+        self.updates_due += UPDATES
         source = stream.source
         if source is not None:
             source.owed += size  # less than is worth giving: it is the first
@@ -148,7 +149,7 @@ class Outflow:
         ):
             return False
         self.send_window -= size
-        self.updates_due += 2
+        self.updates_due += UPDATES
         self.out_size += size
         out, number = self.out, stream.id
         if not out:
@@ -280,7 +281,7 @@ class Outflow:
         self.send_window -= size
         stream.send_window -= size
         self.out_size += size
-        self.updates_due += 2
+        self.updates_due += UPDATES
         source = stream.source
         if source is not None:
             source.owed += size

@@ -162,6 +162,8 @@ def test_replicas_are_shown_with_what_they_hold_lack_and_measure(tmp_path: Path)
     a, b = ask(one, "GET", "/api/replicas").json()
     assert (a["state"], a["held"], a["failures"]) == ("up", {"m": [1, 2]}, {"m": "bad file"})
     assert (a["pending"], a["cpu_utilization"], a["gpu_utilization"]) == (3, 0.25, {"GPU-1": 0.5})
+    gpu = {"utilization": 0.5, "memory_used": 1.0, "memory_total": 2.0, "power": 3.0}
+    assert a["gpus"] == {"GPU-1": gpu}
     assert a["seconds"] == 12.3
     assert (b["state"], b["pending"], b["seconds"]) == ("lost", None, 12.3)
 

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from listeners.admin_scene import Client, application, plane, play
 from fastapi import FastAPI
+from listeners.admin_scene import Client, application, plane, play
 from load.records import report_of, run_of
 
 PATH = "/api/load/reports"
@@ -20,7 +20,8 @@ def app(tmp_path: Path) -> FastAPI:
 
 def page(name: str = "20261122-101500-digits-smoke", **changes: Any) -> dict[str, Any]:
     report = replace(report_of(run_of(3, 20.0)), name=name, model="digits", **changes)
-    return report.to_json()
+    document: dict[str, Any] = json.loads(json.dumps(report.to_json()))
+    return document
 
 
 async def keep(client: Client, document: Any) -> Any:

@@ -1,10 +1,15 @@
 """Streams of NVIDIA's gRPC client, unchanged, with ordinary and with decoupled models."""
 
 import queue
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+import grpc as rpc
+import numpy as np
 import pytest
 import tritonclient.grpc as grpc
+
+from serve.tensors import codec
 
 from .conftest import Beside
 from .grpc_clients import CANCELLED, PATIENCE, TOO_LATE, read, same, through, x
@@ -96,3 +101,22 @@ def test_a_stream_that_takes_longer_than_its_timeout_ends_with_it(beside: Beside
         return stream.next()
 
     assert through(beside, act) == TOO_LATE
+
+
+def test_many_busy_streams_on_one_connection_are_no_flood_of_control_frames(beside: Beside) -> None:
+    """gRPC's C core answers a message with two WINDOW_UPDATEs of its stream and one of all."""
+    streams, messages = 32, 250
+    body = codec.grpc_request("told", {"x": np.array([1.0], np.float32)})
+    method = "/inference.GRPCInferenceService/ModelStreamInfer"
+
+    def converse(channel: Any) -> int:
+        asked: queue.Queue[bytes | None] = queue.Queue()
+        asked.put(body)
+        answers = channel.stream_stream(method)(iter(asked.get, None))
+        for number in range(messages):
+            assert next(answers)
+            asked.put(body if number < messages - 1 else None)
+        return sum(1 for _ in answers)
+
+    with rpc.insecure_channel(beside.front.grpc) as channel, ThreadPoolExecutor(streams) as many:
+        assert list(many.map(converse, [channel] * streams)) == [0] * streams

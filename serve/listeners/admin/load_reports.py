@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Path, Request, Response
 from fastapi.responses import HTMLResponse
-from pydantic import BaseModel
+from pydantic import BaseModel, ConfigDict, Field
 
 from serve.control.load_reports import Line
 from serve.core.errors import Invalid
@@ -21,6 +21,39 @@ _PATH = "/api/load/reports/{name}"
 router = APIRouter(tags=["load tests"])
 Name = Annotated[str, Path(max_length=200)]
 _UNKNOWN: dict[int | str, dict[str, Any]] = {404: {"model": schemas.ErrorBody}}
+
+
+class LoadReportBody(BaseModel):
+    """The `report.json` of `servegate load run`. Its `runs` are read by what draws them."""
+
+    model_config = ConfigDict(
+        extra="allow",
+        json_schema_extra={
+            "examples": [
+                {
+                    "format": 1,
+                    "name": "20261122-101500-digits-smoke",
+                    "title": "Smoke test of digits",
+                    "scenario": "smoke",
+                    "model": "digits",
+                    "begun": "2026-11-22T10:15:00+00:00",
+                    "command": "servegate load scenario smoke --model digits",
+                    "findings": ["every answer was right"],
+                    "passed": True,
+                    "sweep": None,
+                    "machine": "2 cores",
+                    "versions": {"servegate": "0.1"},
+                    "runs": [],
+                }
+            ]
+        },
+    )
+    format: int
+    name: str = Field(max_length=200)
+    title: str
+    findings: list[str]
+    passed: bool | None
+    runs: list[dict[str, Any]]
 
 
 class LoadReportLine(BaseModel):
@@ -43,10 +76,11 @@ class LoadReportLine(BaseModel):
     status_code=201,
     summary="Keep a load report",
     responses={409: {"model": schemas.ErrorBody, "description": "its name is taken"}},
-    openapi_extra={"requestBody": {"content": {"application/json": {"schema": {}}}}},
 )
-async def keep_report(request: Request, control: InControl, who: ByWhom) -> LoadReportLine:
-    """The body is the `report.json` of `servegate load run`."""
+async def keep_report(
+    body: LoadReportBody, request: Request, control: InControl, who: ByWhom
+) -> LoadReportLine:
+    """It is kept byte by byte, and drawn whenever somebody reads it."""
     data = await request.body()
     page = await asyncio.to_thread(_checked, data)
     return _view(await control.load_reports.add(page, data, who.author))
@@ -85,10 +119,7 @@ async def remove_report(name: Name, control: InControl, who: ByWhom) -> Response
 
 def _checked(data: bytes) -> dict[str, Any]:
     """The fields of a report that can be read and drawn; `Invalid` for anything else."""
-    try:
-        page = json.loads(data)
-    except (ValueError, RecursionError) as error:
-        raise Invalid("the load report is no JSON", why=str(error)) from error
+    page = json.loads(data)
     report = Report.from_json(page)
     _draw(report)
     return {

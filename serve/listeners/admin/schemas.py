@@ -1,5 +1,6 @@
 """The JSON of the admin API, with examples; the OpenAPI document is made of these."""
 
+from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Annotated, Any
 
@@ -95,8 +96,20 @@ class ModelDetail(ModelSummary):
     card: dict[str, Any]
 
 
+class GpuView(BaseModel):
+    """One GPU: utilisation from 0 to 1, memory in bytes, power in watts; null where not told."""
+
+    utilization: float | None
+    memory_used: float | None
+    memory_total: float | None
+    power: float | None
+
+
 class ReplicaView(BaseModel):
-    """One Triton server. `pending` and utilisations are null when it does not tell them."""
+    """One Triton server. `pending` and utilisations are null when it does not tell them.
+
+    `gpus` are the readings of each GPU by its uuid, `gpu_utilization` the first of them alone.
+    """
 
     name: str
     address: str
@@ -110,6 +123,7 @@ class ReplicaView(BaseModel):
     pending: int | None = None
     cpu_utilization: float | None = None
     gpu_utilization: dict[str, float | None] = {}
+    gpus: dict[str, GpuView] = {}
 
 
 class WorkerView(BaseModel):
@@ -236,6 +250,7 @@ def replica(
         view["gpu_utilization"] = {
             uuid: reading.utilization for uuid, reading in readings.gpus.items()
         }
+        view["gpus"] = {uuid: asdict(reading) for uuid, reading in readings.gpus.items()}
     return view
 
 

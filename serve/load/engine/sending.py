@@ -21,7 +21,8 @@ class Sender(Protocol):
         """Start a call now. False: as many as allowed are in flight, and nothing was sent.
 
         `body` is the payload's own, or one of the same length with a sequence's id in it. `done`
-        is called exactly once for a call that was started, never before `send` has returned.
+        is called exactly once for a call that was started, never before `send` has returned. The
+        call's place is free by then: `send` may be called from it.
         """
         ...
 

@@ -1,0 +1,115 @@
+"""From what a load test is asked to call, to lanes with every body in them.
+
+The gateway is asked what the model takes, as `servegate infer` asks it; the inputs are read, cut
+into requests and encoded for each protocol; then each lane is called once, so that what is wrong
+is told before a run counts it as errors.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from serve.cli.asked import Asked
+from serve.cli.calling import HttpCaller
+from serve.cli.client import DEFAULT_URL, connect
+from serve.cli.credentials import api_key, authorization
+from serve.cli.infer import Recorded
+from serve.cli.load_check import check_lanes
+from serve.cli.load_inputs import Wish, read_requests
+from serve.cli.load_options import (
+    DEFAULT_GRPC,
+    DEFAULT_HTTP,
+    DEFAULT_METRICS,
+    endpoint,
+    ways_of,
+)
+from serve.cli.trust import trust
+from serve.load import preparing
+from serve.load.preparing import Way
+
+if TYPE_CHECKING:
+    from serve.load.observing import Target
+    from serve.load.plan import Lane
+
+
+@dataclass(frozen=True, slots=True)
+class Ends:
+    """Where everything is, and the file with what is shown there."""
+
+    url: str = DEFAULT_HTTP
+    grpc_url: str = DEFAULT_GRPC
+    admin_url: str = DEFAULT_URL
+    metrics_url: str = DEFAULT_METRICS
+    key_file: Path | None = None
+
+    def target(self, asked: Asked) -> "Target":
+        """The same for what asks the gateway's side about a model."""
+        from serve.load.observing import Target
+
+        address, tls, prefix = endpoint(self.url)
+        metrics = self.metrics_url.rstrip("/")
+        if metrics and not metrics.endswith("/metrics"):
+            metrics += "/metrics"
+        return Target(
+            http_url=f"{'https' if tls else 'http'}://{address}{prefix}",
+            admin_url=self.admin_url,
+            metrics_url=metrics,
+            key=api_key(self.key_file),
+            model=asked.model,
+            admin_key=authorization(self.admin_url, self.key_file).removeprefix("Bearer "),
+            trust=trust(),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Calls:
+    """What is called, and with what. `sequence`: calls of each sequence, 0 for none.
+
+    `address`: host:port that is called instead of the gateway, such as a Triton's, without a key.
+    """
+
+    asked: Asked
+    ends: Ends
+    protocols: tuple[str, ...] = ()
+    wish: Wish = field(default_factory=Wish)
+    sequence: int = 0
+    timeout: float = 30.0
+    checked: bool = True
+    address: str = ""
+
+    def lanes(self, note: Callable[[str], None]) -> "tuple[Lane, ...]":
+        """One for each protocol; `note` takes what people should know.
+
+        Raises what is wrong with the options, the inputs, or the first answers.
+        """
+        ends, asked = self.ends, self.asked
+        ways = ways_of(self.protocols, ends.url, ends.grpc_url)
+        if self.address:
+            ways = tuple(Way(each.protocol, self.address, each.weight) for each in ways)
+        key = api_key(ends.key_file)
+        recorded = Recorded(connect(ends.admin_url, ends.key_file, timeout=5.0), asked.model)
+        with HttpCaller(ends.url, key=key, timeout=self.timeout) as http:
+            metadata = http.metadata(asked)
+        ready = read_requests(asked.model, metadata, self.wish, recorded.preprocessing)
+        shown = (("authorization", f"Bearer {key}"),) if key and not self.address else ()
+        wanted = preparing.Asked(
+            asked.model,
+            asked.selector,
+            ready.datatypes,
+            output=ready.output,
+            sequence=self.sequence,
+            headers=shown,
+        )
+        lanes = preparing.lanes(ways, ready.requests, wanted)
+        for text in (
+            *ready.notes,
+            *(check_lanes(lanes, timeout=self.timeout) if self.checked else ()),
+        ):
+            note(text)
+        return lanes
+
+    def but(self, **changed: Any) -> "Calls":
+        """The same with other fields of its own, or of its wish."""
+        wish = {name: changed.pop(name) for name in Wish.__slots__ if name in changed}
+        return replace(self, wish=replace(self.wish, **wish), **changed)

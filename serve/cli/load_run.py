@@ -1,0 +1,136 @@
+"""`servegate load run`: calls at intended times, and what users would have seen."""
+
+from typing import Annotated
+
+import typer
+
+from serve.cli import load_options as options
+from serve.cli.client import DEFAULT_URL
+from serve.cli.load_reports import shared
+from serve.cli.options import AdminUrl, AsJson, KeyFile
+
+
+def run(
+    context: typer.Context,
+    model: options.Model,
+    rate: Annotated[
+        float, typer.Option("--rate", min=0, help="Calls a second, over all protocols.")
+    ] = 0.0,
+    seconds: Annotated[
+        str, typer.Option("--for", metavar="TIME", help="How long.  [60s, or the trace's length]")
+    ] = "",
+    arrivals: Annotated[
+        str,
+        typer.Option(
+            "--arrivals",
+            help="poisson, constant, ramp:10..200, step:50,100, spike:x5@30s+10s, diurnal:x9@60s, "
+            "trace:FILE.csv[*2].",
+        ),
+    ] = "poisson",
+    closed: Annotated[
+        int,
+        typer.Option(
+            "--closed", metavar="USERS", min=0, help="Users who wait for each answer instead."
+        ),
+    ] = 0,
+    think: Annotated[str, typer.Option("--think", help="Between answer and next call.")] = "0s",
+    protocol: options.Protocols = None,
+    inputs: options.Inputs = None,
+    batch: options.Batch = 0,
+    expect: options.Expect = "",
+    random_bodies: options.RandomBodies = 16,
+    sequences: options.SequenceLength = 0,
+    slo: options.Objective = "",
+    find_max: Annotated[
+        bool, typer.Option("--find-max", help="Search the highest rate that meets --slo.")
+    ] = False,
+    most: Annotated[
+        float, typer.Option("--most", min=0, help="The highest rate to search.  [100000]")
+    ] = 0.0,
+    workers: options.Workers = 1,
+    listen: options.Listen = "",
+    expect_workers: options.ExpectWorkers = 0,
+    connections: options.Connections = 1000,
+    timeout: options.Timeout = "30s",
+    warm_up: options.WarmUp = "2s",
+    seed: options.Seed = 0,
+    url: options.Url = options.DEFAULT_HTTP,
+    grpc_url: options.GrpcUrl = options.DEFAULT_GRPC,
+    admin_url: AdminUrl = DEFAULT_URL,
+    metrics_url: options.MetricsUrl = options.DEFAULT_METRICS,
+    key_file: KeyFile = None,
+    out: options.Folder = options.DEFAULT_FOLDER,
+    name: options.Name = "",
+    share: options.Share = False,
+    no_observe: options.NoObserve = False,
+    no_check: options.NoCheck = False,
+    json: AsJson = False,
+) -> None:
+    """Call a model at intended times, and report what users would have seen.
+
+    Latency counts from the time at which a call was meant to start, so a stall is not hidden.
+
+    Example: servegate load run --model digits --rate 200 --for 60s --slo 'p99<20ms,errors<0.1%'
+
+    Example: servegate load run --model digits --rate 50 --protocol http-binary,grpc=2 --batch 8
+
+    Example: servegate load run --model digits --find-max --slo 'p99<20ms'
+    """
+    from functools import partial
+
+    from serve.cli.asked import parse_asked
+    from serve.cli.endings import told
+    from serve.cli.load_command import command_of
+    from serve.cli.load_inputs import Wish
+    from serve.cli.load_keeping import Shelf
+    from serve.cli.load_lanes import Calls, Ends
+    from serve.cli.load_running import Generator, Pace, Running, conclude, measure
+    from serve.cli.load_search import search
+    from serve.cli.load_stopping import STOPPED
+    from serve.cli.talk import talk
+    from serve.load.arrivals import parse_seconds
+    from serve.load.running import require_locust
+
+    talking = talk(json=json)
+    with told(talking, lambda: STOPPED):
+        require_locust()
+        calls = Calls(
+            parse_asked(model),
+            Ends(url, grpc_url, admin_url, metrics_url, key_file),
+            tuple(protocol or ()),
+            Wish(tuple(inputs or ("random",)), batch, expect, random_bodies, seed),
+            sequence=sequences,
+            timeout=parse_seconds(timeout),
+            checked=not no_check,
+        )
+        generator = Generator(
+            workers=workers,
+            listen=listen,
+            expect=expect_workers,
+            most=connections,
+            timeout=parse_seconds(timeout),
+            warm_up=parse_seconds(warm_up),
+            seed=seed,
+        )
+        length = parse_seconds(seconds) if seconds else 0.0
+        pace = Pace(rate, length, arrivals, closed, parse_seconds(think))
+        running = Running(talking, calls, generator, observe=not no_observe)
+        kind = "find-max" if find_max else "run"
+        shelf = Shelf.begin(
+            out,
+            name,
+            asked=model,
+            scenario=kind,
+            title=f"{model}: {f'the highest rate with {slo}' if find_max else pace}",
+            command=command_of(context),
+        )
+        if find_max:
+            report, is_stopped = search(running, pace, shelf, slo, most)
+        else:
+            report, is_stopped = measure(running, pace, shelf, slo)
+        sharing = partial(shared, admin_url=admin_url, key_file=key_file)
+        ending = conclude(
+            talking, shelf, report, is_stopped=is_stopped, share=sharing if share else None
+        )
+    if ending is not None:
+        raise ending

@@ -1,0 +1,129 @@
+"""`servegate load scenario | scenarios`: ready load tests, each from one command."""
+
+from functools import partial
+from typing import Annotated
+
+import typer
+
+from serve.cli import load_options as options
+from serve.cli.backup import Yes, require_yes
+from serve.cli.client import DEFAULT_URL
+from serve.cli.load_reports import shared
+from serve.cli.options import AdminUrl, AsJson, KeyFile
+from serve.cli.output import as_json, table
+
+
+def list_scenarios(json: AsJson = False) -> None:
+    """List the scenarios.
+
+    Example: servegate load scenarios
+    """
+    from serve.load.scenarios.catalogue import SCENARIOS
+
+    if json:
+        pages = [
+            {"name": one.name, "summary": one.summary, "changes": one.changes}
+            for one in SCENARIOS.values()
+        ]
+        as_json(pages)
+        return
+    rows = [(one.name, one.summary, one.changes or "nothing") for one in SCENARIOS.values()]
+    table(("NAME", "WHAT IT DOES, AND ASKS", "CHANGES"), rows)
+
+
+def run_scenario(
+    context: typer.Context,
+    scenario: Annotated[
+        str, typer.Argument(metavar="NAME", help="One of `servegate load scenarios`.")
+    ],
+    model: options.Model,
+    rate: Annotated[
+        float, typer.Option("--rate", min=0, help="Calls a second.  [the scenario's]")
+    ] = 0.0,
+    seconds: Annotated[
+        str, typer.Option("--for", metavar="TIME", help="How long.  [the scenario's]")
+    ] = "",
+    protocol: options.Protocols = None,
+    inputs: options.Inputs = None,
+    batch: options.Batch = 0,
+    expect: options.Expect = "",
+    random_bodies: options.RandomBodies = 16,
+    slo: options.Objective = "",
+    kill_command: Annotated[
+        str,
+        typer.Option("--kill-command", help="How a replica is killed that is not on this machine."),
+    ] = "",
+    workers: options.Workers = 1,
+    connections: options.Connections = 1000,
+    timeout: options.Timeout = "30s",
+    seed: options.Seed = 0,
+    url: options.Url = options.DEFAULT_HTTP,
+    grpc_url: options.GrpcUrl = options.DEFAULT_GRPC,
+    admin_url: AdminUrl = DEFAULT_URL,
+    metrics_url: options.MetricsUrl = options.DEFAULT_METRICS,
+    key_file: KeyFile = None,
+    out: options.Folder = options.DEFAULT_FOLDER,
+    name: options.Name = "",
+    share: options.Share = False,
+    no_observe: options.NoObserve = False,
+    yes: Yes = False,
+    json: AsJson = False,
+) -> None:
+    """Play a ready scenario, and say whether the model bore it. Exit status 7 if it did not.
+
+    Example: servegate load scenario smoke --model digits
+
+    Example: servegate load scenario split --model digits --rate 200 --yes
+    """
+    from serve.cli.asked import parse_asked
+    from serve.cli.endings import told
+    from serve.cli.load_command import command_of
+    from serve.cli.load_inputs import Wish
+    from serve.cli.load_keeping import Shelf
+    from serve.cli.load_lanes import Calls, Ends
+    from serve.cli.load_running import Generator, Running, conclude
+    from serve.cli.load_stage import CommandStage, play
+    from serve.cli.load_stopping import STOPPED, Stopping
+    from serve.cli.talk import talk
+    from serve.load.arrivals import parse_seconds
+    from serve.load.reporting.objectives import parse_objective
+    from serve.load.running import require_locust
+    from serve.load.scenarios.catalogue import scenario_of
+
+    talking = talk(json=json)
+    with told(talking, lambda: STOPPED):
+        require_locust()
+        chosen, asked = scenario_of(scenario), parse_asked(model)
+        if slo:
+            parse_objective(slo)
+        if chosen.changes and not yes:
+            require_yes(f"{chosen.name}: {chosen.changes}")
+        ends = Ends(url, grpc_url, admin_url, metrics_url, key_file)
+        wish = Wish(tuple(inputs or ("random",)), batch, expect, random_bodies, seed)
+        patience = parse_seconds(timeout)
+        calls = Calls(asked, ends, tuple(protocol or ()), wish, timeout=patience)
+        generator = Generator(workers=workers, most=connections, timeout=patience, seed=seed)
+        stage = CommandStage(
+            Running(talking, calls, generator, observe=not no_observe),
+            Stopping(),
+            ends.target(asked),
+            seconds=parse_seconds(seconds) or None if seconds else None,
+            rate=rate or None,
+            objective=slo,
+            kill_command=kill_command,
+        )
+        shelf = Shelf.begin(
+            out,
+            name,
+            asked=model,
+            scenario=chosen.name,
+            title=chosen.summary,
+            command=command_of(context),
+        )
+        report, is_stopped = play(chosen, stage, shelf)
+        sharing = partial(shared, admin_url=admin_url, key_file=key_file)
+        ending = conclude(
+            talking, shelf, report, is_stopped=is_stopped, share=sharing if share else None
+        )
+    if ending is not None:
+        raise ending

@@ -1,0 +1,131 @@
+"""`servegate load run --find-max`: trials at one rate after the other, as one report."""
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from serve.cli.load_keeping import Shelf
+from serve.cli.load_running import Pace, Running, make_lanes
+from serve.cli.load_stopping import Stopping, until_stopped
+from serve.core.errors import Invalid
+
+if TYPE_CHECKING:
+    from serve.load.finding import Found, Trial
+    from serve.load.plan import Lane
+    from serve.load.reporting.report import Report, Run, Sweep
+
+FIRST = 50.0  # calls/s of the first trial
+MOST = 100_000.0
+_SECONDS = 10.0  # of a trial
+_REACHED = "achieved>99%"  # refused calls have no latency: without this they would be allowed
+
+
+def search(
+    running: Running, pace: Pace, shelf: Shelf, objective: str, most: float
+) -> "tuple[Report, bool]":
+    """The highest rate that meets the objective; and whether the search was ended early."""
+    from serve.load.finding import find_max
+    from serve.load.reporting.objectives import parse_objective
+
+    if not objective:
+        raise Invalid("--find-max needs an objective to meet", try_this="--slo 'p99<20ms'")
+    if pace.users:
+        raise Invalid(
+            "--find-max has no use for --closed", why="users who wait for answers set the rate"
+        )
+    if not {"errors", "achieved"} & {each.name for each in parse_objective(objective)}:
+        objective += f",{_REACHED}"
+    pace = replace(pace, rate=pace.rate or FIRST, seconds=pace.seconds or _SECONDS)
+    trials = _Trials(running, pace, objective, make_lanes(running))
+
+    async def work(stopping: Stopping) -> "Found | None":
+        trials.stopping = stopping
+        try:
+            return await find_max(trials.attempt, first=pace.rate, most=most or MOST)
+        except _Stopped:
+            return None
+
+    found = until_stopped(work)
+    if found is None and not trials.runs:
+        raise KeyboardInterrupt
+    return _report(shelf, trials, found, objective), found is None
+
+
+class _Stopped(Exception):
+    """Somebody has ended the search."""
+
+
+class _Trials:
+    """Makes the runs of a search, and keeps them."""
+
+    def __init__(
+        self, running: Running, pace: Pace, objective: str, lanes: "tuple[Lane, ...]"
+    ) -> None:
+        self._running = running
+        self._pace = pace
+        self._objective = objective
+        self._lanes = lanes
+        self.stopping = Stopping()
+        self.runs: list[tuple[float, Run]] = []
+
+    def __repr__(self) -> str:
+        return f"<_Trials {len(self.runs)} made>"
+
+    async def attempt(self, rate: float, number: int) -> "Trial":
+        """One run at a rate."""
+        from serve.load.finding import Trial
+        from serve.load.reporting.amounts import rate_text
+        from serve.load.reporting.objectives import judge_run
+        from serve.load.reporting.summary import total
+
+        running, pace = self._running, replace(self._pace, rate=rate)
+        generator = replace(running.generator, seed=running.generator.seed + number)
+        plan = generator.plan(self._lanes, pace, running.calls.asked.model)
+        run = await running.perform(plan, self.stopping, label=str(pace), objective=self._objective)
+        if run.record.windows:
+            self.runs.append((rate, run))
+        if self.stopping.is_asked:
+            raise _Stopped
+        missed = [str(one) for one in judge_run(run) if not one.passed]
+        row = total(run)
+        running.talk.tell(
+            "trial",
+            f"{rate_text(rate)}: {'; '.join(missed) or 'met'}",
+            rate=rate,
+            passed=not missed,
+        )
+        return Trial(
+            rate, not missed, why="; ".join(missed), achieved=row.rate, p99=row.latency.p99
+        )
+
+
+def _report(shelf: Shelf, trials: _Trials, found: "Found | None", objective: str) -> "Report":
+    from serve.cli.load_showing import limits
+    from serve.load.reporting.amounts import rate_text
+
+    runs = [run for _, run in sorted(trials.runs, key=lambda pair: pair[0])]
+    above = found.failed if found else 0.0
+    said = limits([run for rate, run in trials.runs if rate == above])  # what ended the search
+    if found is None:
+        said.append("The search was ended early: no rate was found.")
+    elif not found.rate:
+        said.append(f"No rate was found that meets {objective}.")
+    else:
+        upper = "" if found.failed == float("inf") else f"; {rate_text(found.failed)} did not"
+        said.append(f"{rate_text(found.rate)} is the highest rate that met {objective}{upper}.")
+    said += found.notes if found else ()
+    passed = None if found is None else found.rate > 0
+    return shelf.report(runs, said, passed, _sweep(trials))
+
+
+def _sweep(trials: _Trials) -> "Sweep":
+    """p99 by rate, in the order of the report's runs."""
+    from serve.load.reporting.report import Sweep
+    from serve.load.reporting.summary import total
+
+    pairs = sorted(trials.runs, key=lambda pair: pair[0])
+    return Sweep(
+        x="intended calls/s",
+        y="p99 in ms",
+        xs=tuple(rate for rate, _ in pairs),
+        ys=tuple(1000 * total(run).latency.p99 for _, run in pairs),
+    )

@@ -1,0 +1,209 @@
+"""When calls should start: drawn from a plan's arrivals, and read from what people write.
+
+    poisson  constant  ramp:10..200  step:50,100,200  spike:x5@30s+10s  diurnal:x9@60s
+    trace:FILE.csv  trace:FILE.csv*2
+
+A shape is laid by a Poisson process, or evenly with `,even` behind it; `constant` is even and
+`poisson` is the same rate by a Poisson process. A trace has its own spacing.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+
+from serve.core.errors import Invalid
+from serve.load.plan import Arrivals, Shape, Spacing
+from serve.load.shapes import curve
+from serve.load.traces import read_trace
+from serve.tensors.datatypes import Array
+
+_CHUNK = 8192  # starts drawn at once: a soak of days holds no more of them
+
+
+def starts(
+    arrivals: Arrivals, seconds: float, *, seed: int, worker: int = 0, workers: int = 1
+) -> Iterator[float]:
+    """Ascending seconds in [0, seconds): those of one worker out of several.
+
+    All workers draw the same sequence, and worker i takes every start whose number is i modulo
+    `workers`; together they make exactly the arrivals of one.
+    """
+    drawn = 0
+    for chunk in _chunks(arrivals, seconds, seed):
+        yield from chunk[(worker - drawn) % workers :: workers].tolist()
+        drawn += len(chunk)
+
+
+def intended(arrivals: Arrivals, seconds: float, *, seed: int) -> tuple[int, ...]:
+    """How many starts there are in each second, the last of which may be a part."""
+    counts = np.zeros(math.ceil(seconds), np.int64)
+    for chunk in _chunks(arrivals, seconds, seed):
+        counts += np.bincount(chunk.astype(np.int64), minlength=len(counts))
+    return tuple(counts.tolist())
+
+
+def opening_rate(arrivals: Arrivals) -> float:
+    """The rate at second 0, for a warm-up: calls per second, at least 1."""
+    has_levels = arrivals.shape in (Shape.RAMP, Shape.STEP)
+    return max(arrivals.levels[0] if has_levels else arrivals.rate, 1.0)
+
+
+def _chunks(arrivals: Arrivals, seconds: float, seed: int) -> Iterator[Array]:
+    if arrivals.shape is Shape.TRACE:
+        times = np.array(arrivals.times, np.float64)
+        times = times[times < seconds]
+        yield from (times[at : at + _CHUNK] for at in range(0, len(times), _CHUNK))
+        return
+    shape = curve(arrivals, seconds)
+    most = shape.integral(seconds) - 1e-9  # an even start at the very end is none
+    for values in _values(arrivals.spacing, seed):
+        inside = values[values < most]
+        found = shape.inverse(inside)
+        yield found[found < seconds]
+        if len(inside) < len(values):
+            return
+
+
+def _values(spacing: Spacing, seed: int) -> Iterator[Array]:
+    """What the rate's integral is at each start, without end."""
+    random = np.random.default_rng(seed)
+    reached = 0.0
+    while True:
+        if spacing is Spacing.EVEN:
+            yield reached + np.arange(_CHUNK)
+            reached += _CHUNK
+        else:
+            values = reached + np.cumsum(random.standard_exponential(_CHUNK))
+            reached = float(values[-1])
+            yield values
+
+
+def parse_seconds(text: str) -> float:
+    """'500ms', '60s', '5m', '2h', or '90' seconds; 0 and more."""
+    found = re.fullmatch(r"([0-9]*\.?[0-9]+|[0-9]+\.)(ms|s|m|h)?", text.strip())
+    if found is None:
+        raise Invalid(
+            f"{text!r} is no length of time",
+            why="it is a number and ms, s, m or h; seconds without one",
+            try_this="60s",
+        )
+    return float(found[1]) * {"ms": 0.001, "m": 60.0, "h": 3600.0}.get(found[2], 1.0)
+
+
+def parse_arrivals(text: str, rate: float) -> Arrivals:
+    """What a person asks for, at `rate` calls per second.
+
+    A ramp, steps and a trace have their own rates: `rate` is not read then, and the result's is
+    their mean. Raises `Invalid` for what is no arrivals, or a trace that cannot be read.
+    """
+    name, _, rest = text.strip().partition(":")
+    if name == "trace":
+        return _trace(rest)
+    head, comma, last = text.strip().rpartition(",")
+    chosen = Spacing(last) if comma and last in tuple(Spacing) else None
+    name, colon, rest = (text.strip() if chosen is None else head).partition(":")
+    if name not in ("ramp", "step") and not (math.isfinite(rate) and rate > 0):
+        raise Invalid(f"a rate of {rate:g} calls per second", why="it is above 0", try_this="100")
+    spacing = chosen or (Spacing.EVEN if name == "constant" else Spacing.POISSON)
+    if (name == "constant" and not colon) or text.strip() == "poisson":
+        return Arrivals(rate, Shape.CONSTANT, spacing)
+    reader = _READERS.get(name)
+    try:
+        if reader is not None:
+            return reader(rest, rate, spacing)
+    except ValueError as error:
+        raise Invalid(
+            f"{text!r} says no arrivals", why=str(error), try_this=_EXAMPLES[name]
+        ) from error
+    raise Invalid(
+        f"there are no arrivals {text!r}",
+        why=f"known are poisson, constant, {', '.join(_EXAMPLES.values())}, trace:FILE.csv and "
+        "trace:FILE.csv*2; ',even' or ',poisson' behind a shape spaces its starts",
+        try_this="poisson",
+    )
+
+
+def _ramp(rest: str, _rate: float, spacing: Spacing) -> Arrivals:
+    ends = rest.split("..")
+    if len(ends) != 2:
+        raise ValueError("a ramp has two rates")
+    levels = tuple(map(_number, ends))
+    if not any(levels):
+        raise ValueError("its rate is always 0")
+    return Arrivals(sum(levels) / 2, Shape.RAMP, spacing, levels)
+
+
+def _step(rest: str, _rate: float, spacing: Spacing) -> Arrivals:
+    levels = tuple(map(_number, rest.split(",")))
+    if not any(levels):
+        raise ValueError("its rate is always 0")
+    return Arrivals(sum(levels) / len(levels), Shape.STEP, spacing, levels)
+
+
+def _spike(rest: str, rate: float, spacing: Spacing) -> Arrivals:
+    found = re.fullmatch(r"x([^@]+)@([^+]+)\+(.+)", rest)
+    if found is None:
+        raise ValueError("a spike says how often the rate, from which second, for how long")
+    at, lasting = _duration(found[2]), _duration(found[3])
+    return Arrivals(rate, Shape.SPIKE, spacing, (_number(found[1]),), at, lasting)
+
+
+def _diurnal(rest: str, rate: float, spacing: Spacing) -> Arrivals:
+    found = re.fullmatch(r"x([^@]+)@(.+)", rest)
+    if found is None:
+        raise ValueError("a diurnal rate says peak ÷ trough and its period")
+    ratio, period = _number(found[1]), _duration(found[2])
+    if ratio < 1 or period <= 0:
+        raise ValueError("its peak ÷ trough is 1 or more, and its period above 0")
+    return Arrivals(rate, Shape.DIURNAL, spacing, (ratio,), lasting=period)
+
+
+_READERS: dict[str, Callable[[str, float, Spacing], Arrivals]] = {
+    "ramp": _ramp,
+    "step": _step,
+    "spike": _spike,
+    "diurnal": _diurnal,
+}
+_EXAMPLES = {
+    "ramp": "ramp:10..200",
+    "step": "step:50,100,200",
+    "spike": "spike:x5@30s+10s",
+    "diurnal": "diurnal:x9@60s",
+}
+
+
+def _trace(rest: str) -> Arrivals:
+    found = re.fullmatch(r"(.+)\*([0-9.]+)", rest)
+    try:
+        name, speed = (found[1], _number(found[2])) if found else (rest, 1.0)
+        if not name or speed <= 0:
+            raise ValueError("a trace names a file, and a factor is above 0")
+    except ValueError as error:
+        raise Invalid(
+            f"'trace:{rest}' says no arrivals", why=str(error), try_this="trace:FILE.csv*2"
+        ) from error
+    times = read_trace(Path(name), speed=speed)
+    rate = len(times) / times[-1] if times[-1] > 0 else float(len(times))
+    return Arrivals(rate, Shape.TRACE, Spacing.POISSON, times=times)
+
+
+def _number(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not (math.isfinite(value) and value >= 0):
+        raise ValueError(f"{text!r} is no number from 0 on")
+    return value
+
+
+def _duration(text: str) -> float:
+    try:
+        return parse_seconds(text)
+    except Invalid as error:
+        raise ValueError(error.what) from error

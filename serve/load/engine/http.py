@@ -1,0 +1,123 @@
+"""A lane's calls over HTTP/1.1: its connections, and who may have one."""
+
+from __future__ import annotations
+
+import socket
+import ssl
+from collections.abc import Callable
+from urllib.parse import urlsplit
+
+import gevent
+
+from serve.core.errors import Invalid
+from serve.load.checking import checker
+from serve.load.engine.http_connection import Connection
+from serve.load.engine.http_requests import Requests
+from serve.load.engine.http_shared import Address, Call, Shared
+from serve.load.engine.sending import Done
+from serve.load.plan import Lane, Payload, Protocol
+from serve.load.recording import NOT_CONNECTED
+
+
+class HttpSender:
+    """Calls of one lane, at most `most` at once; the connection used last is used next."""
+
+    def __init__(self, shared: Shared, requests: Requests, *, most: int, timeout: float) -> None:
+        self._shared = shared
+        self._requests = requests
+        self._most = most
+        self._timeout = timeout
+        self._is_closed = False
+        # What a call needs is one look-up away.
+        self._idle, self._open = shared.idle, shared.open
+        self._known = requests.known
+        self._clock = shared.clock
+
+    def __repr__(self) -> str:
+        return f"<HttpSender {len(self._open)} open, {len(self._idle)} of them idle>"
+
+    def send(self, payload: Payload, body: bytes, done: Done) -> bool:
+        """See `Sender`. Without an idle connection the call waits for a new one."""
+        idle = self._idle
+        if not idle and len(self._open) >= self._most:
+            return False
+        prepared = self._known.get(id(payload)) or self._requests.prepare(payload)
+        whole = prepared.whole if body is prepared.body else self._requests.of(prepared, body)
+        deadline = self._clock() + self._timeout
+        while idle:
+            connection = idle.pop()
+            if connection.begin(whole, payload, done, deadline):
+                return True
+            connection.close()
+        shared = self._shared
+        try:
+            Connection(shared, Call(whole, payload, done, deadline), shared.addresses)
+        except OSError:  # out of file descriptors, most likely
+            shared.loop.run_callback(self._refuse, done)
+        return True
+
+    def sweep(self, now: float) -> None:
+        """End the calls that are over their time."""
+        for connection in tuple(self._open):
+            if connection.deadline <= now and connection.is_busy:
+                connection.expire(now)
+
+    def close(self) -> None:
+        """Close every connection. Calls in flight are not told any more."""
+        self._is_closed = True
+        for connection in tuple(self._open):
+            connection.close()
+
+    def _refuse(self, done: Done) -> None:
+        if not self._is_closed:
+            done(NOT_CONNECTED, "", self._clock())
+
+
+def http_sender(
+    lane: Lane,
+    *,
+    most: int,
+    timeout: float,
+    clock: Callable[[], float],
+    trust: ssl.SSLContext | None = None,
+) -> HttpSender:
+    """The sender of an HTTP lane; `Invalid` where its address, path or headers cannot be used.
+
+    `most`: connections. `timeout`: seconds for one call. `trust`: for a lane with TLS; without it
+    those are trusted whom this machine trusts (`SSL_CERT_FILE` names others).
+    """
+    host, addresses = _resolved(lane.address)
+    shared = Shared(
+        loop=gevent.get_hub().loop,
+        clock=clock,
+        addresses=addresses,
+        check=checker(lane),
+        names_version=lane.protocol is not Protocol.TFSERVING,
+        tls=(trust or ssl.create_default_context()) if lane.tls else None,
+        host=host,
+    )
+    return HttpSender(shared, Requests(lane), most=most, timeout=timeout)
+
+
+def _resolved(address: str) -> tuple[str, tuple[Address, ...]]:
+    """The host of host:port, and the addresses that it has."""
+    parts = urlsplit(f"//{address}")
+    try:
+        host, port = parts.hostname, parts.port
+    except ValueError:
+        host, port = None, None
+    if not host or not port:
+        raise Invalid(
+            f"'{address}' is no address",
+            why="a lane needs a host and a port",
+            try_this="127.0.0.1:8080, or [::1]:8080",
+        )
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    except OSError as error:
+        raise Invalid(
+            f"the host of '{address}' cannot be found",
+            why=error.strerror or str(error),
+            try_this="check the name, or give an address in numbers",
+        ) from error
+    return host, tuple((family, where) for family, _, _, _, where in found)

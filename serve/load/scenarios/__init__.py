@@ -1,0 +1,1 @@
+"""Ready scenarios: what is done to a model, and how one sees whether it was borne well."""

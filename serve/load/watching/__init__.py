@@ -1,0 +1,1 @@
+"""What an `Observer` is made of: questions, counters that are subtracted, readings over time."""

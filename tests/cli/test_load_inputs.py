@@ -1,0 +1,156 @@
+"""What a load test sends: rows of files and random values as requests, and their classes."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from serve.cli.calling import Metadata, TensorSpec
+from serve.cli.load_inputs import Ready, Wish, read_requests
+from serve.core.errors import Invalid
+from serve.load import preparing
+from serve.load.plan import Protocol
+from serve.load.preparing import Asked, Request, Way, cut, lanes
+
+X = TensorSpec("x", "FP32", (-1, 2))
+Y = TensorSpec("y", "FP32", (-1, 3))
+STEPS = {"inputs": {"x": {"kind": "image", "color": "grey", "layout": "HWC", "dtype": "FP32"}}}
+
+
+def read(
+    *texts: str, inputs: tuple[TensorSpec, ...] = (X,), preprocessing: Any = None, **wish: Any
+) -> Ready:
+    given = Wish(tuple(texts) or ("random",), **wish)
+    metadata = Metadata(by_name(*inputs), by_name(Y))
+    return read_requests("m", metadata, given, lambda: preprocessing or {})
+
+
+def by_name(*specs: TensorSpec) -> Mapping[str, TensorSpec]:
+    return MappingProxyType({each.name: each for each in specs})
+
+
+def rows(count: int) -> np.ndarray[Any, Any]:
+    return np.arange(2 * count, dtype=np.float32).reshape(count, 2)
+
+
+def saved(path: Path, **arrays: Any) -> str:
+    np.savez(path, **arrays)
+    return f"@{path}"
+
+
+def test_random_requests_differ_and_come_again_with_their_seed() -> None:
+    first, again, other = (read(random_bodies=3, seed=seed).requests for seed in (1, 1, 2))
+    assert len(first) == 3 and not np.array_equal(first[0].tensors["x"], first[1].tensors["x"])
+    assert np.array_equal(first[2].tensors["x"], again[2].tensors["x"])
+    assert not np.array_equal(first[2].tensors["x"], other[2].tensors["x"])
+
+
+def test_random_requests_have_as_many_rows_as_a_batch() -> None:
+    ready = read(random_bodies=2, batch=5)
+    assert [one.tensors["x"].shape for one in ready.requests] == [(5, 2), (5, 2)]
+    assert {one.rows for one in ready.requests} == {5}
+
+
+def test_a_file_of_many_rows_is_cut_into_requests_and_the_rest_is_told(tmp_path: Path) -> None:
+    ready = read(saved(tmp_path / "a.npz", x=rows(7)), batch=3)
+    assert [one.tensors["x"].tolist() for one in ready.requests] == [
+        rows(7)[:3].tolist(),
+        rows(7)[3:6].tolist(),
+    ]
+    assert ready.notes == ("the last 1 rows are left out: 3 make a request",)
+
+
+def test_rows_go_one_by_one_where_no_batch_is_asked_for(tmp_path: Path) -> None:
+    assert len(read(saved(tmp_path / "a.npz", x=rows(4))).requests) == 4
+
+
+def test_one_row_fills_a_batch(tmp_path: Path) -> None:
+    (only,) = read(saved(tmp_path / "a.npz", x=rows(1)), batch=3).requests
+    assert only.tensors["x"].shape == (3, 2)
+
+
+def test_several_pictures_are_rows(tmp_path: Path) -> None:
+    for name, grey in (("dark", 10), ("light", 200)):
+        Image.new("L", (2, 1), grey).save(tmp_path / f"{name}.png")
+    pictures = [f"@{tmp_path / name}.png" for name in ("dark", "light")]
+    spec = TensorSpec("x", "FP32", (-1, 1, 2, 1))
+    ready = read(*pictures, inputs=(spec,), preprocessing=STEPS)
+    assert [one.tensors["x"].max() for one in ready.requests] == [10, 200]
+
+
+def test_random_values_fill_the_input_that_a_file_leaves_open(tmp_path: Path) -> None:
+    ready = read(saved(tmp_path / "a.npz", x=rows(4)), "random", inputs=(X, Y), batch=2)
+    assert [{n: t.shape for n, t in one.tensors.items()} for one in ready.requests] == [
+        {"x": (2, 2), "y": (2, 3)}
+    ] * 2
+    assert ready.notes == ()
+
+
+def test_inputs_must_be_given_equally_often() -> None:
+    with pytest.raises(Invalid, match="as often"):
+        read("x=@a.npy", "x=@b.npy", "y=@c.npy", inputs=(X, Y))
+
+
+def test_a_model_without_batches_gets_whole_arrays(tmp_path: Path) -> None:
+    spec = TensorSpec("x", "FP32", (7, 2))
+    (only,) = read(saved(tmp_path / "a.npz", x=rows(7)), inputs=(spec,)).requests
+    assert only.tensors["x"].shape == (7, 2) and only.rows == 1
+    with pytest.raises(Invalid, match="--batch 2"):
+        read(inputs=(spec,), batch=2)
+
+
+@pytest.mark.parametrize("name", ["y", "labels"])
+def test_expected_classes_follow_their_rows(tmp_path: Path, name: str) -> None:
+    inputs = saved(tmp_path / "a.npz", x=rows(5))
+    labels = saved(tmp_path / "b.npz", **{name: np.array([4, 3, 2, 1, 0], np.uint8)})
+    ready = read(inputs, batch=2, expect=labels)
+    assert [one.expected for one in ready.requests] == [(4, 3), (2, 1)] and ready.output == "y"
+
+
+def test_expected_classes_must_be_as_many_as_the_rows(tmp_path: Path) -> None:
+    np.save(tmp_path / "b.npy", np.array([1, 2]))
+    with pytest.raises(Invalid, match="2 expected classes do not fit 5 rows"):
+        read(saved(tmp_path / "a.npz", x=rows(5)), expect=f"y=@{tmp_path / 'b.npy'}")
+
+
+@pytest.mark.parametrize("text", ["z=@b.npy", "y=b.npy", "y=@nowhere.npy"])
+def test_expectations_that_cannot_be_read_are_refused(tmp_path: Path, text: str) -> None:
+    with pytest.raises(Invalid):
+        read(saved(tmp_path / "a.npz", x=rows(5)), expect=text)
+
+
+def test_nothing_can_be_expected_of_random_inputs(tmp_path: Path) -> None:
+    with pytest.raises(Invalid, match="random"):
+        read("random", expect=saved(tmp_path / "b.npz", y=np.zeros(16, np.int64)))
+
+
+def test_inputs_with_different_numbers_of_rows_are_refused() -> None:
+    with pytest.raises(Invalid, match="different numbers of rows"):
+        cut({"x": rows(4), "y": rows(3)}, {"x", "y"}, 1)
+
+
+def test_too_few_rows_for_a_batch_are_refused() -> None:
+    with pytest.raises(Invalid, match="--batch 5"):
+        cut({"x": rows(4)}, {"x"}, 5)
+
+
+def test_a_lane_has_every_request_in_its_protocol() -> None:
+    requests = cut({"x": rows(2)}, {"x"}, 1)
+    ways = (Way(Protocol.HTTP_JSON, "h:1", prefix="/sub"), Way(Protocol.GRPC, "h:2", 2.0))
+    made = lanes(ways, requests, Asked("m", "3", {"x": "FP32"}, headers=(("a", "b"),)))
+    assert [(one.path, one.weight, len(one.payloads)) for one in made] == [
+        ("/sub/v2/models/m/versions/3/infer", 1.0, 2),
+        ("/inference.GRPCInferenceService/ModelInfer", 2.0, 2),
+    ]
+    assert {one.headers for one in made} == {(("a", "b"),)}
+
+
+def test_more_bodies_than_memory_should_hold_are_refused_before_they_are_made() -> None:
+    wide = np.broadcast_to(np.float32(0), (1, preparing.MOST // 8))
+    requests = [Request({"x": wide})] * 3
+    with pytest.raises(Invalid, match="more than 256 MiB"):
+        lanes((Way(Protocol.HTTP_BINARY, "h:1"),), requests, Asked("m", "", {"x": "FP32"}))

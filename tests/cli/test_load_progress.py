@@ -1,0 +1,53 @@
+"""What is seen of a run while it goes."""
+
+import json
+import math
+
+import pytest
+
+from serve.cli.load_progress import Logged, line, watching
+from serve.cli.talk import Events
+from serve.load.performing import Progress
+
+
+def progress(second: float, *, p99: float = 0.0082) -> Progress:
+    return Progress(
+        second,
+        60,
+        sent=600,
+        right=597,
+        failed=3,
+        rate=199,
+        p50=0.0031,
+        p99=p99,
+        lag=0.0002,
+        waiting=4,
+    )
+
+
+def test_a_line_has_what_was_meant_beside_what_was_reached() -> None:
+    meant = (0,) * 9 + (190, 200, 210) + (0,) * 48
+    assert line(progress(12.4), meant) == (
+        "12/60 s  199 calls/s of 200  p50 3.10 ms  p99 8.20 ms  3 failed  lag 200 µs  4 waiting"
+    )
+
+
+def test_users_of_a_closed_loop_have_no_intended_rate() -> None:
+    assert "199 calls/s  p50" in line(progress(12))
+
+
+def test_a_log_gets_a_line_every_few_seconds_and_anew_for_the_next_run() -> None:
+    lines: list[str] = []
+    log = Logged(write=lines.append)
+    for second in (1, 2, 5, 6, 9, 10, 1, 4, 5):
+        log(progress(second))
+    assert [each.partition("/")[0] for each in lines] == ["5", "10", "5"]
+
+
+def test_programs_get_every_progress_with_null_for_what_is_unknown(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with watching(Events()) as watch:
+        watch(progress(3, p99=math.nan))
+    event = json.loads(capsys.readouterr().out)
+    assert (event["type"], event["second"], event["p99"]) == ("progress", 3, None)

@@ -1,0 +1,129 @@
+"""What tests of drivers need: a clock and senders, whose calls end when a test says so or soon."""
+
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from gevent import get_hub
+
+from serve.load.engine.driving import run_plan
+from serve.load.engine.recorder import WindowRecorder
+from serve.load.engine.sending import Done
+from serve.load.plan import Lane, Payload, Plan, Protocol, Sequences
+from serve.load.recording import RIGHT, Record
+from serve.load.sequences import sequence_marker
+
+
+class Clock:
+    """Says the time that it was set to."""
+
+    def __init__(self, now: float = 0.0) -> None:
+        self.now = now
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """A call that was started."""
+
+    body: bytes
+    at: float
+    done: Done
+
+
+class ScriptedSender:
+    """Takes up to `most` calls, which are in flight until `end`; `sent` are all there were."""
+
+    def __init__(self, clock: Clock, *, most: int = 1000) -> None:
+        self._clock = clock
+        self._most = most
+        self.sent: list[Sent] = []
+        self.in_flight: deque[Sent] = deque()
+
+    def send(self, payload: Payload, body: bytes, done: Done) -> bool:
+        if len(self.in_flight) >= self._most:
+            return False
+        self.sent.append(Sent(body, self._clock.now, done))
+        self.in_flight.append(self.sent[-1])
+        return True
+
+    def end(self, at: float, outcome: str = RIGHT) -> None:
+        """The oldest call in flight ends at this time."""
+        self._clock.now = at
+        self.in_flight.popleft().done(outcome, "", at)
+
+    def sweep(self, now: float) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class DelayedSender:
+    """Answers after a delay, by gevent's timers; `sent` are the bodies."""
+
+    def __init__(self, clock: Callable[[], float], delay: float, *, most: int = 1000) -> None:
+        self._clock = clock
+        self._delay = delay
+        self._most = most
+        self._timers: set[Any] = set()
+        self.sent: list[bytes] = []
+        self.sweeps = 0
+
+    def send(self, payload: Payload, body: bytes, done: Done) -> bool:
+        if len(self._timers) >= self._most:
+            return False
+        self.sent.append(body)
+        timer = get_hub().loop.timer(self._delay)
+        self._timers.add(timer)
+        timer.start(self._end, timer, done)
+        return True
+
+    def _end(self, timer: Any, done: Done) -> None:
+        self._timers.discard(timer)
+        timer.close()
+        done(RIGHT, "1", self._clock())
+
+    def sweep(self, now: float) -> None:
+        self.sweeps += 1
+
+    def close(self) -> None: ...
+
+
+def lane_of(
+    *payloads: Payload, name: str = "lane", weight: float = 1.0, address: str = "127.0.0.1:1"
+) -> Lane:
+    """A lane to nowhere, unless an address is given."""
+    found = payloads or (Payload(b"body"),)
+    return Lane(name, Protocol.HTTP_JSON, address, "/", found, weight=weight)
+
+
+def sequence_lane(length: int) -> Lane:
+    """A lane with sequences of so many calls; bodies are a word and the id."""
+    marker = sequence_marker(Protocol.HTTP_JSON)
+    payload = Payload(b"go " + marker, first=b"first " + marker, last=b"last " + marker)
+    return Lane(
+        "lane",
+        Protocol.HTTP_JSON,
+        "127.0.0.1:1",
+        "/",
+        (payload,),
+        sequences=Sequences(length, marker),
+    )
+
+
+def drive(plan: Plan, *senders: DelayedSender, worker: int = 0, workers: int = 1) -> Record:
+    """Run a plan in real time."""
+    record = Record()
+    run_plan(plan, senders, worker=worker, workers=workers, tell=record.add, clock=time.monotonic)
+    return record
+
+
+def record_of(recorder: WindowRecorder) -> Record:
+    """All that it has recorded."""
+    record = Record()
+    for second, window in recorder.fold():
+        record.add(second, window)
+    return record

@@ -1,0 +1,76 @@
+"""Calls over a gRPC sender, in a process of its own, since gevent patches the standard library.
+
+Reads a document of JSON from stdin: a lane, and rounds of calls, of which each begins when the last
+has ended. Writes one to stdout: how many calls the sender took in each round, and what it told of
+each, in the order of their starts: outcome, decision, and seconds from start to end.
+"""
+
+import json
+import sys
+import time
+from typing import Any
+
+from gevent import monkey
+
+
+def drive(lane: Any, rounds: list[int], *, most: int, timeout: float) -> dict[str, Any]:
+    """The whole run."""
+    import gevent
+
+    from serve.load.engine.grpc import grpc_sender
+
+    sender = grpc_sender(lane, most=most, timeout=timeout, clock=time.perf_counter)
+
+    def sweep() -> None:
+        while True:
+            gevent.sleep(0.02)
+            sender.sweep(time.perf_counter())
+
+    sweeper = gevent.spawn(sweep)
+    taken: list[int] = []
+    told: list[Any] = []
+    payloads = [lane.payloads[number % len(lane.payloads)] for number in range(sum(rounds))]
+    for count in rounds:
+        calls = [Call(sender, payloads.pop(0)) for _ in range(count)]
+        taken.append(sum(call.is_taken for call in calls))
+        told += [call.told.get(timeout=60.0) for call in calls if call.is_taken]
+    sweeper.kill()
+    sender.close()
+    gevent.sleep(0.05)
+    return {"taken": taken, "told": told, "end": repr(sender)}
+
+
+class Call:
+    """One call; starting it from the hub, as timers do, shows that `send` does not block."""
+
+    def __init__(self, sender: Any, payload: Any) -> None:
+        from gevent import get_hub
+        from gevent.event import AsyncResult, Event
+
+        self.told = AsyncResult()
+        self.is_taken = False
+        sent = Event()
+
+        def start() -> None:
+            begun = time.perf_counter()
+
+            def done(outcome: str, decision: str, at: float) -> None:
+                if self.told.ready() or not self.is_taken:
+                    self.told = AsyncResult()
+                    self.told.set(["told twice or too early", "", 0.0])
+                else:
+                    self.told.set([outcome, decision, at - begun])
+
+            self.is_taken = sender.send(payload, payload.body, done)
+            sent.set()
+
+        get_hub().loop.run_callback(start)
+        sent.wait()
+
+
+if __name__ == "__main__":
+    monkey.patch_all()
+    from serve.load.plan import Lane
+
+    asked = json.load(sys.stdin)
+    print(json.dumps(drive(Lane.from_json(asked.pop("lane")), **asked)))

@@ -1,0 +1,47 @@
+"""Runs a gRPC sender in a process of its own, see `grpc_driver.py`, and reads what it tells."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from serve.load.bodies import path_of
+from serve.load.plan import Lane, Payload, Protocol
+
+DRIVER = Path(__file__).with_name("grpc_driver.py")
+UNARY, STREAM = Protocol.GRPC, Protocol.GRPC_STREAM
+BOTH = pytest.mark.parametrize("protocol", [UNARY, STREAM])
+
+
+def drive(
+    protocol: Protocol,
+    address: str,
+    *rounds: int,
+    payloads: tuple[Payload, ...] = (Payload(b"\x0a\x01m"),),
+    most: int = 100,
+    timeout: float = 20.0,
+    trusted: str = "",
+    **lane: Any,
+) -> dict[str, Any]:
+    """What the driver tells."""
+    made = Lane("lane", protocol, address, path_of(protocol, "m", ""), payloads, **lane)
+    asked = {"lane": made.to_json(), "rounds": rounds, "most": most, "timeout": timeout}
+    environment = os.environ | ({"SSL_CERT_FILE": trusted} if trusted else {})
+    ran = subprocess.run(
+        [sys.executable, DRIVER],
+        input=json.dumps(asked),
+        capture_output=True,
+        text=True,
+        env=environment,
+    )
+    assert ran.returncode == 0, ran.stderr
+    told: dict[str, Any] = json.loads(ran.stdout)
+    return told
+
+
+def ends(told: dict[str, Any]) -> list[tuple[str, str]]:
+    return [(outcome, decision) for outcome, decision, _ in told["told"]]

@@ -1,0 +1,165 @@
+"""Answers against the labels of their rows, in every protocol."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+from tritonclient.grpc import service_pb2
+
+from serve.load.checking import checker
+from serve.load.plan import Lane, Payload, Protocol
+from serve.load.recording import MALFORMED, RIGHT, WRONG
+from serve.tensors.datatypes import Array, datatype_of, to_raw
+
+SCORES = np.array([[0.1, 0.7, 0.2], [0.9, 0.0, 0.1]], np.float32)  # classes 1 and 0
+Body = tuple[bytes, int | None]  # and the length of its JSON head
+
+
+def outcome(
+    protocol: Protocol, body: Body, expected: tuple[int, ...] | None, output: str = "y"
+) -> str:
+    payload = Payload(b"", rows=2, expected=expected, output=output)
+    lane = Lane("test", protocol, "127.0.0.1:9", "/", (payload,))
+    return checker(lane)(payload, *body)
+
+
+def as_json(**outputs: Array) -> Body:
+    tensors = [
+        {"name": name, "datatype": datatype_of(x), "shape": list(x.shape), "data": x.tolist()}
+        for name, x in outputs.items()
+    ]
+    return json.dumps({"model_name": "m", "outputs": tensors}).encode(), None
+
+
+def as_binary(**outputs: Array) -> Body:
+    parts = [to_raw(x, datatype_of(x)) for x in outputs.values()]
+    tensors = [
+        {
+            "name": name,
+            "datatype": datatype_of(x),
+            "shape": list(x.shape),
+            "parameters": {"binary_data_size": len(part)},
+        }
+        for (name, x), part in zip(outputs.items(), parts, strict=True)
+    ]
+    head = json.dumps({"model_name": "m", "outputs": tensors}).encode()
+    return head + b"".join(parts), len(head)
+
+
+def as_grpc(**outputs: Array) -> Body:
+    message = service_pb2.ModelInferResponse()
+    for name, x in outputs.items():
+        message.outputs.add(name=name, datatype=datatype_of(x), shape=x.shape)
+        message.raw_output_contents.append(to_raw(x, datatype_of(x)))
+    return message.SerializeToString(), None
+
+
+def as_tfserving(**outputs: Array) -> Body:
+    columns = {name: x.tolist() for name, x in outputs.items()}
+    rows: list[Any] = [
+        dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)
+    ]
+    if len(columns) == 1:
+        (rows,) = columns.values()
+    return json.dumps({"predictions": rows}).encode(), None
+
+
+EVERY = pytest.mark.parametrize(
+    ("protocol", "encode"),
+    [
+        (Protocol.HTTP_JSON, as_json),
+        (Protocol.HTTP_BINARY, as_binary),
+        (Protocol.HTTP_BINARY, as_json),
+        (Protocol.GRPC, as_grpc),
+        (Protocol.GRPC_STREAM, as_grpc),
+        (Protocol.TFSERVING, as_tfserving),
+    ],
+)
+
+
+@EVERY
+def test_the_highest_score_of_each_row_is_its_class(protocol: Protocol, encode: Any) -> None:
+    assert outcome(protocol, encode(y=SCORES), (1, 0)) == RIGHT
+    assert outcome(protocol, encode(y=SCORES), (1, 2)) == WRONG
+
+
+@EVERY
+def test_the_output_that_the_payload_names_is_judged(protocol: Protocol, encode: Any) -> None:
+    body = encode(x=SCORES[::-1], y=SCORES)
+    assert outcome(protocol, body, (1, 0)) == RIGHT
+    assert outcome(protocol, body, (0, 1), "x") == RIGHT
+    assert outcome(protocol, body, (1, 0), "z") == WRONG
+
+
+@EVERY
+def test_an_only_output_needs_no_name(protocol: Protocol, encode: Any) -> None:
+    assert outcome(protocol, encode(y=SCORES), (1, 0), "") == RIGHT
+
+
+@EVERY
+def test_a_whole_number_per_row_is_the_class_itself(protocol: Protocol, encode: Any) -> None:
+    for chosen in (np.array([7, 3]), np.array([[7], [3]])):
+        assert outcome(protocol, encode(y=chosen), (7, 3)) == RIGHT
+        assert outcome(protocol, encode(y=chosen), (7, 4)) == WRONG
+
+
+@EVERY
+def test_another_number_of_rows_than_expected_is_wrong(protocol: Protocol, encode: Any) -> None:
+    assert outcome(protocol, encode(y=SCORES), (1, 0, 1)) == WRONG
+
+
+@EVERY
+def test_without_labels_no_answer_is_read(protocol: Protocol, encode: Any) -> None:
+    assert outcome(protocol, (b"anything", None), None) == RIGHT
+
+
+@EVERY
+@pytest.mark.parametrize("body", [b"{", b"[]", b"\xff\xff\xff", b"[" * 100_000])
+def test_what_cannot_be_read_is_malformed(protocol: Protocol, encode: Any, body: bytes) -> None:
+    assert outcome(protocol, (body, None), (1, 0)) == MALFORMED
+
+
+def test_a_row_with_nan_has_the_class_of_its_highest_number() -> None:
+    scores = np.array([[np.nan, 0.1, 0.2], [0.3, np.nan, 0.2]], np.float32)
+    assert outcome(Protocol.GRPC, as_grpc(y=scores), (2, 0)) == RIGHT
+
+
+def test_a_single_row_may_come_without_a_batch_dimension() -> None:
+    assert outcome(Protocol.GRPC, as_grpc(y=SCORES[0]), (1,)) == RIGHT
+
+
+def test_texts_are_no_classes() -> None:
+    texts = np.array([[b"cat"], [b"dog"]], object)
+    assert outcome(Protocol.GRPC, as_grpc(y=texts), (0, 0)) == WRONG
+
+
+def test_an_answer_that_is_repeated_stays_what_it_was() -> None:
+    payload = Payload(b"", expected=(1, 0), output="y")
+    other = Payload(b"", expected=(1, 1), output="y")
+    check = checker(Lane("test", Protocol.HTTP_JSON, "127.0.0.1:9", "/", (payload, other)))
+    body = as_json(y=SCORES)
+    assert [check(payload, *body) for _ in range(3)] == [RIGHT] * 3
+    assert [check(other, *body) for _ in range(2)] == [WRONG] * 2
+    assert check(payload, body[0] + b" ", body[1]) == RIGHT
+    assert check(payload, body[0], 3) == MALFORMED
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        {"predictions": [[0.1, 0.9], [0.2]]},
+        {"predictions": [{"y": [0.1, 0.9]}, {"x": [0.2]}]},
+        {"predictions": [{"y": [0.1, 0.9]}, 3]},
+        {"error": "no"},
+    ],
+)
+def test_rows_that_do_not_match_are_malformed(page: Any) -> None:
+    assert outcome(Protocol.TFSERVING, (json.dumps(page).encode(), None), (1, 0)) == MALFORMED
+
+
+def test_columns_of_tensorflow_serving_are_read_too() -> None:
+    for page in ({"outputs": SCORES.tolist()}, {"outputs": {"y": SCORES.tolist(), "z": [1]}}):
+        assert outcome(Protocol.TFSERVING, (json.dumps(page).encode(), None), (1, 0)) == RIGHT

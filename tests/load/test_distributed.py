@@ -1,0 +1,148 @@
+"""Runs on several processes: workers of this machine, and those that come to a port."""
+
+import asyncio
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from living import ends
+from load_plans import generators, plan_of
+from model_server import ModelServer
+from ports import free_ports
+
+from serve.core.errors import CannotStart, Invalid
+from serve.load.plan import Plan
+from serve.load.recording import Record
+from serve.load.running import run, serve_worker
+
+WORKER = """
+import sys
+from serve.core.errors import CannotStart
+from serve.load.running import serve_worker
+try:
+    sys.exit(serve_worker(sys.argv[1], patience=60, between_runs=0.1))
+except CannotStart as error:
+    sys.exit(str(error))
+"""
+
+PARENT = """
+import asyncio, sys
+sys.path.insert(0, sys.argv[1])
+from living import ends
+from load_plans import generators, plan_of
+from serve.load.running import run
+asyncio.run(run(
+    plan_of(sys.argv[2], seconds=600.0),
+    workers=2,
+    on_begin=lambda: print(*generators(), flush=True),
+    on_window=lambda second, window: None,
+))
+"""
+
+
+@pytest.fixture
+def server() -> Iterator[ModelServer]:
+    with ModelServer() as server:
+        yield server
+
+
+def record_of(plan: Plan, **options: object) -> tuple[Record, list[str]]:
+    """What a run records, and its problems."""
+    return asyncio.run(follow(plan, **options))
+
+
+async def follow(plan: Plan, **options: object) -> tuple[Record, list[str]]:
+    problems: list[str] = []
+    record = await run(
+        plan,
+        on_window=lambda second, window: None,
+        on_problem=problems.append,
+        **{"on_begin": lambda: None, **options},  # type: ignore[arg-type]
+    )
+    return record, problems
+
+
+def calls_of(record: Record) -> int:
+    return sum(cell.calls for _, _, cell in record.cells())
+
+
+def workers() -> list[int]:
+    """The workers among the processes of the run: all but the first, which leads them."""
+    return sorted(generators())[1:]
+
+
+def test_workers_together_make_the_calls_of_one(server: ModelServer) -> None:
+    plan = plan_of(server.address, rate=60.0, seconds=2.0)
+    seen: list[int] = []
+    record, problems = record_of(plan, workers=2, on_begin=lambda: seen.extend(workers()))
+    assert len(seen) == 2
+    assert calls_of(record) == len(server.calls) == 120
+    assert problems == []
+    assert generators() == []
+
+
+def test_a_run_goes_on_without_a_worker_that_is_lost(server: ModelServer) -> None:
+    def kill() -> None:
+        os.kill(workers()[0], signal.SIGKILL)
+
+    plan = plan_of(server.address, rate=60.0, seconds=4.0)
+    record, problems = record_of(plan, workers=2, on_begin=kill)
+    assert 120 <= calls_of(record) < 240
+    assert [("was lost" in text, "1/2 of the calls" in text) for text in problems] == [(True, True)]
+
+
+def test_a_run_without_any_worker_left_has_no_result(server: ModelServer) -> None:
+    def kill() -> None:
+        for each in workers():
+            os.kill(each, signal.SIGKILL)
+
+    with pytest.raises(CannotStart, match="all load workers are gone"):
+        record_of(plan_of(server.address, seconds=600.0), workers=2, on_begin=kill)
+    assert generators() == []
+
+
+def test_all_processes_die_with_the_one_that_wanted_the_run(server: ModelServer) -> None:
+    words = [sys.executable, "-c", PARENT, str(Path(__file__).parents[1]), server.address]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as parent:
+        assert parent.stdout is not None
+        pids = [int(word) for word in parent.stdout.readline().split()]
+        parent.kill()
+    assert len(pids) == 3
+    assert all(map(ends, pids))
+
+
+def test_workers_come_from_elsewhere_for_run_after_run(server: ModelServer) -> None:
+    (port,) = free_ports(1)
+    master = f"127.0.0.1:{port}"
+    plan = plan_of(server.address, rate=40.0)
+    with subprocess.Popen(
+        [sys.executable, "-c", WORKER, master], stderr=subprocess.PIPE, text=True
+    ) as remote:
+        first, _ = record_of(plan, listen=master, expect=1)
+        _, said = remote.communicate()
+    assert calls_of(first) == len(server.calls) == 40
+    assert remote.returncode == 0
+    assert "let go: the run is over" in said
+
+
+def test_a_port_that_is_taken_is_told(server: ModelServer) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        master = f"127.0.0.1:{taken.getsockname()[1]}"
+        with pytest.raises(Invalid, match="nobody can listen there"):
+            record_of(plan_of(server.address), listen=master, expect=1)
+
+
+def test_a_worker_that_finds_no_master_says_so() -> None:
+    (port,) = free_ports(1)
+    with pytest.raises(CannotStart, match="no load test answers"):
+        serve_worker(f"127.0.0.1:{port}", patience=0.2)
+
+
+def test_a_worker_needs_an_address() -> None:
+    with pytest.raises(Invalid, match="HOST:PORT"):
+        serve_worker("loadmaster")

@@ -1,0 +1,62 @@
+"""The gRPC senders against a real Triton, directly and through the gateway."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from serve.load.bodies import payload_of
+from serve.load.plan import Payload, Protocol
+
+from .conftest import Beside
+from .grpc_driving import BOTH, STREAM, UNARY, drive, ends
+
+pytestmark = pytest.mark.triton
+
+
+def payload(protocol: Protocol, model: str, *values: float, **more: Any) -> Payload:
+    return payload_of(protocol, model, "", {"x": np.array(values, np.float32)}, {}, **more)
+
+
+@BOTH
+def test_triton_answers_directly_and_through_the_gateway(
+    beside: Beside,
+    protocol: Protocol,
+) -> None:
+    payloads = (payload(protocol, "shared", 0.5, 2.0, 1.0, expected=(1,), output="x", rows=1),)
+    direct, fronted = beside.grpc
+    assert set(ends(drive(protocol, direct, 8, 50, payloads=payloads))) == {("", "1")}
+    decisions = {decision for _, decision in ends(drive(protocol, fronted, 8, payloads=payloads))}
+    assert decisions == {"1; by=latest; generation=1" if protocol is UNARY else "1"}
+
+
+def test_triton_says_that_it_has_no_such_model(beside: Beside) -> None:
+    payloads = (payload(UNARY, "absent", 0.0),)
+    direct, fronted = beside.grpc
+    assert ends(drive(UNARY, direct, 1, payloads=payloads)) == [("grpc_NOT_FOUND", "")]
+    assert ends(drive(UNARY, fronted, 1, payloads=payloads)) == [
+        ("grpc_NOT_FOUND:unknown_model", "")
+    ]
+    payloads = (payload(STREAM, "absent", 0.0), payload(STREAM, "shared", 0.0))
+    for address in beside.grpc:
+        told = drive(STREAM, address, 1, 1, payloads=payloads)
+        assert [outcome for outcome, _ in ends(told)] == ["stream_error", ""]
+
+
+def test_a_decoupled_models_calls_end_with_their_first_answers(
+    beside: Beside,
+) -> None:
+    payloads = tuple(payload(STREAM, "repeat", value) for value in (3.0, 2.0))
+    for address in beside.grpc:
+        assert set(ends(drive(STREAM, address, 4, 4, 4, payloads=payloads))) == {("", "1")}
+
+
+@BOTH
+def test_a_timeout_through_the_gateway_leaves_triton_alone(
+    beside: Beside,
+    protocol: Protocol,
+) -> None:
+    payloads = (payload(protocol, "slow", 1.5), payload(protocol, "shared", 0.0))
+    told = drive(protocol, beside.front.grpc, 1, 1, payloads=payloads, timeout=0.7)
+    assert [outcome for outcome, _ in ends(told)] == ["timeout", ""]
+    beside.front.wait_idle()

@@ -1,0 +1,131 @@
+"""Objectives of a load test: what can be asked, and what a run says to it."""
+
+import pytest
+from load.records import run_of
+
+from serve.core.errors import Invalid
+from serve.load.recording import TIMED_OUT, WRONG
+from serve.load.reporting.objectives import (
+    MEASURES,
+    Condition,
+    judge,
+    judge_run,
+    parse_objective,
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "condition"),
+    [
+        ("p99<20ms", Condition("p99", "<", 0.020)),
+        ("p50 < 1.5s", Condition("p50", "<", 1.5)),
+        ("p90<=800us", Condition("p90", "<=", 0.0008)),
+        ("P95<2m", Condition("p95", "<", 120)),
+        ("p999<1s", Condition("p99.9", "<", 1.0)),
+        ("p99.9<1s", Condition("p99.9", "<", 1.0)),
+        ("mean<3ms", Condition("mean", "<", 0.003)),
+        ("max<1s", Condition("max", "<", 1.0)),
+        ("errors<0.1%", Condition("errors", "<", 0.001)),
+        ("errors<=0%", Condition("errors", "<=", 0.0)),
+        ("late<1 %", Condition("late", "<", 0.01)),
+        ("achieved>99%", Condition("achieved", ">", 0.99)),
+        ("top1>=97%", Condition("top1", ">=", 0.97)),
+        ("rate>180", Condition("rate", ">", 180)),
+        ("rate>180/s", Condition("rate", ">", 180)),
+    ],
+)
+def test_a_condition_is_read_with_its_unit(text: str, condition: Condition) -> None:
+    (found,) = parse_objective(text)
+    assert (found.name, found.sign) == (condition.name, condition.sign)
+    assert found.limit == pytest.approx(condition.limit)
+
+
+def test_an_objective_is_all_of_its_conditions() -> None:
+    found = parse_objective(" p99<20ms , errors<0.1%,rate>180 ")
+    assert [str(each) for each in found] == ["p99<20ms", "errors<0.1%", "rate>180"]
+
+
+@pytest.mark.parametrize("name", MEASURES)
+def test_every_example_reads_what_it_writes(name: str) -> None:
+    (found,) = parse_objective(MEASURES[name].example)
+    assert str(found) == MEASURES[name].example
+    assert parse_objective(str(found)) == (found,)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", "a name, < or >, and a number"),
+        ("p99<20ms,", "a name, < or >, and a number"),
+        ("p99", "a name, < or >, and a number"),
+        ("p99=20ms", "a name, < or >, and a number"),
+        ("p99<-1ms", "a name, < or >, and a number"),
+        ("p98<20ms", "known are p50, p90, p95, p99, p99.9, mean, max, errors"),
+        ("speed>3", "known are"),
+        ("p99<20", "the unit of p99 is us or µs or ms or s or m"),
+        ("p99<20%", "the unit of p99 is"),
+        ("errors<0.001", "the unit of errors is %"),
+        ("rate>180ms", "the unit of rate is"),
+        ("p99>20ms", "p99 is better when it is small"),
+        ("achieved<99%", "achieved is better when it is large"),
+        ("errors<101%", "no run could ever be on one side of it"),
+    ],
+)
+def test_what_is_no_condition_is_invalid_and_says_what_is_known(text: str, words: str) -> None:
+    with pytest.raises(Invalid, match=words) as caught:
+        parse_objective(text)
+    assert parse_objective(caught.value.try_this)
+
+
+def test_the_condition_that_is_wrong_is_named() -> None:
+    with pytest.raises(Invalid, match="'p99>5ms' is not a condition"):
+        parse_objective("errors<1%,p99>5ms,p50<1ms")
+
+
+def test_a_run_is_judged_condition_by_condition() -> None:
+    run = run_of(30, 100, median=0.010, failed={"http_503": 0.05})
+    judged = judge(parse_objective("p50<12ms,p50<5ms,errors<10%,errors<1%,rate>90,rate>99"), run)
+    assert [each.passed for each in judged] == [True, False, True, False, True, False]
+    assert judged[0].value == pytest.approx(0.010, rel=0.1)
+    assert judged[2].value == pytest.approx(0.05, abs=0.02)
+
+
+def test_refusals_fail_by_their_number_and_not_by_their_time() -> None:
+    run = run_of(30, 100, failed={"http_429": 0.5}, failing=0.0001)
+    judged = judge(parse_objective("p50<5ms,errors<1%"), run)
+    assert [each.passed for each in judged] == [False, False]
+
+
+def test_timeouts_fail_by_their_time_too() -> None:
+    run = run_of(30, 100, failed={TIMED_OUT: 0.02}, failing=2.0)
+    (p99,) = judge(parse_objective("p99<1s"), run)
+    assert not p99.passed
+    assert p99.value == pytest.approx(2.0, rel=1e-3)
+
+
+def test_top1_is_the_share_of_right_answers_among_the_answers() -> None:
+    run = run_of(30, 100, failed={WRONG: 0.02, "connect": 0.5}, checked=True)
+    (top1,) = judge(parse_objective("top1>90%"), run)
+    assert top1.passed
+    assert top1.value == pytest.approx(0.96, abs=0.02)
+
+
+def test_what_could_not_be_measured_does_not_pass() -> None:
+    unchecked, empty = run_of(5, 10), run_of(5, 0)
+    (top1,) = judge(parse_objective("top1>1%"), unchecked)
+    (p99,) = judge(parse_objective("p99<10s"), empty)
+    assert not top1.passed
+    assert not p99.passed
+    assert str(p99) == "p99 could not be measured (p99<10s: not met)"
+
+
+def test_late_starts_and_the_reached_share_can_be_asked() -> None:
+    judged = judge(parse_objective("late<1%,achieved>99%"), run_of(10, 100, lag=0.05))
+    assert [each.passed for each in judged] == [False, True]
+
+
+def test_a_run_is_judged_by_its_own_objective() -> None:
+    (found,) = judge_run(run_of(5, 100, objective="p99<1ms"))
+    assert not found.passed
+    assert str(found).endswith("(p99<1ms: not met)")
+    assert judge_run(run_of(5, 100)) == ()

@@ -1,0 +1,203 @@
+"""A run with its observer, its actions and its progress, against a small server."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from dataclasses import replace
+
+import pytest
+from load_plans import generators, plan_of
+from model_server import ModelServer
+
+from serve.core.errors import CannotStart, Invalid, Unavailable
+from serve.load.observed import Mark, Observed
+from serve.load.performing import Action, Progress, perform
+from serve.load.plan import Plan
+from serve.load.reporting.report import Run
+
+
+@pytest.fixture
+def server() -> Iterator[ModelServer]:
+    with ModelServer() as server:
+        yield server
+
+
+class Diary:
+    """An observer that writes down what is asked of it, and has seen a mark and a problem."""
+
+    def __init__(self, fails: str = "") -> None:
+        self.entries: list[str] = []
+        self._fails = fails
+
+    async def begin(self) -> None:
+        self.entries.append("begin")
+
+    async def watch(self, since: float) -> None:
+        self.entries.append("watch")
+        if self._fails == "watch":
+            raise Unavailable("nobody answers")
+        try:
+            await asyncio.Event().wait()
+        finally:
+            self.entries.append("let go")
+
+    async def end(self) -> Observed:
+        self.entries.append("end")
+        if self._fails == "end":
+            raise Unavailable("nobody answers")
+        return Observed(marks=(Mark(0.3, "seen"),), problems=("half blind",))
+
+
+def run_of(plan: Plan, tell: Callable[[Progress], None] = lambda _: None, **options: object) -> Run:
+    return asyncio.run(perform(plan, label="a run", tell=tell, **options))  # type: ignore[arg-type]
+
+
+async def nothing() -> str:
+    return ""
+
+
+def action(at: float, text: str, do: Callable[[], Awaitable[str]] = nothing) -> Action:
+    return Action(at, text, do)
+
+
+def texts(marks: Sequence[Mark]) -> list[str]:
+    return [mark.text for mark in marks]
+
+
+def test_a_run_has_what_both_sides_say(server: ModelServer) -> None:
+    diary = Diary()
+    plan = replace(plan_of(server.address), labels={"model": "m"})
+    run = run_of(plan, observer=diary, objective="p99<1s")
+    assert diary.entries == ["begin", "watch", "let go", "end"]
+    assert run.label == "a run"
+    assert run.objective == "p99<1s"
+    assert run.outline == plan.outline()
+    assert run.workers == 1
+    assert sum(cell.calls for _, _, cell in run.record.cells()) == 100
+    assert run.observed == Observed(marks=(Mark(0.3, "seen"),), problems=("half blind",))
+
+
+def test_with_a_warm_up_the_other_side_counts_from_second_0(server: ModelServer) -> None:
+    class Late(Diary):
+        async def begin(self) -> None:
+            self.entries.append(f"begin, {'warm' if server.calls else 'cold'}")
+
+    diary = Late()
+    run_of(plan_of(server.address, warm_up=0.5), observer=diary)
+    assert diary.entries[0] == "begin, warm"
+
+
+@pytest.mark.parametrize("fails", ["watch", "end"])
+def test_an_observer_that_fails_is_a_problem_and_no_more(server: ModelServer, fails: str) -> None:
+    run = run_of(plan_of(server.address), observer=Diary(fails))
+    assert any("nobody answers" in text for text in run.observed.problems)
+    assert sum(cell.calls for _, _, cell in run.record.cells()) == 100
+
+
+def test_actions_are_done_at_their_second_and_marked(server: ModelServer) -> None:
+    done: list[str] = []
+
+    async def split() -> str:
+        done.append("split")
+        return "the split is 50/50"
+
+    async def kill() -> str:
+        done.append("kill")
+        return ""
+
+    actions = [action(0.6, "kill a replica", kill), action(0.2, "change the split", split)]
+    marks = run_of(plan_of(server.address), observer=Diary(), actions=actions).observed.marks
+    assert done == ["split", "kill"]
+    assert texts(marks) == ["the split is 50/50", "seen", "kill a replica"]
+    assert [mark.at >= at for mark, at in zip(marks, (0.2, 0.3, 0.6), strict=True)] == [True] * 3
+
+
+def test_an_action_that_fails_is_told_and_the_run_goes_on(server: ModelServer) -> None:
+    async def fail() -> str:
+        raise Unavailable("no replica is left", why="all were killed")
+
+    run = run_of(plan_of(server.address), actions=[action(0.2, "kill one more", fail)])
+    told = "kill one more failed: no replica is left: all were killed"
+    assert texts(run.observed.marks) == [told]
+    assert run.observed.problems == (told,)
+    assert sum(cell.calls for _, _, cell in run.record.cells()) == 100
+
+
+def test_an_action_after_the_run_is_not_done(server: ModelServer) -> None:
+    run = run_of(plan_of(server.address), actions=[action(60.0, "too late")])
+    assert run.observed.marks == ()
+    assert run.observed.problems == ("too late: not done, because the run was over before",)
+
+
+def test_an_action_that_is_under_way_may_finish(server: ModelServer) -> None:
+    async def slow() -> str:
+        while generators():  # noqa: ASYNC110 - nothing tells of a process that is gone
+            await asyncio.sleep(0)
+        return "done at last"
+
+    run = run_of(plan_of(server.address), actions=[action(0.5, "slow", slow)])
+    assert texts(run.observed.marks)[0].startswith("done at last")
+    assert run.observed.problems == ()
+
+
+def test_progress_tells_of_the_last_seconds(server: ModelServer) -> None:
+    told: list[Progress] = []
+    run_of(plan_of(server.address, rate=40.0, seconds=3.0), told.append)
+    last = told[-1]
+    assert last.seconds == 3.0
+    assert 0 < last.sent == last.right <= 120
+    assert last.failed == 0
+    assert last.rate > 0
+    assert 0 < last.p50 <= last.p99
+    assert [one.second for one in told] == sorted(one.second for one in told)
+
+
+def test_a_run_that_is_stopped_keeps_what_it_has_and_says_so(server: ModelServer) -> None:
+    stop = asyncio.Event()
+    run = run_of(
+        plan_of(server.address, seconds=600.0), lambda _: stop.set(), stop=stop, observer=Diary()
+    )
+    assert 0 < run.outline["stopped_after"] < 600
+    assert run.outline["seconds"] == 600
+    assert run.record.windows
+    assert run.observed.problems[0].startswith("stopped after")
+    assert generators() == []
+
+
+def test_a_run_that_was_stopped_before_it_began_is_empty(server: ModelServer) -> None:
+    stop = asyncio.Event()
+    stop.set()
+    run = run_of(plan_of(server.address), stop=stop, actions=[action(0.1, "an action")])
+    assert run.outline["stopped_after"] == 0.0
+    assert not run.record.windows
+
+
+def test_a_cancelled_run_leaves_nothing(server: ModelServer) -> None:
+    diary = Diary()
+
+    async def cancel_when_it_goes() -> None:
+        goes = asyncio.Event()
+        plan = plan_of(server.address, seconds=600.0)
+        task = asyncio.create_task(
+            perform(plan, label="", observer=diary, tell=lambda _: goes.set())
+        )
+        await goes.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(cancel_when_it_goes())
+    assert diary.entries[-1] == "end"
+    assert generators() == []
+
+
+@pytest.mark.parametrize(
+    ("options", "error"),
+    [({"workers": 0}, Invalid), ({"listen": "256.256.256.256:1", "expect": 1}, CannotStart)],
+)
+def test_a_run_that_cannot_be_raises_what_is_wrong(
+    server: ModelServer, options: dict[str, object], error: type[Exception]
+) -> None:
+    diary = Diary()
+    with pytest.raises((Invalid, error)):
+        run_of(plan_of(server.address), observer=diary, actions=[action(0.1, "one")], **options)
+    assert diary.entries == ["begin", "end"]

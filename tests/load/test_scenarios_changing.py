@@ -1,0 +1,239 @@
+"""Scenarios that change something: whether it was borne well, and that it is put back."""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from load.fake_sides import replica_page, side
+from load.fake_stage import ROUTE, FakeStage, managed, play, routed
+from load.records import run_of
+
+from serve.core.errors import Conflict, Invalid
+from serve.load.observing import Target
+from serve.load.plan import Plan
+from serve.load.reporting.report import Run
+from serve.load.scenarios import cold_start, killing, splitting
+from serve.load.scenarios.catalogue import SCENARIOS
+
+LOAD, UNLOAD = "/api/models/digits/load", "/api/models/digits/unload"
+
+
+# --- split ----------------------------------------------------------------------------------------
+
+
+def split_run(shares: Sequence[float], *, late: int = 0) -> Run:
+    """Thirty seconds; version 1 has a share in each third, `late` seconds after the change."""
+
+    def third(number: int) -> Run:
+        told = f"by=split; generation={11 + number}"
+        share = shares[number]
+        decisions = {f"1; {told}": share, f"2; {told}": 1 - share}
+        return run_of(30, 100.0, decisions=decisions, seed=number)
+
+    record = type(third(0).record)()
+    runs = [third(number).record.windows for number in range(3)]
+    for second in range(30):
+        record.add(second, runs[(second >= 10 + late) + (second >= 20)][second])
+    return Run("split", run_of(30).outline, record)
+
+
+BEFORE, OTHER = {1: 90, 2: 10}, {1: 10, 2: 90}
+
+
+def judged_split(run: Run) -> tuple[tuple[str, ...], bool]:
+    return splitting.judge(run, (BEFORE, OTHER, BEFORE), [12, 13], (10.0, 20.0))
+
+
+def test_split_passes_where_the_shares_follow() -> None:
+    findings, passed = judged_split(split_run((0.9, 0.1, 0.9)))
+    assert (passed, len(findings)) == (True, 4)
+
+
+def test_split_fails_where_the_shares_are_not_the_weights() -> None:
+    findings, passed = judged_split(split_run((0.9, 0.3, 0.9)))
+    assert passed is False
+    assert "which is not by chance" in findings[2]
+
+
+def test_split_fails_where_the_old_one_decides_for_long() -> None:
+    findings, passed = judged_split(split_run((0.9, 0.1, 0.9), late=4))
+    assert (passed, findings[0]) == (False, "the old split still decided 3 s after a change")
+
+
+@pytest.mark.parametrize(
+    ("before", "ready", "other"),
+    [
+        ({1: 90, 2: 10}, {1, 2}, {1: 10, 2: 90}),
+        ({2: 1}, {1, 2}, {1: 1}),
+        ({1: 50, 2: 50}, {1, 2}, {1: 90, 2: 10}),
+    ],
+)
+def test_another_split_is_clearly_another(before: Any, ready: Any, other: Any) -> None:
+    assert splitting.another(before, ready) == other
+
+
+def test_split_changes_the_route_twice_and_says_so_first() -> None:
+    with side(**routed()) as told:
+        stage = managed(told)
+        play("split", stage)
+    weights = [body["split"] for path, body in told.changes if path == ROUTE]
+    assert weights == [{"1": 10, "2": 90}, {"1": 90, "2": 10}]
+    assert stage.said[0].startswith("digits is split 1=90 2=10; at 20 s it becomes 1=10 2=90")
+
+
+def test_split_puts_the_route_back_when_the_run_breaks_off() -> None:
+    class Breaking(FakeStage):
+        async def perform(self, plan: Plan, **more: Any) -> Run:
+            await more["actions"][0].do()
+            raise Invalid("the generator broke off")
+
+    with side(**routed()) as told:
+        with pytest.raises(Invalid, match="broke off"):
+            play("split", Breaking(Target(told.url, told.url, model="digits")))
+        assert told.answers[ROUTE]["split"] == {"1": 90, "2": 10}
+
+
+def test_split_puts_the_route_back_when_it_is_cancelled() -> None:
+    class Endless(FakeStage):
+        async def perform(self, plan: Plan, **more: Any) -> Run:
+            await more["actions"][0].do()
+            begun.set()
+            await asyncio.Event().wait()
+            raise AssertionError
+
+    async def cancel() -> None:
+        playing = asyncio.create_task(SCENARIOS["split"].play(stage))
+        await begun.wait()
+        playing.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await playing
+
+    with side(**routed()) as told:
+        begun, stage = asyncio.Event(), Endless(Target(told.url, told.url, model="digits"))
+        asyncio.run(cancel())
+        assert told.answers[ROUTE]["split"] == {"1": 90, "2": 10}
+
+
+def test_split_says_what_to_do_where_it_cannot_put_back() -> None:
+    class Refused(FakeStage):
+        async def perform(self, plan: Plan, **more: Any) -> Run:
+            await more["actions"][0].do()
+            told.refuses.add(ROUTE)
+            return run_of(12, 50.0)
+
+    with side(**routed()) as told:
+        outcome = play("split", Refused(Target(told.url, told.url, model="digits")))
+    assert outcome.passed is False
+    assert "Try: servegate route set digits 1=90 2=10" in outcome.findings[0]
+
+
+def test_split_refuses_a_route_that_nobody_has_set_and_changes_nothing() -> None:
+    with side(**routed(**{ROUTE: {"split": {"2": 100}, "routed": False}})) as told:
+        with pytest.raises(Invalid, match="nobody has set a route"):
+            play("split", managed(told))
+        assert told.changes == []
+
+
+def test_split_tells_a_refusal_of_the_control_plane_as_it_was_said() -> None:
+    with side(**routed()) as told:
+        told.refuses.add(ROUTE)
+        with pytest.raises(Conflict, match="refused"):
+            play("split", managed(told))
+
+
+# --- kill -----------------------------------------------------------------------------------------
+
+
+def killed(run: Run, away: float | None = 2.5, others: int = 1) -> tuple[tuple[str, ...], bool]:
+    return killing.judge(run, 10.0, "local-0", away, others, is_dead=True)
+
+
+def test_kill_passes_with_few_failures_and_a_replica_that_is_back() -> None:
+    findings, passed = killed(run_of(30, 200.0, failed={"reset": 0.0002}))
+    assert passed is True
+    assert "usable again 2.50 s after" in findings[1]
+
+
+def test_kill_fails_with_more_failures_or_without_a_return() -> None:
+    assert killed(run_of(30, 200.0, failed={"reset": 0.01}))[1] is False
+    assert killed(run_of(30, 200.0), away=None)[1] is False
+
+
+def test_kill_says_that_nobody_could_take_over() -> None:
+    assert "the only replica" in killed(run_of(30, 200.0), others=0)[0][-1]
+
+
+def test_kill_refuses_where_no_process_is_here_and_no_command_is_given() -> None:
+    with side(**routed()) as told, pytest.raises(Invalid, match="can be killed from here"):
+        play("kill", managed(told))
+
+
+def test_kill_waits_until_the_replica_holds_everything_again(tmp_path: Any) -> None:
+    mark = tmp_path / "killed"
+    looks = iter([replica_page("lost"), replica_page(held={"digits": [1]}), replica_page()])
+
+    async def scene() -> killing.Victim:
+        async def ask() -> list[Any]:
+            return [next(looks)]
+
+        kill = killing._by_command(f"touch {mark}")
+        victim = killing.Victim(replica_page(), kill, ask, how="", others=0)
+        watching = asyncio.create_task(victim.watch())
+        await victim.die()
+        await watching
+        return victim
+
+    victim = asyncio.run(scene())
+    assert mark.exists() and victim.away is not None
+    assert next(looks, None) is None
+
+
+def test_a_kill_command_that_fails_is_told_with_its_words() -> None:
+    with pytest.raises(Invalid, match="no such pod"):
+        asyncio.run(killing._by_command("echo no such pod >&2; exit 3")())
+
+
+# --- cold start -----------------------------------------------------------------------------------
+
+
+def cold_run(*, until: int = 5, slow: int = 10) -> Run:
+    """Forty seconds: nothing before `until`, slow before `slow`."""
+    early = run_of(40, 50.0, failed={"http_404:unknown_model": 1.0})
+    warm = run_of(
+        40, 50.0, latencies=lambda second, calls: [0.2 if second < slow else 0.01] * calls
+    )
+    record = type(early.record)()
+    for second in range(40):
+        record.add(second, (early if second < until else warm).record.windows[second])
+    return Run("cold start", warm.outline, record)
+
+
+def test_cold_start_tells_the_first_answer_and_when_it_settled() -> None:
+    findings, passed = cold_start.judge(cold_run(), 4.9)
+    assert passed is True
+    assert "call of second 5" in findings[0] and "250 calls failed" in findings[0]
+    assert "settled from second 10 on" in findings[1]
+
+
+def test_cold_start_fails_where_no_answer_comes() -> None:
+    assert cold_start.judge(cold_run(until=40), None)[1] is False
+
+
+def test_cold_start_unloads_then_loads_once() -> None:
+    with side(**routed()) as told:
+        stage = managed(told, result=lambda plan, label: cold_run())
+        outcome = play("cold-start", stage)
+    assert [path for path, _ in told.changes] == [UNLOAD, LOAD]
+    assert outcome.passed is True
+    assert stage.said[0].startswith("digits is unloaded now")
+
+
+def test_cold_start_loads_the_model_even_when_the_run_breaks_off() -> None:
+    class Breaking(FakeStage):
+        async def perform(self, plan: Plan, **more: Any) -> Run:
+            raise Invalid("the generator broke off")
+
+    with side(**routed()) as told, pytest.raises(Invalid, match="broke off"):
+        play("cold-start", Breaking(Target(told.url, told.url, model="digits")))
+    assert [path for path, _ in told.changes] == [UNLOAD, LOAD]

@@ -1,0 +1,202 @@
+"""What a run comes to: which calls count in a latency, and which seconds in a rate."""
+
+import math
+from collections.abc import Mapping
+
+import numpy as np
+import pytest
+from load.records import cell_of, generator_of, outline_of, run_of
+
+from serve.load.histogram import Histogram
+from serve.load.plan import Protocol
+from serve.load.recording import (
+    BROKEN,
+    MALFORMED,
+    NEVER_STARTED,
+    NOT_CONNECTED,
+    RIGHT,
+    TIMED_OUT,
+    WRONG,
+    Cell,
+    Generator,
+    Key,
+    Record,
+    Window,
+)
+from serve.load.reporting import summary
+from serve.load.reporting.counting import is_served, is_waited, span
+from serve.load.reporting.report import Run
+
+
+def run_of_cells(
+    seconds: float, windows: Mapping[int, Mapping[Key, Cell]], **outline: float
+) -> Run:
+    record = Record()
+    for second, cells in windows.items():
+        record.add(second, Window(dict(cells)))
+    return Run("a run", {**outline_of(seconds), **outline}, record)
+
+
+RIGHT_CALLS = Key(0, RIGHT, "")
+
+
+@pytest.mark.parametrize(
+    "outcome",
+    [RIGHT, WRONG, TIMED_OUT, NEVER_STARTED, "http_504", "http_504:deadline_exceeded"],
+)
+def test_calls_that_were_answered_or_waited_in_vain_count_in_a_latency(outcome: str) -> None:
+    assert is_waited(outcome)
+    assert is_served(outcome) == (outcome != NEVER_STARTED)
+
+
+@pytest.mark.parametrize(
+    "outcome",
+    [BROKEN, NOT_CONNECTED, MALFORMED, "http_429:overloaded", "http_503", "grpc_UNAVAILABLE"],
+)
+def test_other_failures_have_no_part_in_a_latency(outcome: str) -> None:
+    assert not is_waited(outcome)
+
+
+def test_fast_refusals_do_not_flatter_the_latency() -> None:
+    refusing = summary.total(run_of(20, 100, failed={"http_429": 0.6}, failing=0.0005))
+    assert refusing.latency.p50 == pytest.approx(0.010, rel=0.1)
+    assert refusing.errors == {"http_429": refusing.failed}
+    assert refusing.error_share == pytest.approx(0.6, abs=0.03)
+
+
+def test_timeouts_and_calls_that_never_started_are_in_the_latency_with_their_time() -> None:
+    cells = {
+        RIGHT_CALLS: cell_of([0.01] * 90),
+        Key(0, TIMED_OUT, ""): cell_of([2.0] * 6),
+        Key(0, NEVER_STARTED, ""): Cell(Histogram.of([5.0] * 4)),
+    }
+    row = summary.total(run_of_cells(1, {0: cells}))
+    assert row.latency.count == 100
+    assert row.latency.p99 == pytest.approx(5.0, rel=1e-3)
+    assert row.service.count == 96
+    assert row.service.largest == pytest.approx(2.0, rel=1e-3)
+    assert (row.calls, row.right, row.failed) == (100, 90, 10)
+    assert summary.never_started(run_of_cells(1, {0: cells})) == 4
+
+
+def test_the_quantiles_are_those_of_the_calls() -> None:
+    times = np.arange(1, 1001) / 1000
+    row = summary.total(run_of_cells(1, {0: {RIGHT_CALLS: cell_of(times)}}))
+    found = row.latency
+    told = (found.p50, found.p90, found.p95, found.p99, found.p999, found.largest)
+    assert told == pytest.approx((0.5, 0.9, 0.95, 0.99, 0.999, 1.0), rel=1e-3)
+    assert found.mean == pytest.approx(0.5005, rel=1e-3)
+
+
+def test_a_rate_is_over_whole_seconds_only() -> None:
+    windows = {second: {RIGHT_CALLS: cell_of([0.0] * 10)} for second in range(4)}
+    run = run_of_cells(3.5, windows)
+    assert span(run) == 3
+    assert summary.intended_rate(run) == 10
+    assert summary.total(run).rate == 10
+    assert summary.total(run).calls == 40
+
+
+def test_a_rate_is_over_the_seconds_that_were_run() -> None:
+    windows = {second: {RIGHT_CALLS: cell_of([0.0] * 10)} for second in range(4)}
+    assert span(run_of_cells(60, windows)) == 4
+    assert span(run_of_cells(60, windows, stopped_after=3.4)) == 3
+    assert summary.total(run_of_cells(60, windows)).rate == 10
+
+
+def test_what_is_answered_after_the_run_does_not_raise_the_rate() -> None:
+    answered_late = {second: {RIGHT_CALLS: cell_of([5.0] * 100)} for second in range(10)}
+    run = run_of_cells(10, answered_late)
+    assert summary.intended_rate(run) == 100
+    assert summary.total(run).rate == pytest.approx(50, rel=1e-3)
+    assert summary.achieved(run) == 1.0
+
+
+def test_a_rate_of_rows_counts_the_rows_of_right_answers() -> None:
+    run = run_of(10, 50, rows=8, median=1e-6)
+    assert summary.total(run).rows_rate == pytest.approx(400)
+
+
+def test_a_run_without_calls_has_no_numbers() -> None:
+    run = run_of_cells(10, {})
+    row = summary.total(run)
+    assert row.calls == 0
+    assert math.isnan(row.latency.p99)
+    assert math.isnan(row.rate)
+    assert math.isnan(row.error_share)
+    assert math.isnan(summary.achieved(run))
+    assert math.isnan(summary.late_share(run))
+    assert summary.rows(run) == ()
+    assert summary.over_time(run) == ()
+
+
+def test_rows_are_lanes_followed_by_their_versions() -> None:
+    run = run_of(
+        10,
+        100,
+        protocols=(Protocol.GRPC, Protocol.HTTP_JSON),
+        decisions={"10; by=split": 0.3, "2; by=label:stable": 0.3, "2; by=split": 0.4},
+    )
+    found = summary.rows(run)
+    assert [(row.lane, row.version) for row in found] == [
+        ("grpc", ""),
+        ("grpc", "2"),
+        ("grpc", "10"),
+        ("http-json", ""),
+        ("http-json", "2"),
+        ("http-json", "10"),
+    ]
+    assert found[0].protocol == "grpc"
+    assert found[0].calls == found[1].calls + found[2].calls
+    assert found[0].calls + found[3].calls == summary.total(run).calls == 1000
+
+
+def test_a_failed_call_without_a_version_is_in_its_lane_s_row_only() -> None:
+    run = run_of(10, 100, failed={"connect": 0.2}, decisions={"1": 1.0})
+    lane, version = summary.rows(run)
+    assert lane.failed == lane.errors["connect"] > 0
+    assert version.failed == 0
+    assert version.calls == lane.right
+
+
+def test_routes_are_shares_of_the_calls_that_told_a_decision() -> None:
+    run = run_of(
+        10, 100, failed={"connect": 0.5}, decisions={"1; by=split": 0.9, "2; by=hint": 0.1}
+    )
+    first, second = summary.routes(run)
+    assert (first.version, first.by) == ("1", "split")
+    assert (second.version, second.by) == ("2", "hint")
+    assert first.share + second.share == pytest.approx(1)
+    assert first.share == pytest.approx(0.9, abs=0.05)
+
+
+def test_late_calls_are_those_that_started_late_or_never() -> None:
+    record = Record()
+    lags = Histogram.of([0.001] * 90 + [0.020] * 6)
+    cells = {RIGHT_CALLS: cell_of([0.01] * 96), Key(0, NEVER_STARTED, ""): cell_of([1.0] * 4)}
+    record.add(0, Window(cells, Generator(lag=lags)))
+    assert summary.late_share(Run("a run", outline_of(1), record)) == pytest.approx(0.10)
+
+
+def test_a_short_run_has_an_instant_for_every_second() -> None:
+    found = summary.over_time(run_of(5, 40, failed={"http_503": 0.5}, busiest=0.4))
+    assert [each.second for each in found] == [0, 1, 2, 3, 4]
+    assert all(each.width == 1 for each in found)
+    assert all(each.intended == each.ended == 40 for each in found)
+    assert all(each.right + each.failed == 40 for each in found)
+    assert all(each.busiest == 0.4 for each in found)
+
+
+def test_a_long_run_s_instants_are_several_seconds_wide() -> None:
+    found = summary.over_time(run_of(25, 10), most=10)
+    assert [(each.second, each.width) for each in found][-2:] == [(21, 3), (24, 1)]
+    assert all(each.intended == 10 for each in found)
+
+
+def test_a_second_without_answers_is_a_gap_in_the_latency() -> None:
+    record = Record()
+    record.add(0, Window({RIGHT_CALLS: cell_of([0.01])}, generator_of(1)))
+    record.add(2, Window({RIGHT_CALLS: cell_of([0.01])}, generator_of(1)))
+    _, second, _ = summary.over_time(Run("a run", outline_of(3), record))
+    assert second.intended == 0
+    assert math.isnan(second.p99)

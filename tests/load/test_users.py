@@ -1,0 +1,145 @@
+"""locust's users against a small server, by locust itself: a child process without a page."""
+
+import csv
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from model_server import ModelServer
+
+HEAD = """
+from locust import constant, task
+from serve.load.users import *
+"""
+VISITOR = """
+class Visitor({kind}):
+    model = "m"
+    {more}
+    wait_time = constant(0.05)
+
+    @task
+    def infer(self):
+        self.call()
+"""
+
+
+@pytest.fixture
+def server() -> Iterator[ModelServer]:
+    with ModelServer() as server:
+        yield server
+
+
+class Locust:
+    """locust without a page, on one file; `rows` are its table of requests, by name."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self.status = 0
+        self.said = ""
+        self.rows: dict[str, dict[str, str]] = {}
+
+    def run(self, text: str, server: ModelServer, *words: str) -> None:
+        """Run that file to its end."""
+        (self._folder / "users.py").write_text(HEAD + text)
+        done = subprocess.run(
+            (
+                *(sys.executable, "-m", "locust", "-f", "users.py", "--headless", "--csv", "out"),
+                *("--host", f"http://{server.address}", "-u", "2", "-r", "10", "-t", "4s", *words),
+            ),
+            cwd=self._folder,
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+        self.status, self.said = done.returncode, done.stdout + done.stderr
+        table = self._folder / "out_stats.csv"
+        if table.exists():
+            with table.open() as lines:
+                self.rows = {row["Name"]: row for row in csv.DictReader(lines)}
+
+
+@pytest.fixture
+def locust(tmp_path: Path) -> Locust:
+    return Locust(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("kind", "protocol", "path"),
+    [
+        ("KServeHttpUser", "http-binary", "/v2/models/m/infer"),
+        ("TFServingUser", "tfserving", "/v1/models/m:predict"),
+    ],
+)
+def test_a_user_calls_with_what_the_metadata_says(
+    locust: Locust, server: ModelServer, kind: str, protocol: str, path: str
+) -> None:
+    locust.run(VISITOR.format(kind=kind, more=""), server)
+    name = f"m@{'-' if kind == 'TFServingUser' else '3'} {protocol}"
+    assert int(locust.rows[name]["Request Count"]) >= 2, locust.said
+    assert locust.rows[name]["Failure Count"] == "0", locust.said
+    assert set(server.calls) == {path}
+    assert locust.status == 0
+
+
+def test_a_user_that_asks_for_a_version_has_it_in_the_name(
+    locust: Locust, server: ModelServer
+) -> None:
+    locust.run(VISITOR.format(kind="KServeHttpUser", more='version = "stable"'), server)
+    assert "m@stable http-binary" in locust.rows
+    assert set(server.calls) == {"/v2/models/m/versions/stable/infer"}
+
+
+@pytest.mark.parametrize(("label", "is_right"), [(1, True), (0, False)])
+def test_answers_are_held_against_labels(
+    locust: Locust, server: ModelServer, tmp_path: Path, label: int, is_right: bool
+) -> None:
+    rows = np.zeros((3, 4), np.float32)
+    np.savez(tmp_path / "rows.npz", x=rows, digit=np.full(3, label))
+    more = 'inputs, labels, output = "rows.npz", "digit", "y"'
+    locust.run(VISITOR.format(kind="KServeHttpUser", more=more), server)
+    row = locust.rows["m@3 http-binary"]
+    assert row["Failure Count"] == ("0" if is_right else row["Request Count"])
+    assert locust.status == (0 if is_right else 1)
+    assert ("wrong_answer" in locust.said) is not is_right
+
+
+@pytest.mark.parametrize(
+    ("model", "why"), [("nobody", "answers with status 404"), ("", "no model is named")]
+)
+def test_a_test_that_cannot_be_prepared_ends_with_a_sentence(
+    locust: Locust, server: ModelServer, model: str, why: str
+) -> None:
+    locust.run(VISITOR.format(kind="KServeHttpUser", more=f'model = "{model}"'), server)
+    assert why in locust.said
+    assert "Traceback" not in locust.said
+    assert locust.status == 2
+    assert server.calls == []
+
+
+def test_a_crowd_goes_on_calling_while_nobody_answers(locust: Locust, server: ModelServer) -> None:
+    server.holds.clear()
+    crowd = """
+class Crowd(OpenLoopUser, KServeHttpUser):
+    model, rate, arrivals, timeout, seconds = "m", 50, "constant", 0.5, 1
+"""
+    locust.run(crowd, server, "-u", "1", "-t", "8s")
+    row = locust.rows["m@- http-binary"]
+    assert len(server.calls) == 50
+    assert row["Request Count"] == row["Failure Count"] == "50"
+    assert "timeout" in locust.said
+
+
+def test_a_crowd_counts_from_the_intended_start(locust: Locust, server: ModelServer) -> None:
+    server.holds.clear()
+    crowd = """
+class Crowd(OpenLoopUser, KServeHttpUser):
+    model, rate, arrivals, timeout, seconds, most = "m", 20, "constant", 0.2, 1, 1
+"""
+    locust.run(crowd, server, "-u", "1", "-t", "20s")
+    row = locust.rows["m@- http-binary"]
+    assert row["Request Count"] == "20"
+    assert float(row["Max Response Time"]) > 5 * 200  # the last one waited for many before it
