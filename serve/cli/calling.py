@@ -9,7 +9,6 @@ from typing import Any, Protocol
 from urllib.parse import quote
 
 from serve.cli.asked import Asked
-from serve.cli.trust import channel_credentials, trust
 from serve.core.calls import Verb
 from serve.core.errors import (
     BadRequest,
@@ -25,6 +24,7 @@ from serve.core.errors import (
 from serve.tensors import codec
 from serve.tensors.codec import InferReply
 from serve.tensors.datatypes import Array, Shape
+from serve.trust import channel_credentials, trust
 from serve.wire import kserve_grpc
 
 TIMEOUT = 300.0  # seconds for one call, as the gateway's own default

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from serve.cli.credentials import VARIABLE, authorization
-from serve.cli.trust import trust
 from serve.core.errors import (
     Conflict,
     DeadlineExceeded,
@@ -19,6 +18,7 @@ from serve.core.errors import (
     Unauthenticated,
     Unavailable,
 )
+from serve.trust import trust
 
 if TYPE_CHECKING:
     import ssl

@@ -24,9 +24,9 @@ from serve.cli.load_options import (
     endpoint,
     ways_of,
 )
-from serve.cli.trust import trust
 from serve.load import preparing
 from serve.load.preparing import Way
+from serve.trust import trust
 
 if TYPE_CHECKING:
     from serve.load.observing import Target

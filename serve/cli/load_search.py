@@ -114,10 +114,10 @@ def _report(shelf: Shelf, trials: _Trials, found: "Found | None", objective: str
         said.append(f"{rate_text(found.rate)} is the highest rate that met {objective}{upper}.")
     said += found.notes if found else ()
     passed = None if found is None else found.rate > 0
-    return shelf.report(runs, said, passed, _sweep(trials))
+    return shelf.report(runs, said, passed, _sweep(trials, found))
 
 
-def _sweep(trials: _Trials) -> "Sweep":
+def _sweep(trials: _Trials, found: "Found | None") -> "Sweep":
     """p99 by rate, in the order of the report's runs."""
     from serve.load.reporting.report import Sweep
     from serve.load.reporting.summary import total
@@ -128,4 +128,5 @@ def _sweep(trials: _Trials) -> "Sweep":
         y="p99 in ms",
         xs=tuple(rate for rate, _ in pairs),
         ys=tuple(1000 * total(run).latency.p99 for _, run in pairs),
+        best=found.rate if found and found.rate else None,
     )

@@ -10,9 +10,9 @@ from serve.app.secret import known_secret
 from serve.cli.client import DEFAULT_URL
 from serve.cli.options import AdminUrl
 from serve.cli.output import say
-from serve.cli.trust import trust
 from serve.core.errors import Unauthenticated
 from serve.settings import load
+from serve.trust import trust
 
 
 def sync(

@@ -30,7 +30,7 @@ def drive(
     """What the driver tells."""
     made = Lane("lane", protocol, address, path_of(protocol, "m", ""), payloads, **lane)
     asked = {"lane": made.to_json(), "rounds": rounds, "most": most, "timeout": timeout}
-    environment = os.environ | ({"SSL_CERT_FILE": trusted} if trusted else {})
+    environment = os.environ | ({"SERVEGATE_CACERT": trusted} if trusted else {})
     ran = subprocess.run(
         [sys.executable, DRIVER],
         input=json.dumps(asked),

@@ -4,7 +4,6 @@ It blocks only its greenlet, because locust has patched the standard library.
 """
 
 import json
-import ssl
 import urllib.request
 from collections.abc import Mapping
 from typing import Any
@@ -13,6 +12,7 @@ from urllib.error import HTTPError, URLError
 from serve.core.calls import Verb
 from serve.core.errors import NotFound, ServegateError, Unavailable
 from serve.load.plan import Lane, Protocol
+from serve.trust import trust
 from serve.wire.kserve_grpc import method_of
 
 TIMEOUT = 10.0  # seconds
@@ -43,7 +43,7 @@ def _by_http(lane: Lane, model: str, version: str) -> Any:
     path = lane.path + (f"/versions/{version}" if version else "")
     url = f"{'https' if lane.tls else 'http'}://{lane.address}{path}"
     request = urllib.request.Request(url, headers=dict(lane.headers))
-    context = ssl.create_default_context() if lane.tls else None
+    context = trust() if lane.tls else None
     try:
         with urllib.request.urlopen(request, timeout=TIMEOUT, context=context) as answer:
             return json.loads(answer.read())

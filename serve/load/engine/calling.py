@@ -81,7 +81,9 @@ class LaneCalls:
         for place in range(sequences.length):
             payload = next(self._payloads)
             body = payload.body
-            if place == 0:
+            if sequences.length == 1:
+                body = payload.only
+            elif place == 0:
                 body = payload.first
             elif place == sequences.length - 1:
                 body = payload.last

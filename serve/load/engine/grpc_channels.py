@@ -15,9 +15,7 @@ from __future__ import annotations
 
 import functools
 import re
-import ssl
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import gevent
@@ -26,6 +24,7 @@ from grpc.experimental.gevent import init_gevent
 
 from serve.core.errors import Invalid
 from serve.load.plan import Lane
+from serve.trust import channel_credentials
 
 Metadata = tuple[tuple[str, str], ...]
 _CALLS_EACH = 250  # calls in flight on one channel before there are more than the usual
@@ -102,6 +101,4 @@ def _prepare() -> None:
 def _opened(lane: Lane) -> grpc.Channel:
     if not lane.tls:
         return grpc.insecure_channel(lane.address, _OPTIONS)
-    trusted = ssl.get_default_verify_paths().cafile  # or the file that `SSL_CERT_FILE` names
-    roots = Path(trusted).read_bytes() if trusted else None
-    return grpc.secure_channel(lane.address, grpc.ssl_channel_credentials(roots), _OPTIONS)
+    return grpc.secure_channel(lane.address, channel_credentials(), _OPTIONS)

@@ -17,6 +17,7 @@ from serve.load.engine.http_shared import Address, Call, Shared
 from serve.load.engine.sending import Done
 from serve.load.plan import Lane, Payload, Protocol
 from serve.load.recording import NOT_CONNECTED
+from serve.trust import trust as trust_of_environment
 
 
 class HttpSender:
@@ -84,22 +85,22 @@ def http_sender(
     """The sender of an HTTP lane; `Invalid` where its address, path or headers cannot be used.
 
     `most`: connections. `timeout`: seconds for one call. `trust`: for a lane with TLS; without it
-    those are trusted whom this machine trusts (`SSL_CERT_FILE` names others).
+    the environment says whom to trust, see `serve/trust.py`.
     """
-    host, addresses = _resolved(lane.address)
+    host, addresses = resolved(lane.address)
     shared = Shared(
         loop=gevent.get_hub().loop,
         clock=clock,
         addresses=addresses,
         check=checker(lane),
         names_version=lane.protocol is not Protocol.TFSERVING,
-        tls=(trust or ssl.create_default_context()) if lane.tls else None,
+        tls=(trust or trust_of_environment()) if lane.tls else None,
         host=host,
     )
     return HttpSender(shared, Requests(lane), most=most, timeout=timeout)
 
 
-def _resolved(address: str) -> tuple[str, tuple[Address, ...]]:
+def resolved(address: str) -> tuple[str, tuple[Address, ...]]:
     """The host of host:port, and the addresses that it has."""
     parts = urlsplit(f"//{address}")
     try:

@@ -25,6 +25,11 @@ class TlsLink:
         self._left = b""  # encrypted, and not yet gone
         self._taken = 0
 
+    @property
+    def application(self) -> str:
+        """The protocol that both sides have agreed on (ALPN), or empty."""
+        return self._tls.selected_alpn_protocol() or ""
+
     def shake(self) -> bool:
         """Go on with the handshake; whether it is done."""
         try:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from html import escape
 from math import isfinite, nan, sqrt
+from typing import Any
 
 from serve.load.histogram import Histogram
 from serve.load.observed import GatewayTimes, Series, TritonTimes
@@ -38,6 +39,9 @@ _WHERE = (
     "Means over all calls, from the generator, the gateway and Triton; they are counted at "
     "different places, so the parts may not add up to the last digit."
 )
+
+
+_NAMES = {"server": "Server", "config": "Configuration", "replicas": "Replicas"}
 
 
 def time_part(run: Run, total: Row) -> str:
@@ -247,6 +251,19 @@ def problems_part(run: Run) -> str:
 
 
 def served_by(run: Run) -> str:
-    """Versions of gateway and Tritons, as they told them."""
-    told = {str(name): str(value) for name, value in run.observed.facts.items() if value}
+    """Server, configuration and replicas, as they told them, without what is off or empty."""
+    told = {
+        _NAMES.get(str(name), str(name)): _spoken(value)
+        for name, value in run.observed.facts.items()
+    }
     return section("What was tested", facts(told))
+
+
+def _spoken(value: Any) -> str:
+    """`dynamic batching: preferred batch size 64, max queue delay microseconds 100`, flat."""
+    if isinstance(value, Mapping):
+        pairs = ((str(name).replace("_", " "), _spoken(each)) for name, each in value.items())
+        return ", ".join(f"{name} {text}" for name, text in pairs if text)
+    if isinstance(value, list | tuple):
+        return "; ".join(filter(None, map(_spoken, value)))
+    return "" if value in (None, False, 0, "", "0") else str(value)

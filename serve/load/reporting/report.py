@@ -66,7 +66,8 @@ class Run:
 class Sweep:
     """A value that several runs differ in, against what was measured, with 95 % intervals.
 
-    `runs` of the report are in the order of `xs` where they belong to it.
+    `runs` of the report are in the order of `xs` where they belong to it. `best`: the x that was
+    looked for, None where nothing was, or was found.
     """
 
     x: str
@@ -75,6 +76,7 @@ class Sweep:
     ys: tuple[float, ...]
     lows: tuple[float, ...] = ()
     highs: tuple[float, ...] = ()
+    best: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +122,7 @@ class Report:
                 "ys": list(sweep.ys),
                 "lows": list(sweep.lows),
                 "highs": list(sweep.highs),
+                "best": sweep.best,
             },
             "machine": self.machine,
             "versions": dict(self.versions),
@@ -147,14 +150,14 @@ class Report:
                 runs=tuple(map(Run.from_json, page["runs"])),
                 findings=tuple(map(str, page["findings"])),
                 passed=page["passed"],
-                sweep=sweep
-                and Sweep(
-                    str(sweep["x"]),
-                    str(sweep["y"]),
-                    *(tuple(sweep[key]) for key in ("xs", "ys", "lows", "highs")),
-                ),
+                sweep=sweep and _sweep(sweep),
                 machine=str(page["machine"]),
                 versions=page["versions"],
             )
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise Invalid("the load report is damaged", why=repr(error)) from error
+
+
+def _sweep(page: Mapping[str, Any]) -> Sweep:
+    xs, ys, lows, highs = (tuple(page[key]) for key in ("xs", "ys", "lows", "highs"))
+    return Sweep(str(page["x"]), str(page["y"]), xs, ys, lows, highs, page["best"])

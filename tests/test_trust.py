@@ -9,8 +9,8 @@ import pytest
 from certificates import Authority
 
 from serve.app.tls import HTTP, Tls
-from serve.cli.trust import channel_credentials, trust
 from serve.core.errors import Invalid
+from serve.trust import channel_credentials, trust
 
 
 def handshake(server: ssl.SSLContext, client: ssl.SSLContext) -> None:

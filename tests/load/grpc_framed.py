@@ -1,0 +1,95 @@
+"""A gRPC server in raw frames for the load test's sender, in a thread, doing what a test says."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+from typing import Self
+
+from grpc_wire import DATA, Frame, Peer, settings, window
+from grpc_wire import Triton as Answering
+
+Act = Callable[["Framed", Peer, int], None]
+"""What to do when a call has come: on this connection, as this stream."""
+
+
+class Framed(Answering):
+    """The server, from `with` to its end. `calls` are the streams as they came."""
+
+    def __init__(
+        self, *acts: Act, greeting: bytes | None = None, gives_credit: bool = False
+    ) -> None:
+        """Each call takes the next act; when all are taken, calls are answered."""
+        super().__init__()
+        self.greeting = settings() if greeting is None else greeting
+        self.loop = asyncio.new_event_loop()
+        self._acts = list(acts)
+        self._gives_credit = gives_credit
+        self._thread = threading.Thread(target=self.loop.run_forever, daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        asyncio.run_coroutine_threadsafe(self.start(), self.loop).result(30)
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.loop.call_soon_threadsafe(self.close)
+        self.loop.call_soon_threadsafe(self.loop.stop)
+        self._thread.join()
+        self.loop.close()
+
+    @property
+    def address(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+    def kinds(self) -> set[int]:
+        """The types of all frames that have come."""
+        return {one.kind for peer in self.peers for one in peer.frames}
+
+    def _connection(self) -> Peer:
+        framed = self
+
+        class Connection(Peer):
+            """Greets whoever comes."""
+
+            def connection_made(self, transport: asyncio.BaseTransport) -> None:
+                super().connection_made(transport)
+                framed.peers.append(self)
+                self.send(framed.greeting)
+
+            def _take(self, one: Frame) -> None:
+                if one.kind == DATA and one.payload and framed._gives_credit:
+                    credit = len(one.payload)
+                    self.send(window(0, credit), window(one.stream, credit))
+                super()._take(one)
+
+        return Connection(on_ended=self._ended)
+
+    def _ended(self, peer: Peer, stream: int) -> None:
+        if self._acts:
+            self._acts.pop(0)(self, peer, stream)
+        else:
+            super()._ended(peer, stream)
+
+
+def hold(framed: Framed, peer: Peer, stream: int) -> None:
+    """Do not answer."""
+
+
+def together(count: int) -> Act:
+    """Answer when so many have come, the last one first."""
+    held: list[tuple[Peer, int]] = []
+
+    def act(framed: Framed, peer: Peer, stream: int) -> None:
+        held.append((peer, stream))
+        if len(held) == count:
+            for each, number in reversed(held):
+                framed.answer(number, peer=each)
+
+    return act
+
+
+def says(*frames: Callable[[int], bytes]) -> Act:
+    """Send these frames, each made for the stream."""
+    return lambda framed, peer, stream: peer.send(*(make(stream) for make in frames))
