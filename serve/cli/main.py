@@ -16,13 +16,13 @@ from serve.cli import (
     infer,
     keys,
     labels,
-    load,
     models,
     replicas,
     routes,
     sync,
     up,
 )
+from serve.cli.load import group as load
 from serve.cli.output import complain, exit_code
 from serve.core.errors import CannotStart, ServegateError
 

@@ -10,7 +10,7 @@ import pytest
 from PIL import Image
 
 from serve.cli.calling import Metadata, TensorSpec
-from serve.cli.load_inputs import Ready, Wish, read_requests
+from serve.cli.load.inputs import Ready, Wish, read_requests
 from serve.core.errors import Invalid
 from serve.load import preparing
 from serve.load.plan import Protocol

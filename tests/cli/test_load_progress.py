@@ -5,7 +5,7 @@ import math
 
 import pytest
 
-from serve.cli.load_progress import Logged, line, watching
+from serve.cli.load.progress import Logged, line, watching
 from serve.cli.talk import Events
 from serve.load.performing import Progress
 

@@ -115,6 +115,14 @@ def test_requests_that_queue_and_are_executed_alone_are_told() -> None:
     assert said(run, "executed every request of version 2 alone, although they queued for 3.00 ms")
 
 
+def test_requests_that_are_as_large_as_a_batch_may_be_executed_alone() -> None:
+    times = replace(TRITON, queue=0.003, rows=64 * TRITON.requests)
+    observed = Observed(triton=(times,), facts={"config": {"max_batch_size": 64}})
+    assert not said(run_of(60, 100, observed=observed), "alone")
+    wider = replace(observed, facts={"config": {"max_batch_size": 128}})
+    assert said(run_of(60, 100, observed=wider), "alone")
+
+
 def test_a_version_that_is_much_slower_is_told_with_both_numbers() -> None:
     decisions = {"1; by=split": 0.5, "2; by=split": 0.5}
     run = run_of(60, 100, decisions=decisions, slower={"2; by=split": 2.0})

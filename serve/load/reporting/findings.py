@@ -7,7 +7,8 @@ the numbers be believed, was what was asked met, what did users see, why was it 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from math import inf
 
 from serve.load.histogram import Histogram
 from serve.load.observed import TritonTimes
@@ -132,9 +133,10 @@ def _queue(run: Run) -> Iterator[str]:
 
 
 def _batching(run: Run) -> Iterator[str]:
-    """Requests that queue and are then executed one by one."""
+    """Requests that queue and are then executed one by one, although two would fit."""
+    most = _largest_batch(run)
     for each in run.observed.triton:
-        if _is_alone(each):
+        if _is_alone(each) and 2 * each.rows <= most * each.requests:
             yield (
                 f"Triton executed every request of version {each.version} alone, although they "
                 f"queued for {time_text(each.queue)}: dynamic batching is off, or finds nothing."
@@ -221,6 +223,13 @@ _RULES: tuple[Callable[[Run], Iterator[str]], ...] = (
 
 def _is_stuck(window: Window | None) -> bool:
     return window is not None and window.generator.ended == 0 and window.generator.in_flight > 0
+
+
+def _largest_batch(run: Run) -> float:
+    """The model's `max_batch_size`; without end where nobody has told it."""
+    config = run.observed.facts.get("config")
+    found = config.get("max_batch_size") if isinstance(config, Mapping) else None
+    return found if isinstance(found, int) else inf
 
 
 def _is_alone(times: TritonTimes) -> bool:

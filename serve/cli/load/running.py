@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 import typer
 
 from serve.cli.endings import INTERRUPTED
-from serve.cli.load_keeping import Shelf
-from serve.cli.load_lanes import Calls
-from serve.cli.load_stopping import Stopping, until_stopped
+from serve.cli.load.keeping import Shelf
+from serve.cli.load.lanes import Calls
+from serve.cli.load.stopping import Stopping, until_stopped
 from serve.cli.output import exit_code
 from serve.cli.talk import Talk
 from serve.core.errors import Invalid
@@ -122,7 +122,7 @@ class Running:
         objective: str = "",
     ) -> "Run":
         """One run of a plan."""
-        from serve.cli.load_progress import watching
+        from serve.cli.load.progress import watching
         from serve.load.arrivals import intended
         from serve.load.observing import Observer
         from serve.load.performing import perform
@@ -184,7 +184,7 @@ def conclude(
     share: Callable[["Report"], None] | None,
 ) -> Exception | None:
     """Keep a report, show it, and tell the result; what is returned is to be raised at the end."""
-    from serve.cli.load_showing import document, refusal, show
+    from serve.cli.load.showing import document, refusal, show
 
     report, path = shelf.keep(report)
     show(talk, report, path)

@@ -59,7 +59,7 @@ class Shelf:
         sweep: "Sweep | None" = None,
     ) -> "Report":
         """All of it."""
-        from serve.cli.load_showing import with_interruption
+        from serve.cli.load.showing import with_interruption
         from serve.load.reporting.report import Report
 
         return Report(

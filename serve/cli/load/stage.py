@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from serve.cli.load_keeping import Shelf
-from serve.cli.load_running import Running, make_lanes
-from serve.cli.load_stopping import Stopping, until_stopped
+from serve.cli.load.keeping import Shelf
+from serve.cli.load.running import Running, make_lanes
+from serve.cli.load.stopping import Stopping, until_stopped
 
 if TYPE_CHECKING:
     from serve.load.observing import Target
@@ -102,7 +102,7 @@ def _passed(outcome: "Outcome") -> bool | None:
 
 def _findings(outcome: "Outcome", runs: "Sequence[Run]") -> list[str]:
     """Where the generator was the limit, what was not met, what the scenario says; all else."""
-    from serve.cli.load_showing import limits
+    from serve.cli.load.showing import limits
     from serve.load.reporting.findings import findings
     from serve.load.reporting.objectives import judge_run
 

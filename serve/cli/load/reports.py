@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from serve.cli import load_options as options
 from serve.cli.client import DEFAULT_URL, connect
+from serve.cli.load import options
 from serve.cli.options import AdminUrl, AsJson, KeyFile
 from serve.cli.output import as_json, say, table
 from serve.core.errors import CheckFailed, Invalid
@@ -40,7 +40,7 @@ def show_report(
 
     Example: servegate load report load-reports/before --html before.html
     """
-    from serve.cli.load_showing import document, show
+    from serve.cli.load.showing import document, show
     from serve.cli.talk import Lines
     from serve.load.reporting.keeping import read
     from serve.load.reporting.page import render
@@ -181,7 +181,7 @@ def _line(one: "Ratio") -> tuple[str, ...]:
 
 
 def _ratio(one: "Ratio") -> dict[str, Any]:
-    from serve.cli.load_showing import number
+    from serve.cli.load.showing import number
 
     values = {name: number(value) for name, value in asdict(one).items() if name != "name"}
     return {"name": one.name, **values}

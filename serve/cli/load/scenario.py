@@ -5,10 +5,10 @@ from typing import Annotated
 
 import typer
 
-from serve.cli import load_options as options
 from serve.cli.backup import Yes, require_yes
 from serve.cli.client import DEFAULT_URL
-from serve.cli.load_reports import shared
+from serve.cli.load import options
+from serve.cli.load.reports import shared
 from serve.cli.options import AdminUrl, AsJson, KeyFile
 from serve.cli.output import as_json, table
 
@@ -77,13 +77,13 @@ def run_scenario(
     """
     from serve.cli.asked import parse_asked
     from serve.cli.endings import told
-    from serve.cli.load_command import command_of
-    from serve.cli.load_inputs import Wish
-    from serve.cli.load_keeping import Shelf
-    from serve.cli.load_lanes import Calls, Ends
-    from serve.cli.load_running import Generator, Running, conclude
-    from serve.cli.load_stage import CommandStage, play
-    from serve.cli.load_stopping import STOPPED, Stopping
+    from serve.cli.load.command import command_of
+    from serve.cli.load.inputs import Wish
+    from serve.cli.load.keeping import Shelf
+    from serve.cli.load.lanes import Calls, Ends
+    from serve.cli.load.running import Generator, Running, conclude
+    from serve.cli.load.stage import CommandStage, play
+    from serve.cli.load.stopping import STOPPED, Stopping
     from serve.cli.talk import talk
     from serve.load.arrivals import parse_seconds
     from serve.load.reporting.objectives import parse_objective

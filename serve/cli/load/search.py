@@ -3,9 +3,9 @@
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from serve.cli.load_keeping import Shelf
-from serve.cli.load_running import Pace, Running, make_lanes
-from serve.cli.load_stopping import Stopping, until_stopped
+from serve.cli.load.keeping import Shelf
+from serve.cli.load.running import Pace, Running, make_lanes
+from serve.cli.load.stopping import Stopping, until_stopped
 from serve.core.errors import Invalid
 
 if TYPE_CHECKING:
@@ -99,7 +99,7 @@ class _Trials:
 
 
 def _report(shelf: Shelf, trials: _Trials, found: "Found | None", objective: str) -> "Report":
-    from serve.cli.load_showing import limits
+    from serve.cli.load.showing import limits
     from serve.load.reporting.amounts import rate_text
 
     runs = [run for _, run in sorted(trials.runs, key=lambda pair: pair[0])]

@@ -15,9 +15,9 @@ from serve.cli.calling import HttpCaller
 from serve.cli.client import DEFAULT_URL, connect
 from serve.cli.credentials import api_key, authorization
 from serve.cli.infer import Recorded
-from serve.cli.load_check import check_lanes
-from serve.cli.load_inputs import Wish, read_requests
-from serve.cli.load_options import (
+from serve.cli.load.check import check_lanes
+from serve.cli.load.inputs import Wish, read_requests
+from serve.cli.load.options import (
     DEFAULT_GRPC,
     DEFAULT_HTTP,
     DEFAULT_METRICS,

@@ -1,0 +1,1 @@
+"""`servegate load`: what its commands are made of."""
