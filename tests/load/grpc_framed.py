@@ -1,15 +1,25 @@
-"""A gRPC server in raw frames for the load test's sender, in a thread, doing what a test says."""
+"""A gRPC server in raw frames, in a thread, that does what a test says; and calls to it."""
 
 from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable
-from typing import Self
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from typing import Any, Self
 
+import gevent
+from gevent.event import Event
 from grpc_wire import DATA, Frame, Peer, settings, window
 from grpc_wire import Triton as Answering
 
+from serve.load.bodies import path_of
+from serve.load.engine.grpc_unary import UnarySender, unary_sender
+from serve.load.plan import Lane, Payload, Protocol
+
+PATIENCE = 20.0  # seconds; a bound
+End = tuple[str, str]  # outcome and decision
 Act = Callable[["Framed", Peer, int], None]
 """What to do when a call has come: on this connection, as this stream."""
 
@@ -93,3 +103,50 @@ def together(count: int) -> Act:
 def says(*frames: Callable[[int], bytes]) -> Act:
     """Send these frames, each made for the stream."""
     return lambda framed, peer, stream: peer.send(*(make(stream) for make in frames))
+
+
+@contextmanager
+def sender(
+    address: str, *, most: int = 1, headers: tuple[tuple[str, str], ...] = ()
+) -> Iterator[UnarySender]:
+    path = path_of(Protocol.GRPC, "m", "")
+    lane = Lane("lane", Protocol.GRPC, address, path, (), headers=headers)
+    with closing(unary_sender(lane, most=most, timeout=60.0, clock=time.monotonic)) as made:
+        yield made
+
+
+class Ends:
+    """What is told of so many calls, in the order of their ends."""
+
+    def __init__(self, through: UnarySender, count: int, payload: Payload) -> None:
+        self.told: list[End] = []
+        self._count = count
+        self._all = Event()
+        for _ in range(count):
+            assert through.send(payload, payload.body, self._done)
+
+    def _done(self, outcome: str, decision: str, ended: float) -> None:
+        self.told.append((outcome, decision))
+        if len(self.told) == self._count:
+            self._all.set()
+
+    def wait(self) -> list[End]:
+        assert self._all.wait(PATIENCE), self.told
+        return self.told
+
+
+def call(through: UnarySender, count: int = 1, *, body: bytes = b"\x0a\x01m") -> list[End]:
+    """What is told of so many calls at once."""
+    return Ends(through, count, Payload(body)).wait()
+
+
+def told_of(*acts: Act, rounds: int = 1, count: int = 1, **more: Any) -> list[End]:
+    """What is told of calls to a server with these acts, one round after the other."""
+    with Framed(*acts, **more) as server, sender(server.address, most=count) as through:
+        return [end for _ in range(rounds) for end in call(through, count)]
+
+
+def until(holds: Callable[[], bool]) -> None:
+    with gevent.Timeout(PATIENCE):
+        while not holds():
+            gevent.sleep(0.005)

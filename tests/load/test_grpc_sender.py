@@ -1,6 +1,7 @@
 """The gRPC senders, against a scripted server, and sockets that misbehave."""
 
 import socket
+import ssl
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,7 +14,7 @@ from certificates import Authority
 from tritonclient.grpc import service_pb2 as pb
 
 from serve.core.errors import Invalid
-from serve.load.engine.grpc_channels import metadata_of
+from serve.load.engine.grpc_requests import metadata_of
 from serve.load.plan import Lane, Payload, Protocol
 
 from .grpc_driving import BOTH, STREAM, UNARY, drive, ends
@@ -102,6 +103,43 @@ def test_tls_trusts_whom_the_environment_names(tmp_path: Path) -> None:
         trusting = drive(UNARY, server.address, 1, tls=True, trusted=str(authority.path))
         assert ends(trusting) == [("", "3")]
         assert ends(drive(UNARY, server.address, 1, tls=True)) == [("connect", "")]
+
+
+def test_large_messages_go_over_tls_as_there_is_room(tmp_path: Path) -> None:
+    authority = Authority(tmp_path)
+    chain, key = authority.issue("server")
+    tls = grpc.ssl_server_credentials([(key.read_bytes(), chain.read_bytes())])
+    asked = pb.ModelInferRequest(model_name="m", raw_input_contents=[bytes(3 << 20)])
+
+    def unary(request: Any, context: grpc.ServicerContext) -> bytes:
+        made = reply(str(len(request.raw_input_contents[0])))
+        made.raw_output_contents.append(bytes(3 << 20))
+        serialized: bytes = made.SerializeToString()
+        return serialized
+
+    with ScriptedGrpc(unary, tls=tls) as server:
+        payloads = (Payload(asked.SerializeToString()),)
+        trusted = str(authority.path)
+        told = drive(UNARY, server.address, 5, payloads=payloads, tls=True, trusted=trusted)
+    assert ends(told) == [("", str(3 << 20))] * 5
+
+
+def test_a_tls_server_that_does_not_speak_http_2_is_not_connected(tmp_path: Path) -> None:
+    authority = Authority(tmp_path)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(*authority.issue("server"))
+
+    def welcome(listener: socket.socket) -> None:
+        connection, _ = listener.accept()
+        with context.wrap_socket(connection, server_side=True) as link:
+            while link.recv(1 << 16):
+                pass
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        threading.Thread(target=welcome, args=(listener,), daemon=True).start()
+        address = f"127.0.0.1:{listener.getsockname()[1]}"
+        told = drive(UNARY, address, 1, tls=True, trusted=str(authority.path))
+    assert ends(told) == [("connect", "")]
 
 
 # --- what goes wrong ------------------------------------------------------------------------------

@@ -133,7 +133,7 @@ def test_a_killed_replica_is_found_killed_and_seen_to_come_back(up: harness.Up) 
 def test_calls_to_triton_itself_are_of_the_version_that_the_gateway_is_asked_for(
     up: harness.Up,
 ) -> None:
-    outcome = play("direct", up, seconds=18.0)
+    outcome = play("direct", up, seconds=9.0)
     assert outcome.passed is True, outcome.findings
     assert len(outcome.runs) == 6
     for run in outcome.runs:

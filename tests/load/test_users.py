@@ -139,7 +139,7 @@ def test_a_crowd_counts_from_the_intended_start(locust: Locust, server: ModelSer
 class Crowd(OpenLoopUser, KServeHttpUser):
     model, rate, arrivals, timeout, seconds, most = "m", 20, "constant", 0.2, 1, 1
 """
-    locust.run(crowd, server, "-u", "1", "-t", "20s")
+    locust.run(crowd, server, "-u", "1", "-t", "13s")
     row = locust.rows["m@- http-binary"]
     assert row["Request Count"] == "20"
     assert float(row["Max Response Time"]) > 5 * 200  # the last one waited for many before it

@@ -60,7 +60,8 @@ def _by_grpc(lane: Lane, model: str, version: str) -> Any:
     import grpc
     from tritonclient.grpc import service_pb2
 
-    from serve.load.engine.grpc_channels import lines, metadata_of
+    from serve.load.engine.grpc_channels import lines
+    from serve.load.engine.grpc_requests import metadata_of
 
     asked = service_pb2.ModelMetadataRequest(name=model, version=version)
     (line,) = lines(lane, 1, lambda channel: channel.unary_unary(method_of(Verb.METADATA)))[:1]

@@ -1,10 +1,9 @@
 """Channels of grpcio to one target, under gevent: how they are opened, and how they end.
 
 grpcio waits for its completion queues in C. With `init_gevent` it does so in threads of gevent's
-pool: the blocking way of calling takes one thread for each call that waits, a future none but the
-one of its channel (measured: 10 threads, as gevent has, hold up all calls behind 10 slow ones). So
-calls are futures here. Starting one may switch greenlets, which the hub must not, so that a
-greenlet starts what `send` leaves to it; it is woken once for all that have come.
+pool: a call that blocks takes one for itself, a stream none but the one of its channel (measured:
+10 threads, as gevent has, hold up all calls behind 10 slow ones). Using a stream may switch
+greenlets, which the hub must not.
 
 A channel has its connection for itself, no proxy, no limit on sizes, and repeats nothing by itself.
 A server that was away is tried again within a second; grpcio would take up to two minutes.
@@ -14,7 +13,6 @@ Processes must not fork once a channel is open: its threads are not there on the
 from __future__ import annotations
 
 import functools
-import re
 from collections.abc import Callable
 from typing import Any
 
@@ -22,14 +20,11 @@ import gevent
 import grpc
 from grpc.experimental.gevent import init_gevent
 
-from serve.core.errors import Invalid
 from serve.load.plan import Lane
 from serve.trust import channel_credentials
 
-Metadata = tuple[tuple[str, str], ...]
 _CALLS_EACH = 250  # calls in flight on one channel before there are more than the usual
 _USUAL, _MOST = 4, 16  # channels of a lane: one thread waits for each
-_NAME = re.compile(r"(?!grpc-)[0-9A-Za-z_.-]+(?<!-bin)")
 _OPTIONS = (
     ("grpc.use_local_subchannel_pool", 1),
     ("grpc.enable_retries", 0),
@@ -82,14 +77,6 @@ def lines(lane: Lane, most: int, method: Callable[[grpc.Channel], Any]) -> list[
     count = max(min(_USUAL, most), min(_MOST, -(-most // _CALLS_EACH)))
     channels = [_opened(lane) for _ in range(count)]
     return [Line(channel, method(channel)) for channel in channels]
-
-
-def metadata_of(lane: Lane) -> Metadata:
-    """The lane's headers as gRPC wants them; `Invalid` for what grpcio would not send."""
-    for name, value in lane.headers:
-        if not _NAME.fullmatch(name) or not (value.isascii() and value.isprintable()):
-            raise Invalid(f"the header '{name}' cannot be sent as gRPC metadata")
-    return tuple((name.lower(), value) for name, value in lane.headers)
 
 
 @functools.cache

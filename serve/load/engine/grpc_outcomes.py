@@ -1,4 +1,4 @@
-"""What the end of a gRPC call means: its outcome, and which version answered.
+"""What the end of a stream of grpcio means: the outcome of the call on it.
 
 | grpcio's code      | its details           | `servegate-error` | outcome              |
 |--------------------|-----------------------|-------------------|----------------------|
@@ -9,7 +9,7 @@
 | any                |                       | a code            | `grpc_<CODE>:<code>` |
 
 grpcio makes statuses up for what happens to a connection, and only its words tell them from a
-server's. The gateway's metadata comes behind the answer, also when that is an error.
+server's.
 """
 
 from __future__ import annotations
@@ -20,11 +20,9 @@ from typing import Any
 
 import grpc
 
-from serve.core.errors import BadRequest
 from serve.load.recording import BROKEN, NOT_CONNECTED, TIMED_OUT
-from serve.wire import protobuf
 
-_DECISION, _ERROR_CODE = "servegate-version", "servegate-error"
+_ERROR_CODE = "servegate-error"
 _UNREACHED = re.compile(
     r"failed to connect|errors? resolving|resolution fail|name resolution", re.IGNORECASE
 )
@@ -36,7 +34,7 @@ _LOST = re.compile(
 
 
 def outcome_of(call: Any) -> str:
-    """The outcome of a call that has failed: what grpcio raised, or a future that is over."""
+    """The outcome of a call that has failed: what grpcio raised, or a stream that is over."""
     code: grpc.StatusCode = call.code()
     told = _value(call.trailing_metadata(), _ERROR_CODE)
     if told:
@@ -47,20 +45,6 @@ def outcome_of(call: Any) -> str:
     if code is grpc.StatusCode.UNAVAILABLE and _UNREACHED.search(details):
         return NOT_CONNECTED
     return BROKEN if _LOST.search(details) else f"grpc_{code.name}"
-
-
-def decision_of(trailing: Any, answer: bytes | None) -> str:
-    """What the gateway says; else the version in the head of a `ModelInferResponse`; else empty."""
-    return _value(trailing, _DECISION) or (version_of(answer) if answer else "")
-
-
-def version_of(answer: bytes) -> str:
-    """The version that a `ModelInferResponse` names; empty for what is none."""
-    try:
-        found = protobuf.names(answer, 0, len(answer))
-    except BadRequest:
-        return ""
-    return found[1] if found else ""
 
 
 def _value(metadata: Iterable[tuple[str, Any]] | None, key: str) -> str:

@@ -23,8 +23,10 @@ from gevent.queue import SimpleQueue
 
 from serve.core.errors import BadRequest
 from serve.load.checking import checker
-from serve.load.engine.grpc_channels import Line, Metadata, lines, metadata_of
-from serve.load.engine.grpc_outcomes import outcome_of, version_of
+from serve.load.engine.grpc_answers import version_of
+from serve.load.engine.grpc_channels import Line, lines
+from serve.load.engine.grpc_outcomes import outcome_of
+from serve.load.engine.grpc_requests import Metadata, metadata_of
 from serve.load.engine.sending import Done
 from serve.load.plan import Lane, Payload
 from serve.load.recording import BROKEN, MALFORMED, TIMED_OUT

@@ -28,6 +28,7 @@ from serve.wire.grpc_messages import message
 
 _USUAL = 4  # connections of a lane, as h2load has in our benchmarks
 _BUSY = 100  # calls on a connection that call for one more
+_LARGE = 1 << 16  # bytes of a body that is not kept a second time, with its prefix
 
 
 class UnarySender:
@@ -44,7 +45,11 @@ class UnarySender:
         self._clock = shared.clock
         self._usual = min(_USUAL, most)
         self._limit = max(self._usual, -(-most // _BUSY))  # while the server does not ask for more
-        self._messages = {id(each): (each, message(each.body)) for each in lane.payloads}
+        self._messages = {
+            id(each): (each, message(each.body))
+            for each in lane.payloads
+            if len(each.body) < _LARGE
+        }
         self._open: dict[Call, None] = {}  # in the order of their starts
         self._waiting: deque[Call] = deque()  # for a connection
         self._links: list[CallLink] = []  # that take calls, or are going to
@@ -58,10 +63,7 @@ class UnarySender:
         if len(self._open) >= self._most:
             return False
         known = self._messages.get(id(payload))
-        if known is not None and body is payload.body:
-            prefixed = known[1]
-        else:
-            prefixed = message(body)
+        prefixed = known[1] if known is not None and body is payload.body else message(body)
         call = Call(payload, prefixed, done, self._clock() + self._timeout)
         self._open[call] = None
         link = self._least_busy()
@@ -198,6 +200,4 @@ def unary_sender(
         tls=tls,
         host=host,
     )
-    return UnarySender(
-        shared, Reading(head_block(lane, timeout)), lane, most=most, timeout=timeout
-    )
+    return UnarySender(shared, Reading(head_block(lane, timeout)), lane, most=most, timeout=timeout)
