@@ -69,7 +69,7 @@ Seed = Annotated[
     int, typer.Option("--seed", min=0, max=(1 << 32) - 1, help="Of arrivals and random values.")
 ]
 Workers = Annotated[
-    int, typer.Option("--workers", min=1, max=256, help="Processes on this machine.")
+    int, typer.Option("--workers", "--processes", min=1, max=256, help="Processes on this machine.")
 ]
 Listen = Annotated[
     str,
