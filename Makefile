@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 export VENV
 PYTEST := $(BIN)/python -m pytest
-JOBS ?= 3
+JOBS ?= 4
 PARALLEL := -n $(JOBS) --dist loadfile
 
 .DEFAULT_GOAL := help

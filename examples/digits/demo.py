@@ -23,6 +23,7 @@ COMMANDS = (
     "curl -s http://127.0.0.1:8000/v2/models/digits/infer -d @examples/digits/seven.json",
     "curl -s http://127.0.0.1:8000/v1/models/digits:predict -d @examples/digits/seven.rows.json",
     "{bin}/python examples/digits/classify.py examples/digits/disagree.png",
+    "{bin}/servegate load run --model digits --rate 100 --for 5s --slo 'errors<1%'",
     "{bin}/servegate model push model_repo/digits digits --label fresh --wait",
 )
 SPLIT = ("route", "set", "digits", "1=90", "2=10", "--reason", "make demo")

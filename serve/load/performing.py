@@ -119,9 +119,17 @@ async def _on(stage: _Stage, make: Callable[..., Awaitable[Record]]) -> Record:
             await stage.finish(playing)
             for each in background:
                 each.cancel()
-    except* ServegateError as errors:
-        raise errors.exceptions[0] from None
+    except BaseExceptionGroup as errors:
+        ours = errors.subgroup(ServegateError)
+        if ours is None:
+            raise
+        raise _first(ours) from None
     return record
+
+
+def _first(errors: BaseExceptionGroup[ServegateError]) -> ServegateError:
+    first = errors.exceptions[0]
+    return _first(first) if isinstance(first, BaseExceptionGroup) else first
 
 
 class _Stage:

@@ -41,7 +41,7 @@ def test_each_printed_command_works_as_printed(demo):
     module = harness.load_example("examples/digits/demo.py")
     printed = [line.strip() for line in said if line.startswith("  ") and "digits" in line]
     assert [line for line in printed if line in module.commands()] == list(module.commands())
-    infer, curl, rows, classify, push = (
+    infer, curl, rows, classify, load, push = (
         subprocess.run(
             command, shell=True, cwd=harness.ROOT, capture_output=True, text=True, timeout=60
         )
@@ -52,6 +52,7 @@ def test_each_printed_command_works_as_printed(demo):
     assert curl.returncode == 0 and '"model_name":"digits"' in curl.stdout
     assert rows.returncode == 0 and '"predictions": [[' in rows.stdout
     assert classify.returncode == 0 and "from version" in classify.stdout
+    assert load.returncode == 0 and "http-binary" in load.stdout, load.stdout + load.stderr
     assert push.returncode == 0 and "digits:fresh names it" in push.stderr, push.stderr
 
 
