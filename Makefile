@@ -4,8 +4,8 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 export VENV
 PYTEST := $(BIN)/python -m pytest
-JOBS ?= 4
-PARALLEL := -n $(JOBS) --dist loadfile
+JOBS ?= 3
+PARALLEL := -n $(JOBS) --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test test-conversion test-tensorrt check format lint types contracts test-fast chaos fuzz deps deps-dev lock clean docs \
