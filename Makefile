@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 export VENV
 PYTEST := $(BIN)/python -m pytest
 JOBS ?= 3
-PARALLEL := -n $(JOBS) --dist loadfile --no-loadscope-reorder
+PARALLEL := -n $(JOBS) --dist loadfile
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test test-conversion test-tensorrt check format lint types contracts test-fast chaos fuzz deps deps-dev lock clean docs \
