@@ -65,6 +65,7 @@ class Fleet:
         self._seen = {replica.name: Observation(replica) for replica in replicas}
         self._answered = False
         self._barred: dict[Slot, str] = {}
+        self._leaving: set[Slot] = set()
         self.steered: set[str] = set()  # replicas that get calls only where nobody else can
         self.joining: set[str] = set()  # the same, because they came empty and lack something yet
         self.waiting: dict[str, str] = {}  # replicas that may not load now, and why
@@ -120,6 +121,16 @@ class Fleet:
     def admit(self, replica: str, name: str, version: int) -> None:
         """The version answers rightly there, as far as anybody can tell."""
         self._barred.pop((replica, name, version), None)
+
+    def leave(self, replica: str, name: str, versions: Iterable[int]) -> None:
+        """These versions are about to go there, whatever becomes wanted meanwhile: no calls."""
+        self._leaving |= {(replica, name, version) for version in versions}
+
+    def left(self, replica: str) -> bool:
+        """What was to go there has gone, or has not and is held as before; whether any was."""
+        going = {slot for slot in self._leaving if slot[0] == replica}
+        self._leaving -= going
+        return bool(going)
 
     def wrong(self, replica: str) -> Mapping[str, Mapping[int, str]]:
         """The versions that answer wrongly on a replica, and what is wrong, by name in Triton."""
@@ -205,11 +216,12 @@ class Fleet:
         model leaves when it moves to another pool. Without `steers` the busy ones count as well:
         calls of one sequence belong together.
         """
+        away = self._barred.keys() | self._leaving
         having = [
             seen
             for seen in self._seen.values()
             if version in seen.held.get(physical_name, ())
-            and (seen.replica.name, physical_name, version) not in self._barred
+            and (seen.replica.name, physical_name, version) not in away
         ]
         own = [seen for seen in having if seen.replica.pool == pool]
         here = {seen.replica.name for seen in own if seen.is_up}

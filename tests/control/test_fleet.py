@@ -20,6 +20,17 @@ def test_a_version_is_held_by_the_replicas_on_which_it_is_ready() -> None:
     assert three.holders("m", 3, "default") == ()
 
 
+def test_what_is_about_to_go_is_held_no_longer_until_it_has_gone_or_has_not() -> None:
+    two = fleet("a", "b")
+    two.saw("a", {"m": (1, 2)})
+    two.saw("b", {"m": (1, 2)})
+    two.leave("a", "m", (1,))
+    assert (two.holders("m", 1, "default"), two.holders("m", 2, "default")) == (("b",), ("a", "b"))
+    assert not two.wrong("a")
+    assert not two.left("b") and two.left("a")
+    assert two.holders("m", 1, "default") == ("a", "b")
+
+
 def test_replicas_of_another_pool_do_not_count() -> None:
     two = Fleet((replica("a"), replica("b", pool="a100")), clock=Clock())
     two.saw("a", {"m": (1,)})

@@ -5,9 +5,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
 from builders import write_model
 
 from serve.control.versions import Version
+from serve.core.errors import TritonFailed
 from serve.core.versions import State
 
 from .keeping import Scene, nothing
@@ -141,6 +143,74 @@ def test_the_last_version_under_a_name_goes_with_an_unload(tmp_path: Path) -> No
     asked = scene.play(lambda: registry.publish(version("m", 1, state=State.RETIRED)), nothing)
     assert asked == ["load m", "unload m"]
     assert targets(scene) == {}
+
+
+@pytest.mark.parametrize("others", [(), (version("m", 2),)], ids=["unload", "load"])
+def test_what_is_wanted_again_while_it_goes_gets_calls_only_once_it_is_back(
+    tmp_path: Path, others: tuple[Version, ...]
+) -> None:
+    """Triton still lists what it is unloading; a call that came there would be refused."""
+    scene = scene_with(tmp_path, version("m", 1), *others)
+    registry = Registry(scene)
+    told: list[object] = []
+    change = scene.triton.unload if not others else scene.triton.load
+
+    async def changing(*asked: Any) -> None:
+        registry.publish(version("m", 1), *others)  # it is restored
+        await scene.plane.publisher.refresh()
+        told.append(1 in targets(scene))
+        await change(*asked)
+        told.append(1 in targets(scene))
+
+    async def scenario() -> None:
+        await scene.round()
+        registry.publish(version("m", 1, state=State.RETIRED), *others)
+        setattr(scene.triton, "load" if others else "unload", changing)
+        await scene.round()
+        setattr(scene.triton, "load" if others else "unload", change)
+        await scene.round()
+
+    asyncio.run(scenario())
+    assert told and not any(told)
+    assert 1 in targets(scene) and 1 in scene.triton.held["m"]
+
+
+def test_what_is_wanted_again_before_it_goes_stays(tmp_path: Path) -> None:
+    scene = scene_with(tmp_path, version("m", 1))
+    registry = Registry(scene)
+
+    async def restored(generation: int, within: float) -> bool:
+        registry.publish(version("m", 1))
+        await scene.plane.publisher.refresh()
+        return True
+
+    async def scenario() -> None:
+        await scene.round()
+        registry.publish(version("m", 1, state=State.RETIRED))
+        scene.plane.publisher.in_force = restored  # type: ignore[method-assign]
+        await scene.round()
+
+    asyncio.run(scenario())
+    assert scene.triton.asked == ["load m"]
+    assert targets(scene) == {1: ("m", ("a",))}
+
+
+def test_what_cannot_be_unloaded_and_is_wanted_again_gets_calls_again(tmp_path: Path) -> None:
+    scene = scene_with(tmp_path, version("m", 1))
+    registry = Registry(scene)
+
+    async def refused(model: str) -> None:
+        registry.publish(version("m", 1))
+        raise TritonFailed("it is in use")
+
+    async def scenario() -> None:
+        await scene.round()
+        registry.publish(version("m", 1, state=State.RETIRED))
+        scene.triton.unload = refused  # type: ignore[method-assign]
+        await scene.round()
+
+    asyncio.run(scenario())
+    assert targets(scene) == {1: ("m", ("a",))}
 
 
 def test_a_failed_load_leaves_what_was_loaded_and_says_why(tmp_path: Path) -> None:

@@ -189,7 +189,8 @@ def test_a_bucket_brings_versions_to_triton_and_a_restart_uploads_nothing_again(
         stored = objects(url, s3)
         assert any(path.endswith("repository/packed/2/model.onnx") for path in stored)
     with start() as up:
-        harness.until(lambda: len(up.get("/api/replicas")[0]["held"].get("packed", ())) == 2)
+        for version in ("1", "2"):
+            harness.until(lambda version=version: pushing.infer(up, "packed", version)[0] == 200)
         for version, factor in (("1", 2.0), ("2", 3.0)):
             assert answers(up, "packed", version) == [("packed", version, factor)] * 2
         views_show_one_model(up, tmp_path)

@@ -7,7 +7,7 @@ what is ready in the end is proven like everything else.
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 
 from serve.control.fleet import Failure, Fleet, Held
 from serve.control.reconciling.flavouring import Flavouring
@@ -64,9 +64,9 @@ class Loader:
             generation = await self._publisher.refresh()
             if not await self._publisher.in_force(generation, STEER_TIMEOUT):
                 return False  # some worker may still send calls there
+            if not self._let_go(step):
+                return False
         if isinstance(step, Unload):
-            if self.is_called(step.name):
-                return False  # again: the pool that it has moved to has lost it
             return await self._unload(step.name)
         name, configuration = step.model.name, step.model.configuration
         if step.model.published:
@@ -91,6 +91,20 @@ class Loader:
         in_form = f" as {step.model.flavour}" if step.model.flavour else ""
         versions = list(step.versions) or ""
         _log.info("replica %s loaded %s %s%s", self._name, name, versions, in_form)
+        return True
+
+    def _let_go(self, step: Step) -> bool:
+        """No calls come for what goes, until it has gone; False if some do.
+
+        A version that was retired may be wanted again by now, and the pool that a model has moved
+        to may have lost it.
+        """
+        name, stay = step.name, () if isinstance(step, Unload) else step.versions
+        held = self._fleet.observations[self._name].held.get(name, ())
+        going = [version for version in held if version not in stay]
+        if self.is_called(name, going):
+            return False
+        self._fleet.leave(self._name, name, going)
         return True
 
     def _applied(self, model: Loadable) -> None:
@@ -143,10 +157,12 @@ class Loader:
         if self._patience is not None and lost > HUNG and not self._patience.expired():
             self._patience.reschedule(asyncio.get_running_loop().time())
 
-    def is_called(self, name: str) -> bool:
-        """Whether calls for anything under this name in Triton may come to this replica."""
+    def is_called(self, name: str, versions: Collection[int] | None = None) -> bool:
+        """Whether calls for these (any) versions of a name in Triton may come to this replica."""
         return any(
-            target.physical_name == name and self._name in target.replicas
+            target.physical_name == name
+            and self._name in target.replicas
+            and (versions is None or target.physical_version in versions)
             for view in self._publisher.snapshot.models.values()
             for target in view.targets.values()
         )

@@ -38,6 +38,11 @@ class Load:
     adds: bool = True
 
     @property
+    def name(self) -> str:
+        """The name in Triton."""
+        return self.model.name
+
+    @property
     def about(self) -> tuple[object, ...]:
         """What a failure of this step is about: the same again would fail again."""
         configuration = self.model.configuration

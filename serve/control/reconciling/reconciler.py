@@ -276,13 +276,21 @@ class ReplicaKeeper:
                 continue
             if removes(step) and not self._fleet.is_known:
                 continue  # another replica may be the only one that workers know of
-            is_done = await self._loader.take(step)
-            await self.observe()
+            is_done = await self._take(step)
             if isinstance(step, Load):
                 if is_done:
                     await self._prove(step)
                 await self._publisher.refresh()
                 self._trying.discard(step.model.name)
+
+    async def _take(self, step: Step) -> bool:
+        try:
+            is_done = await self._loader.take(step)
+            await self.observe()
+        finally:
+            if self._fleet.left(self._name):
+                await self._publisher.refresh()
+        return is_done
 
     async def _prove(self, step: Load) -> None:
         try:
