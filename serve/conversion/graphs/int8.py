@@ -90,11 +90,12 @@ def _quantised(
     logger = logging.getLogger()
     disabled = logger.manager.disable
     with tempfile.TemporaryDirectory() as folder, samples_that_run():
-        path = Path(folder) / "quantised.onnx"
+        source, path = Path(folder) / "model.onnx", Path(folder) / "quantised.onnx"
+        onnx.save(model, source)
         logging.disable(logging.WARNING)  # it recommends its optimiser, which we do not want
         try:
             quantize_static(
-                model,
+                source,
                 path,
                 _Reader(samples),
                 quant_format=QuantFormat.QDQ,
