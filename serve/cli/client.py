@@ -6,19 +6,9 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from serve.cli.credentials import VARIABLE, authorization
-from serve.core.errors import (
-    Conflict,
-    DeadlineExceeded,
-    Forbidden,
-    Invalid,
-    NoControl,
-    NoSpace,
-    NotFound,
-    ServegateError,
-    Unauthenticated,
-    Unavailable,
-)
+from serve.core.errors import DeadlineExceeded, NoControl, ServegateError, Unauthenticated
 from serve.trust import trust
+from serve.wire import admin_answers
 
 if TYPE_CHECKING:
     import ssl
@@ -26,18 +16,6 @@ if TYPE_CHECKING:
     import httpx2
 
 DEFAULT_URL = "http://127.0.0.1:8080"
-_CLASSES: dict[int, type[ServegateError]] = {
-    400: Invalid,
-    401: Unauthenticated,
-    403: Forbidden,
-    404: NotFound,
-    409: Conflict,
-    412: Conflict,
-    422: Invalid,
-    503: Unavailable,
-    504: DeadlineExceeded,
-    507: NoSpace,
-}
 
 
 class AdminClient:
@@ -164,14 +142,8 @@ def segment(name: str) -> str:
 
 
 def error_of(answer: Any) -> ServegateError:
-    """The error that an answer tells; by its status alone when it tells none of ours."""
-    kind = _CLASSES.get(answer.status_code, ServegateError)
-    try:
-        body = answer.json()
-        error = kind(body["what"], why=body["why"], try_this=body["try_this"])
-        error.code = str(body["code"])
-    except (ValueError, KeyError, TypeError):
-        return kind(f"the control plane answered {answer.status_code}", why=answer.text[:200])
+    """The error that an answer tells, with what people at a shell can do about it."""
+    error = admin_answers.error_of(answer.status_code, answer.text)
     if isinstance(error, Unauthenticated):
         error.try_this = f"{VARIABLE}=sg_…, --key-file FILE, or the gateway's state folder"
     return error

@@ -8,7 +8,7 @@ import typer
 
 from serve.cli.output import exit_code, say
 from serve.cli.talk import Talk
-from serve.core.errors import CheckFailed, ConversionFailed, ServegateError
+from serve.core.errors import CheckFailed, ConversionFailed, ServegateError, first_of
 
 INTERRUPTED = 130
 
@@ -34,12 +34,6 @@ def told(talk: Talk, stopped: Callable[[], str]) -> Iterator[None]:
         say(stopped())
         talk.tell("result", ok=False, exit=INTERRUPTED, code="interrupted")
         raise typer.Exit(INTERRUPTED) from None
-
-
-def first_of(errors: BaseExceptionGroup[BaseException]) -> BaseException:
-    """One error of the group: the others came of the same cause, or after it."""
-    first = errors.exceptions[0]
-    return first_of(first) if isinstance(first, BaseExceptionGroup) else first
 
 
 def failure(error: ServegateError) -> dict[str, Any]:

@@ -16,10 +16,9 @@ from typing import Any, NamedTuple
 from serve.cli.channel import Channel
 from serve.cli.client import segment
 from serve.cli.digesting import Blob
-from serve.cli.endings import first_of
 from serve.cli.sending import Sending
 from serve.cli.talk import Talk, amount, stage
-from serve.core.errors import Conflict, NotFound
+from serve.core.errors import Conflict, NotFound, first_of
 
 PIECE = 64 << 20  # bytes of one PATCH
 AT_ONCE = 4  # blobs

@@ -23,7 +23,7 @@ _LINE = re.compile(rf"{_FOLDER}/([^/]+)/line\.json\Z")
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class LoadReportLine:
     """One report in a list. `at`: seconds of the epoch when it came; `begun`: when the test began,
     as the report says. `passed` is None where nothing was asked.
     """
@@ -50,7 +50,7 @@ class LoadReports:
     def __repr__(self) -> str:
         return f"<LoadReports in {self._objects!r}>"
 
-    async def add(self, page: Mapping[str, Any], data: bytes, author: str) -> Line:
+    async def add(self, page: Mapping[str, Any], data: bytes, author: str) -> LoadReportLine:
         """Keep a report: its fields, and the bytes they were read from.
 
         `Invalid` for a name that cannot be one, `Conflict` when it is taken by another report.
@@ -58,7 +58,7 @@ class LoadReports:
         name = str(page["name"])
         check_report_name(name)
         findings = page["findings"]
-        line = Line(
+        line = LoadReportLine(
             name=name,
             title=str(page["title"]),
             scenario=str(page["scenario"]),
@@ -79,9 +79,9 @@ class LoadReports:
         await self._forget_old()
         return line
 
-    async def all(self) -> tuple[Line, ...]:
+    async def all(self) -> tuple[LoadReportLine, ...]:
         """What is there, the newest first."""
-        names = [name async for name in self._names()]
+        names = [name async for _, name in self._found()]
         lines = []
         for name in names:
             with contextlib.suppress(NotFound):  # removed a moment ago
@@ -103,13 +103,14 @@ class LoadReports:
         await self._objects.remove(_key(name, "line"))
         await self._objects.remove(_key(name, "report"))
 
-    async def _names(self) -> AsyncIterator[str]:
+    async def _found(self) -> AsyncIterator[tuple[float, str]]:
+        """When each was written, and its name."""
         async for found in self._objects.list(_FOLDER):
             if match := _LINE.match(found.key):
-                yield match[1]
+                yield found.at, match[1]
 
-    async def _line(self, name: str) -> Line:
-        return Line(**json.loads(await self._read(_key(name, "line"))))
+    async def _line(self, name: str) -> LoadReportLine:
+        return LoadReportLine(**json.loads(await self._read(_key(name, "line"))))
 
     async def _read(self, key: str) -> bytes:
         data = bytearray()
@@ -119,8 +120,10 @@ class LoadReports:
         return bytes(data)
 
     async def _forget_old(self) -> None:
-        for line in (await self.all())[KEPT:]:
-            await self.remove(line.name)
+        found = sorted([one async for one in self._found()], reverse=True)
+        for _, name in found[KEPT:]:
+            with contextlib.suppress(NotFound):  # somebody else has removed it
+                await self.remove(name)
 
 
 def _key(name: str, part: str) -> str:

@@ -486,3 +486,9 @@ class NoControl(Unavailable):
     """The control plane does not answer."""
 
     code = "no_control"
+
+
+def first_of(errors: BaseExceptionGroup[BaseException]) -> BaseException:
+    """One error of the group: the others came of the same cause, or after it."""
+    first = errors.exceptions[0]
+    return first_of(first) if isinstance(first, BaseExceptionGroup) else first

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Protocol
 
-from serve.core.errors import ServegateError
+from serve.core.errors import ServegateError, first_of
 from serve.load.histogram import Histogram
 from serve.load.observed import Mark, Observed
 from serve.load.plan import Plan
@@ -123,13 +123,8 @@ async def _on(stage: _Stage, make: Callable[..., Awaitable[Record]]) -> Record:
         ours = errors.subgroup(ServegateError)
         if ours is None:
             raise
-        raise _first(ours) from None
+        raise first_of(ours) from None
     return record
-
-
-def _first(errors: BaseExceptionGroup[ServegateError]) -> ServegateError:
-    first = errors.exceptions[0]
-    return _first(first) if isinstance(first, BaseExceptionGroup) else first
 
 
 class _Stage:

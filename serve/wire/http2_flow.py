@@ -23,7 +23,9 @@ from serve.wire.http2_stream import WORTH_GIVING, Piece, Stream
 
 CONNECTION_WINDOW = 1 << 26
 _BURST = 1 << 19  # bytes of output that are collected before the transport is asked for room
-UPDATES = 4  # WINDOW_UPDATEs that a frame of DATA may be answered with; gRPC's C core sends up to 3
+_UPDATES = (
+    4  # WINDOW_UPDATEs that a frame of DATA may be answered with; gRPC's C core sends up to 3
+)
 _THRIFTY = 4  # a waiting piece that is a smaller part than this of what it was read with is copied
 _pack = HEAD.pack
 
@@ -126,7 +128,7 @@ class Outflow:
         self.send_window -= size
         stream.send_window -= size
         self.out_size += size
-        self.updates_due += UPDATES
+        self.updates_due += _UPDATES
         source = stream.source
         if source is not None:
             source.owed += size  # less than is worth giving: it is the first
@@ -149,7 +151,7 @@ class Outflow:
         ):
             return False
         self.send_window -= size
-        self.updates_due += UPDATES
+        self.updates_due += _UPDATES
         self.out_size += size
         out, number = self.out, stream.id
         if not out:
@@ -281,7 +283,7 @@ class Outflow:
         self.send_window -= size
         stream.send_window -= size
         self.out_size += size
-        self.updates_due += UPDATES
+        self.updates_due += _UPDATES
         source = stream.source
         if source is not None:
             source.owed += size

@@ -103,7 +103,8 @@ def lane_of(
 def sequence_lane(length: int) -> Lane:
     """A lane with sequences of so many calls; bodies are a word and the id."""
     marker = sequence_marker(Protocol.HTTP_JSON)
-    payload = Payload(b"go " + marker, first=b"first " + marker, last=b"last " + marker)
+    bodies = {word: word.encode() + b" " + marker for word in ("first", "last", "only")}
+    payload = Payload(b"go " + marker, **bodies)
     return Lane(
         "lane",
         Protocol.HTTP_JSON,

@@ -149,6 +149,16 @@ def test_a_user_goes_through_a_whole_sequence_and_thinks_between_its_calls() -> 
     assert ids[0] == ids[1] != ids[2]
 
 
+def test_a_sequence_of_one_call_is_its_first_and_its_last() -> None:
+    bench = Bench([0.0], lane=sequence_lane(1))
+    for second in range(3):
+        bench.wake(float(second))
+        bench.sender.end(at=second + 0.5)
+    bodies = [each.body for each in bench.sender.sent]
+    assert len(set(bodies)) == len(bodies) >= 3
+    assert {body.split()[0] for body in bodies} == {b"only"}
+
+
 def test_first_starts_spread_over_all_workers() -> None:
     parts = [first_starts(5, spread=1.0, worker=each, workers=2) for each in range(2)]
     assert parts == [(0.0, 0.4, 0.8), (0.2, pytest.approx(0.6))]

@@ -332,6 +332,7 @@ def test_an_answer_that_is_cut_is_broken(act: Act, decision: str) -> None:
         b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nx\r\n{}",
         b"HTTP/1.1 200 OK\r\nno colon\r\n\r\n",
         b"HTTP/1.1 101 Switching\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nInference-Header-Content-Length: x\r\nContent-Length: 0\r\n\r\n",
         INTERIM * 9 + answer(),
         b"HTTP/1.1 200 " + b"a" * 70_000,
     ],

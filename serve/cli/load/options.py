@@ -98,7 +98,7 @@ NoObserve = Annotated[
 NoCheck = Annotated[
     bool, typer.Option("--no-check", help="Begin without a first call that must succeed.")
 ]
-Share = Annotated[bool, typer.Option("--share", help="Also give the report to the gateway's UI.")]
+Share = Annotated[bool, typer.Option("--share", help="Keep the report with the gateway, too.")]
 
 DEFAULT_HTTP = "http://127.0.0.1:8000"
 DEFAULT_GRPC = "127.0.0.1:8001"

@@ -2,14 +2,13 @@
 
 import asyncio
 import json
-from dataclasses import asdict
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Path, Request, Response
 from fastapi.responses import HTMLResponse
 from pydantic import BaseModel, ConfigDict, Field
 
-from serve.control.load_reports import Line
+from serve.control.load_reports import LoadReportLine
 from serve.core.errors import Invalid
 from serve.listeners.admin import schemas
 from serve.listeners.admin.context import ByWhom, InControl
@@ -56,21 +55,6 @@ class LoadReportBody(BaseModel):
     runs: list[dict[str, Any]]
 
 
-class LoadReportLine(BaseModel):
-    """One report in a list. `at` is when it came, in seconds of the epoch; `size` is in bytes."""
-
-    name: str
-    title: str
-    scenario: str
-    model: str
-    begun: str
-    passed: bool | None
-    finding: str
-    author: str
-    at: float
-    size: int
-
-
 @router.post(
     "/api/load/reports",
     status_code=201,
@@ -81,15 +65,14 @@ async def keep_report(
     body: LoadReportBody, request: Request, control: InControl, who: ByWhom
 ) -> LoadReportLine:
     """It is kept byte by byte, and drawn whenever somebody reads it."""
-    data = await request.body()
-    page = await asyncio.to_thread(_checked, data)
-    return _view(await control.load_reports.add(page, data, who.author))
+    page = await asyncio.to_thread(_checked, body.model_dump())
+    return await control.load_reports.add(page, await request.body(), who.author)
 
 
 @router.get("/api/load/reports", summary="List load reports")
 async def list_reports(control: InControl) -> list[LoadReportLine]:
     """The newest first."""
-    return [_view(line) for line in await control.load_reports.all()]
+    return list(await control.load_reports.all())
 
 
 @router.get(_PATH, summary="Fetch a load report", responses=_UNKNOWN)
@@ -117,10 +100,9 @@ async def remove_report(name: Name, control: InControl, who: ByWhom) -> Response
     return Response(status_code=204)
 
 
-def _checked(data: bytes) -> dict[str, Any]:
+def _checked(body: dict[str, Any]) -> dict[str, Any]:
     """The fields of a report that can be read and drawn; `Invalid` for anything else."""
-    page = json.loads(data)
-    report = Report.from_json(page)
+    report = Report.from_json(body)
     _draw(report)
     return {
         "name": report.name,
@@ -144,7 +126,3 @@ def _draw(report: Report) -> str:
         return render(report)
     except (KeyError, TypeError, ValueError, AttributeError, IndexError, OverflowError) as error:
         raise Invalid("the load report cannot be drawn", why=repr(error)) from error
-
-
-def _view(line: Line) -> LoadReportLine:
-    return LoadReportLine(**asdict(line))

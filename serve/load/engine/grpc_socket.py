@@ -20,7 +20,6 @@ from typing import Any
 from serve.load.engine.http_shared import Shared
 from serve.load.engine.http_tls import TlsLink
 from serve.wire import http2
-from serve.wire.http2 import Fault
 from serve.wire.http2_flow import Board
 from serve.wire.http2_link import Link
 
@@ -242,8 +241,6 @@ class SocketLink(Link):
                 self.receive(data)
             else:
                 self.abort()
-        except Fault:
-            self.abort()
         except Exception:  # whatever a server sends, it is a connection's end and not the loop's
             self.abort()
         finally:

@@ -53,6 +53,8 @@ def read_head(head: bytes) -> Head:
         code = said.header(b"servegate-error").decode("latin-1")
         outcome = f"http_{said.status}" + (f":{code}" if code else "")
     json_length = said.header(b"inference-header-content-length")
+    if json_length and not json_length.isdigit():
+        raise BadHead("the length of the answer's JSON is no number")
     is_plain = said.status >= 200 and said.keeps_alive and said.length is not None
     return Head(
         status=said.status,

@@ -33,20 +33,3 @@ class Sender(Protocol):
     def close(self) -> None:
         """Close everything. Calls in flight are not told any more."""
         ...
-
-
-class Recorder(Protocol):
-    """Where ended calls go, from every driver. Times are of the driver's clock, in seconds."""
-
-    def ended(
-        self,
-        lane: int,
-        intended: float,
-        started: float,
-        ended: float,
-        outcome: str,
-        decision: str,
-        rows: int,
-    ) -> None:
-        """Take one call. It is on the hot path: it may cost a microsecond, not more."""
-        ...

@@ -8,6 +8,7 @@ from collections.abc import Callable
 import gevent
 
 from serve.load.engine.driving import run_plan
+from serve.load.engine.grpc import grpc_sender
 from serve.load.engine.http import http_sender
 from serve.load.engine.sending import Sender
 from serve.load.engine.telling import Tell
@@ -72,12 +73,10 @@ class Worker:
 def sender_of(
     lane: Lane, *, most: int, timeout: float, clock: Callable[[], float] = time.monotonic
 ) -> Sender:
-    """The sender for a lane's protocol; grpcio is imported only where it is needed."""
-    if lane.protocol not in (Protocol.GRPC, Protocol.GRPC_STREAM):
-        return http_sender(lane, most=most, timeout=timeout, clock=clock)
-    from serve.load.engine.grpc import grpc_sender
-
-    return grpc_sender(lane, most=most, timeout=timeout, clock=clock)
+    """The sender for a lane's protocol."""
+    speaks_grpc = lane.protocol in (Protocol.GRPC, Protocol.GRPC_STREAM)
+    sender = grpc_sender if speaks_grpc else http_sender
+    return sender(lane, most=most, timeout=timeout, clock=clock)
 
 
 def _raise_limit(wanted: int) -> str:

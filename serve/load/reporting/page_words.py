@@ -110,22 +110,21 @@ def table(
 
 def tiles(pairs: Mapping[str, str]) -> str:
     """What people ask first, in a few words each; texts, escaped here."""
-    shown = "".join(
-        f"<div><dt>{escape(name)}</dt><dd>{escape(text)}</dd></div>"
-        for name, text in pairs.items()
-        if text
-    )
-    return f'<dl class="tiles">{shown}</dl>' if shown else ""
+    return _named("tiles", pairs)
 
 
 def facts(pairs: Mapping[str, str]) -> str:
     """Names and values, one below the other; texts, escaped here. Empty values are left out."""
+    return _named("facts", pairs)
+
+
+def _named(kind: str, pairs: Mapping[str, str]) -> str:
     shown = "".join(
         f"<div><dt>{escape(name)}</dt><dd>{escape(text)}</dd></div>"
         for name, text in pairs.items()
         if text
     )
-    return f'<dl class="facts">{shown}</dl>' if shown else ""
+    return f'<dl class="{kind}">{shown}</dl>' if shown else ""
 
 
 def listed(words: Iterable[str]) -> str:

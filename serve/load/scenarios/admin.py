@@ -11,24 +11,10 @@ from urllib.parse import quote
 
 import httpx2
 
-from serve.core.errors import (
-    Conflict,
-    Forbidden,
-    Invalid,
-    NoControl,
-    NotFound,
-    ServegateError,
-    Unauthenticated,
-)
+from serve.core.errors import Invalid, NoControl, ServegateError
 from serve.load.observing import Target
+from serve.wire.admin_answers import error_of
 
-_CLASSES: Mapping[int, type[ServegateError]] = {
-    401: Unauthenticated,
-    403: Forbidden,
-    404: NotFound,
-    409: Conflict,
-    412: Conflict,
-}
 _PATIENCE = 90.0  # seconds: loading a model takes a while
 _BACK = 120.0  # seconds to put everything back
 
@@ -115,7 +101,7 @@ class Admin:
                 try_this="--admin-url URL",
             ) from error
         if not answer.is_success:
-            raise _error(answer)
+            raise error_of(answer.status_code, answer.text)
         return answer.json()
 
 
@@ -135,15 +121,3 @@ async def putting_back(
             why = str(error) or f"not within {_BACK:g} s"
             undone.append(f"{what} could not be put back: {why}. Try: {by_hand}")
             say(undone[-1])
-
-
-def _error(answer: httpx2.Response) -> ServegateError:
-    """What the control plane says of itself; by its status alone when it says nothing."""
-    try:
-        page = answer.json()
-        what, why, try_this = str(page["what"]), str(page["why"]), str(page["try_this"])
-    except (ValueError, KeyError, TypeError):
-        what, why = f"the control plane answered {answer.status_code}", answer.text[:200]
-        try_this = ""
-    kind = _CLASSES.get(answer.status_code, ServegateError)
-    return kind(what, why=why, try_this=try_this)
