@@ -9,11 +9,17 @@ The source is the digits data set that scikit-learn bundles: 1797 pictures of ha
 
 Rule 3 is the recorded preprocessing (`preprocessing.json`): a PNG of a picture gives the training
 tensor bit for bit. No TensorFlow here: scikit-learn and numpy, and Pillow for PNG.
+
+`python examples/digits/data.py samples.npz` writes the rows that train as samples, for
+`servegate model skew digits --samples samples.npz`, which checks just that.
 """
 
 from __future__ import annotations
 
 import io
+import sys
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -64,3 +70,16 @@ def png(picture: NDArray[np.uint8]) -> bytes:
     encoded = io.BytesIO()
     Image.fromarray(picture).save(encoded, format="PNG", optimize=True)
     return encoded.getvalue()
+
+
+def samples() -> dict[str, NDArray[Any]]:
+    """The rows that train, as a skew check reads them: pictures and the tensors made from them."""
+    grey, digits = pictures()
+    rows = np.setdiff1d(np.arange(len(digits)), held_out_rows())
+    return {"raw/x": grey[rows], "tensor/x": training()[0]}
+
+
+if __name__ == "__main__":
+    if len(sys.argv) != 2:
+        sys.exit("usage: python examples/digits/data.py samples.npz")
+    np.savez_compressed(Path(sys.argv[1]), **samples())

@@ -10,9 +10,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from serve.cli.calling import Answer, TensorSpec
+from serve.cli.calling import Answer
 from serve.tensors.comparison import Score, top_k
 from serve.tensors.datatypes import Array, to_json
+from serve.tensors.metadata import TensorSpec
+from serve.tensors.scores import rows_of_scores
 
 _MAX_ROWS = 8  # of a batch, for people
 _MAX_ELEMENTS = 8  # of a preview
@@ -30,7 +32,7 @@ class Reading:
 
     def scores(self, name: str, array: Array) -> list[list[Score]] | None:
         """The highest scores of each row; None for an output that is no scores."""
-        rows = _rows(array, self.specs.get(name))
+        rows = rows_of_scores(array, self.specs.get(name))
         if rows is None:
             return None
         return [top_k(row, self.top_k, self.labels.get(name, ())) for row in rows]
@@ -146,16 +148,6 @@ def bar(share: float, *, blocks: bool) -> str:
     if not blocks:
         return "#" * round(eighths / 8)
     return ("█" * (eighths // 8) + _EIGHTHS[eighths % 8]).rstrip()
-
-
-def _rows(array: Array, spec: TensorSpec | None) -> Array | None:
-    """The rows of scores, or None."""
-    if array.dtype.kind != "f" or array.ndim not in (1, 2) or array.shape[-1] < 2:
-        return None
-    if array.ndim == 1:
-        return None if spec is not None and spec.has_batch else array[None]
-    has_batch = spec is None or spec.has_batch or array.shape[0] == 1
-    return array if has_batch else None
 
 
 def _preview(array: Array) -> str:

@@ -56,6 +56,10 @@ class AdminClient:
         """Make something new below a path."""
         return self._call("POST", path, body)
 
+    def send_bytes(self, path: str, data: bytes) -> Any:
+        """Send a file's content to a path."""
+        return self._call("POST", path, content=data)
+
     def put(self, path: str, body: Any) -> Any:
         """Replace what is behind a path."""
         return self._call("PUT", path, body)
@@ -84,7 +88,7 @@ class AdminClient:
         """Whom to believe. Without TLS nobody is asked: the system's list takes a while to read."""
         return False if self._url.lower().startswith("http:") else trust()
 
-    def _send(self, method: str, path: str, body: Any) -> Any:
+    def _send(self, method: str, path: str, body: Any, content: bytes | None = None) -> Any:
         import httpx2
 
         try:
@@ -92,6 +96,7 @@ class AdminClient:
                 method,
                 self._url + path,
                 json=body,
+                content=content,
                 headers=self._headers,
                 timeout=self._timeout,
                 trust_env=False,
@@ -102,8 +107,10 @@ class AdminClient:
         except (httpx2.HTTPError, httpx2.InvalidURL, ValueError) as error:
             raise no_answer(self._url, error) from error
 
-    def _call(self, method: str, path: str, body: Any = None) -> Any:
-        answer = self._send(method, path, body)
+    def _call(
+        self, method: str, path: str, body: Any = None, *, content: bytes | None = None
+    ) -> Any:
+        answer = self._send(method, path, body, content)
         if not answer.is_success:
             raise error_of(answer)
         try:

@@ -15,8 +15,9 @@ from serve.core.errors import ServegateError
 
 if TYPE_CHECKING:
     from serve.cli.answers import Line, Tally
-    from serve.cli.calling import Answer, Caller, TensorSpec
+    from serve.cli.calling import Answer, Caller
     from serve.cli.inputs import Inputs
+    from serve.tensors.metadata import TensorSpec
 
 
 def infer(

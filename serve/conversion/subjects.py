@@ -8,7 +8,7 @@ from types import MappingProxyType
 
 from serve.conversion.reading import read_model
 from serve.core.errors import Invalid
-from serve.core.versions import PLANS, File
+from serve.core.versions import PLANS, PREPROCESSING, File
 from serve.triton.config import Configuration, parse
 from serve.triton.layout import ModelFolder
 from serve.triton.lint import Subject
@@ -46,6 +46,7 @@ async def subject_of(
         others=others,
         flavours=model.flavours_text() or "",
         plans=plans if isinstance(plans, dict) else {},
+        preprocessing=model.document(PREPROCESSING) or {},
     )
     readable = {"": subject.readable} if subject.readable else {}
     signatures = {

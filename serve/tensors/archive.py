@@ -70,6 +70,16 @@ def read_archive(data: bytes, *, most: int) -> Mapping[str, Array]:
     return MappingProxyType(found)
 
 
+def read_array(data: bytes, *, most: int) -> Array:
+    """The one array of a .npy file; `most` is the bytes that it may have. `Invalid` otherwise."""
+    if len(data) > most:
+        raise Invalid("the array is too large", why=f"at most {most} bytes are allowed")
+    try:
+        return _array(data, "")
+    except _BROKEN as error:
+        raise Invalid("the file is no readable NPY file", why=str(error)) from error
+
+
 def write_archive(arrays: Mapping[str, Array], *, most: int) -> bytes:
     """The file that `read_archive` reads; equal arrays give equal bytes. `Invalid` if too large."""
     plain = {

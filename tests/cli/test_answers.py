@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 
 from serve.cli.answers import Reading, Tally, bar, document, lines
-from serve.cli.calling import Answer, TensorSpec
+from serve.cli.calling import Answer
 from serve.tensors.codec import InferReply
+from serve.tensors.metadata import TensorSpec
 
 LABELS = {"scores": ("cat", "dog", "mouse")}
 SPECS = {

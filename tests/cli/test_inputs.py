@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from serve.cli.calling import TensorSpec
 from serve.cli.inputs import Reader
 from serve.core.errors import Invalid, NoControl
+from serve.tensors.metadata import TensorSpec
 
 X = TensorSpec("x", "FP32", (-1, 2, 2, 1))
 ID = TensorSpec("id", "INT64", (-1, 1))
@@ -92,7 +92,7 @@ def test_batch_makes_random_rows_and_repeats_a_single_one(folder):
     assert rows.shape == (4, 2, 2, 1) and (rows[0] != rows[1]).any()
     assert reader().read(["@a.npy"], batch=3).tensors["x"].shape == (3, 2, 2, 1)
     assert reader().read(["x=@a.npz"], batch=3).tensors["x"].shape == (3, 2, 2, 1)
-    with pytest.raises(Invalid, match="--batch 2 does not fit input 'x': it has 3 rows"):
+    with pytest.raises(Invalid, match="a batch of 2 does not fit input 'x': it has 3 rows"):
         reader().read(["x=@a.npz"], batch=2)
     with pytest.raises(Invalid, match="has no batch dimension"):
         reader(TensorSpec("x", "FP32", (2, 2, 1))).read(["@a.npy"], batch=2)
@@ -167,12 +167,12 @@ def test_no_input_says_what_the_model_wants():
         ("x=@missing.npy", "missing.npy cannot be read: No such file"),
         ("x=@missing.png", "missing.png cannot be read: No such file"),
         ("x=@missing.json", "missing.json cannot be read: No such file"),
-        ("x=@notes.txt", "'.txt' is not known"),
+        ("x=@notes.md", "'.md' is not known"),
         ("x=@broken.npy", "broken.npy cannot be read"),
         ("x=@broken.npz", "broken.npz cannot be read"),
         ("x=@broken.json", "broken.json is not JSON"),
         ("x=@broken.png", "broken.png: the picture cannot be read"),
-        ("x=@objects.npy", "Object arrays cannot be loaded"),
+        ("x=@objects.npy", "of the kind object"),
         ("x=@archive.npy", "archive.npy is no .npy file"),
         ("x=@single.npz", "single.npz is no .npz file"),
         ("x=@ragged.json", "different lengths"),
@@ -187,7 +187,7 @@ def test_no_input_says_what_the_model_wants():
 )
 def test_what_cannot_be_read_says_why(folder, text, said):
     np.savez("other.npz", z=np.ones(1))
-    for name in ("broken.npy", "broken.npz", "broken.json", "broken.png", "notes.txt"):
+    for name in ("broken.npy", "broken.npz", "broken.json", "broken.png", "notes.md"):
         (folder / name).write_bytes(b"\x93NUMPY nonsense")
     np.save("objects.npy", np.array([{}], dtype=object), allow_pickle=True)
     held = io.BytesIO()

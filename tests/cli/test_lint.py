@@ -51,10 +51,11 @@ def test_every_version_of_every_model_of_a_repository_is_looked_at(broken: Path)
     assert [(each["model"], each["version"], len(each["findings"])) for each in found] == [
         ("good", 1, 0),
         ("good", 2, 0),
-        ("wrong", 1, 1),
-        ("wrong", 2, 1),
+        ("wrong", 1, 2),
+        ("wrong", 2, 2),
     ]
-    assert found[2]["findings"][0]["rule"] == "dims-count"
+    rules = [each["rule"] for each in found[2]["findings"]]
+    assert rules == ["dims-count", "preprocessing-unfit"]
 
 
 def test_for_people_each_finding_is_a_row(broken: Path) -> None:
@@ -64,7 +65,9 @@ def test_for_people_each_finding_is_a_row(broken: Path) -> None:
     assert head.split("\t") == ["model", "version", "severity", "field", "why", "fix", "rule"]
     assert [row.split("\t")[:3] for row in rows] == [
         ["wrong", "1", "error"],
+        ["wrong", "1", "warning"],
         ["wrong", "2", "error"],
+        ["wrong", "2", "warning"],
     ]
 
 

@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from serve.cli.calling import Metadata, TensorSpec
 from serve.cli.load.inputs import Ready, Wish, read_requests
 from serve.core.errors import Invalid
 from serve.load import preparing
 from serve.load.plan import Protocol
 from serve.load.preparing import Asked, Request, Way, cut, lanes
+from serve.tensors.metadata import Metadata, TensorSpec
 
 X = TensorSpec("x", "FP32", (-1, 2))
 Y = TensorSpec("y", "FP32", (-1, 3))

@@ -109,4 +109,5 @@ def test_a_copy_of_the_example_is_found_wrong_when_it_is_broken(tmp_path: Path) 
     config.write_text(config.read_text().replace("[ 8, 8, 1 ]", "[ 28, 28, 1 ]"))
     (folder / "labels.txt").unlink()
     found = lint(asyncio.run(subject_of(folder)))
-    assert {each.rule for each in found} == {"dims-differ", "label-file-missing"}
+    rules = {each.rule for each in found}
+    assert rules == {"dims-differ", "label-file-missing", "preprocessing-unfit"}

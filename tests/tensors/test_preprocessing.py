@@ -223,7 +223,7 @@ def test_pictures_of_32_bits_per_value_are_refused():
         ({"inputs": {"x": 3}}, "'inputs.x' is 3"),
         ({"inputs": {"x": RGB | {"colour": "rgb"}}}, "unknown key 'inputs.x.colour'"),
         ({"inputs": {"x": {}}}, "'inputs.x.kind' is missing"),
-        ({"inputs": {"x": RGB | {"kind": "text"}}}, "'inputs.x.kind' is 'text'"),
+        ({"inputs": {"x": RGB | {"kind": "sound"}}}, "'inputs.x.kind' is 'sound'"),
         ({"inputs": {"x": RGB | {"color": "RGB"}}}, "'inputs.x.color' is 'RGB'"),
         ({"inputs": {"x": RGB | {"layout": "NCHW"}}}, "'inputs.x.layout' is 'NCHW'"),
         ({"inputs": {"x": RGB | {"dtype": "INT8"}}}, "'inputs.x.dtype' is 'INT8'"),
@@ -261,3 +261,113 @@ def test_a_wrong_record_names_the_key_that_is_wrong(document, what):
 def test_what_is_missing_does_nothing():
     made = image_tensor(encoded(colored((1, 2, 3), (4, 5, 6))), steps())
     assert made.tolist() == [[[1, 2, 3], [4, 5, 6]]]
+
+
+def noisy(height, width, channels=3):
+    rng = np.random.default_rng(height * 1000 + width)
+    return Image.fromarray(rng.integers(0, 256, (height, width, channels)).astype(np.uint8))
+
+
+@pytest.mark.parametrize(
+    ("height", "width", "expected"),
+    [
+        (20, 30, (8, 12)),
+        (30, 20, (12, 8)),
+        (8, 31, (8, 31)),
+        (21, 33, (8, 12)),
+        (33, 21, (12, 8)),
+        (7, 7, (8, 8)),
+    ],
+)
+def test_the_shortest_side_is_resized_and_the_longer_is_cut_to_whole_pixels(
+    height, width, expected
+):
+    image = noisy(height, width)
+    made = image_tensor(encoded(image), steps(resize={"shortest": 8}, resample="bilinear"))
+    direct = np.asarray(image.resize(expected[::-1], Image.Resampling.BILINEAR))
+    assert made.shape == (*expected, 3)
+    assert (made == direct).all()
+
+
+@pytest.mark.parametrize(
+    ("before", "crop", "top"), [(9, 4, 2), (7, 4, 2), (8, 4, 2), (5, 4, 0), (4, 4, 0)]
+)
+def test_the_middle_is_cropped_with_halves_rounded_to_even(before, crop, top):
+    image = noisy(before, 6)
+    made = image_tensor(encoded(image), steps(crop=[crop, 6]))
+    assert (made == np.asarray(image)[top : top + crop]).all()
+    turned = image_tensor(
+        encoded(image.transpose(Image.Transpose.TRANSPOSE)), steps(crop=[6, crop])
+    )
+    assert (turned.transpose(1, 0, 2) == made).all()
+
+
+def test_resize_comes_before_crop_and_both_before_the_numbers():
+    wanted = steps(
+        resize={"shortest": 8}, resample="box", crop=[6, 6], divide=255, mean=[0.5], layout="CHW"
+    )
+    image = noisy(16, 24)
+    small = np.asarray(image.resize((12, 8), Image.Resampling.BOX))[1:7, 3:9]
+    expected = small.astype(np.float32) / np.float32(255) - np.float32(0.5)
+    made = image_tensor(encoded(image), wanted)
+    assert made.tobytes() == np.ascontiguousarray(expected.transpose(2, 0, 1)).tobytes()
+    assert made.shape == wanted.shape == (3, 6, 6)
+
+
+def test_a_picture_smaller_than_the_crop_is_refused_not_padded():
+    with pytest.raises(Invalid, match="4 x 6 pixels where 5 x 5 are cut out"):
+        image_tensor(encoded(noisy(4, 6)), steps(crop=[5, 5]))
+
+
+def test_a_long_thin_picture_does_not_become_a_huge_one():
+    with pytest.raises(Invalid, match="more than 50 megapixels"):
+        image_tensor(encoded(noisy(1, 4000)), steps(resize={"shortest": 400}, resample="box"))
+
+
+def test_divide_divides_where_scale_multiplies():
+    ramp = encoded(Image.fromarray(np.arange(256, dtype=np.uint8).reshape(16, 16)))
+    values = np.arange(256, dtype=np.float32).reshape(16, 16, 1)
+    divided = image_tensor(ramp, steps(color="grey", divide=255))
+    assert divided.tobytes() == (values / np.float32(255)).tobytes()
+    assert divided.tobytes() != image_tensor(ramp, steps(color="grey", scale=[1, 255])).tobytes()
+
+
+@pytest.mark.parametrize(
+    ("changes", "what"),
+    [
+        ({"resize": {"shortest": 0}, "resample": "box"}, "'inputs.x.resize.shortest' is 0"),
+        ({"resize": {}, "resample": "box"}, "'inputs.x.resize.shortest' is missing"),
+        ({"resize": {"longest": 3}, "resample": "box"}, "unknown key 'inputs.x.resize.longest'"),
+        ({"resize": {"shortest": 9}}, "'inputs.x.resample' is missing"),
+        ({"crop": 8}, "'inputs.x.crop' is 8"),
+        ({"crop": [8, True]}, "'inputs.x.crop' is [8, True]"),
+        ({"crop": [9, 8], "resize": [8, 8], "resample": "box"}, "'inputs.x.crop' is [9, 8]"),
+        (
+            {"crop": [9, 9], "resize": {"shortest": 8}, "resample": "box"},
+            "'inputs.x.crop' is [9, 9]",
+        ),
+        ({"divide": 0}, "'inputs.x.divide' is 0"),
+        ({"divide": "255"}, "'inputs.x.divide' is '255'"),
+        ({"divide": 255, "scale": [1, 255]}, "both 'scale' and 'divide'"),
+        ({"divide": 255, "dtype": "UINT8"}, "'inputs.x.dtype' is UINT8"),
+        ({"scale": [300, 1], "dtype": "FP16"}, "'inputs.x.dtype' is FP16"),
+        ({"std": [2e-38]}, "'inputs.x.dtype' is FP32"),
+        ({"scale": [3e38, 1], "mean": [3e38]}, "'inputs.x.dtype' is FP32"),
+    ],
+)
+def test_wrong_new_fields_are_named_too(changes, what):
+    with pytest.raises(Invalid) as raised:
+        steps(**changes)
+    assert what in raised.value.what
+    assert raised.value.why and raised.value.try_this
+
+
+def test_an_entry_is_written_as_it_was_read():
+    for row in (
+        RGB,
+        RGB | {"resize": [2, 3], "resample": "box", "scale": [1.0, 255.0], "mean": [0.5]},
+        RGB | {"resize": {"shortest": 9}, "resample": "lanczos", "crop": [8, 8], "divide": 2.0},
+        {"kind": "text", "as": "utf8", "dtype": "INT64", "length": 3, "pad": 1, "lower": True},
+        {"kind": "text", "as": "bytes", "dtype": "BYTES", "strip": True, "normalize": "NFC"},
+    ):
+        assert parse({"inputs": {"x": row}}).inputs["x"].to_json() == row

@@ -34,6 +34,8 @@ def file_of(
 
 
 ONNX = file_of()
+LETTERS = {"kind": "text", "as": "codepoints", "dtype": "INT32"}
+PICTURE = {"kind": "image", "color": "rgb", "layout": "HWC", "dtype": "FP32"}
 
 
 def subject(
@@ -47,6 +49,7 @@ def subject(
     flavours: str = "",
     signatures: Mapping[str, Signature] | None = None,
     plans: Mapping[str, Any] | None = None,
+    preprocessing: Mapping[str, Any] | None = None,
 ) -> Subject:
     """A model named m, with nothing wrong unless it is said."""
     return Subject(
@@ -59,6 +62,7 @@ def subject(
         flavours,
         signatures or {},
         plans or {},
+        preprocessing or {},
     )
 
 
@@ -331,6 +335,15 @@ CASES: Mapping[str, Sequence[Subject]] = {
     "graph-level": [onnx("optimization { graph { level: 7 } }")],
     "field-new": [onnx("model_metrics { }")],
     "field-refused": [onnx('runtime: "libevil.so"')],
+    "preprocessing-malformed": [
+        subject(preprocessing={"a": 1}),
+        subject(preprocessing={"inputs": {"x": {"kind": "sound"}}}),
+    ],
+    "preprocessing-unfit": [
+        subject(preprocessing={"inputs": {"y": LETTERS | {"length": 3}}}),
+        subject(preprocessing={"inputs": {"x": LETTERS | {"length": 3}}}),
+        subject(BACKEND, signature=FIXED, preprocessing={"inputs": {"x": PICTURE}}),
+    ],
     "flavours-malformed": [
         subject(flavours="{"),
         flavour(format=2),

@@ -15,11 +15,11 @@ from typing import Any
 
 import numpy as np
 
-from serve.cli.calling import Metadata, TensorSpec
 from serve.cli.inputs import RANDOM, Inputs, Reader
 from serve.core.errors import Invalid
 from serve.load.preparing import Request, cut
 from serve.tensors.datatypes import Array
+from serve.tensors.metadata import Metadata, TensorSpec
 
 Read = Callable[[Sequence[str], int | None], Inputs]
 

@@ -111,6 +111,7 @@ class Checker:
             tuple(files),
             flavours=await self._contents.flavours(layout),
             plans=await self._contents.plans(layout),
+            preprocessing=await faults.catch(self._contents.document(layout, PREPROCESSING)) or {},
         )
         signatures = await faults.catch(self._signatures(layout, bare)) or {}
         signature = signatures.pop("", None)

@@ -15,6 +15,7 @@ from serve.triton.lint import (
     flavours,
     instances,
     model_file,
+    preprocessing,
     refusals,
     running,
     tensors,
@@ -116,6 +117,9 @@ RULES: tuple[Rule, ...] = (
     Rule("flavours-malformed", _E, flavours.flavours_malformed),
     Rule("flavour-override", _E, flavours.flavour_override),
     Rule("flavour-needs", _E, flavours.flavour_needs),
+    # documents
+    Rule("preprocessing-malformed", _W, preprocessing.preprocessing_malformed),
+    Rule("preprocessing-unfit", _W, preprocessing.preprocessing_unfit),
     # ensembles
     Rule("ensemble-platform", _E, ensembles.ensemble_platform),
     Rule("ensemble-only", _E, ensembles.ensemble_only),

@@ -77,7 +77,8 @@ class Subject:
     reader knows the file. `others` are the models that the steps of an ensemble may name; `gpus`
     is how many GPUs the Tritons have that will hold it, None when that is not known. `flavours` is
     what flavours.json says, or empty; by flavour, `signatures` are what their files say and `plans`
-    what plans.json says of those that are TensorRT plans.
+    what plans.json says of those that are TensorRT plans. `preprocessing` is what
+    preprocessing.json says, empty where there is none.
     """
 
     name: str
@@ -89,6 +90,7 @@ class Subject:
     flavours: str = ""
     signatures: Mapping[str, Signature] = field(default_factory=lambda: MappingProxyType({}))
     plans: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
+    preprocessing: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
 
     @property
     def message(self) -> Any:

@@ -1,0 +1,34 @@
+"""What is recorded with a version for those who give it input, wherever the version comes from."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any
+
+from serve.control.models import Models
+
+_NOTHING: Mapping[str, Any] = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """The document of the preprocessing, and label texts by output; empty where there is none."""
+
+    preprocessing: Mapping[str, Any] = field(default_factory=lambda: _NOTHING)
+    labels: Mapping[str, Sequence[str]] = field(default_factory=lambda: _NOTHING)
+
+
+def recorded_of(models: Models, model: str, number: int | None) -> Recorded:
+    """Of this version, or of the newest where none is named. `UnknownModel`, `UnknownVersion`.
+
+    Published versions each have their own record, versions in a plain folder that of the folder.
+    """
+    status = models.get(model)
+    one = status.model.newest
+    if number is not None:
+        models.version(model, number)
+        published = models.decisions.versions.get(model, {}).get(number)
+        if published is not None:
+            return Recorded(published.preprocessing, published.output_labels)
+        one = status.model.holding(number)
+    return Recorded(one.preprocessing, one.labels) if one else Recorded()

@@ -1,0 +1,55 @@
+"""Rules about preprocessing.json, the document that says how raw inputs become tensors.
+
+Triton does not read it: a version with a wrong one answers tensors as well as any other.
+"""
+
+from collections.abc import Mapping
+
+from serve.core.errors import Invalid
+from serve.core.versions import PREPROCESSING
+from serve.tensors.preprocessing import Preprocessing, check, parse
+from serve.tensors.signature import DYNAMIC, TensorSpec
+from serve.triton.lint.subject import Finding, Findings, Subject
+from serve.triton.lint.tensors import datatype_of
+
+
+def preprocessing_malformed(subject: Subject) -> Findings:
+    """preprocessing.json cannot be read.
+
+    Triton does not look at it; nobody can send pictures or texts to the version.
+    """
+    try:
+        _recorded(subject)
+    except Invalid as error:
+        yield Finding(PREPROCESSING, f"{error.what}: {error.why}", "docs/preprocessing.md")
+
+
+def preprocessing_unfit(subject: Subject) -> Findings:
+    """preprocessing.json makes a tensor that the model does not take.
+
+    Triton does not look at it; calls with such tensors are refused.
+    """
+    try:
+        recorded = _recorded(subject)
+    except Invalid:
+        return
+    inputs = _inputs(subject)
+    if recorded is not None and inputs:
+        for sentence in check(recorded, inputs):
+            yield Finding(PREPROCESSING, sentence, "steps that end in the input's shape and dtype")
+
+
+def _recorded(subject: Subject) -> Preprocessing | None:
+    return parse(subject.preprocessing) if subject.preprocessing else None
+
+
+def _inputs(subject: Subject) -> Mapping[str, TensorSpec]:
+    """The inputs as callers see them: those of the configuration, else of the model file."""
+    message = subject.message
+    if not message.input:
+        return subject.inputs
+    batch = (DYNAMIC,) if message.max_batch_size > 0 else ()
+    return {
+        entry.name: TensorSpec(entry.name, datatype_of(entry.data_type), (*batch, *entry.dims))
+        for entry in message.input
+    }

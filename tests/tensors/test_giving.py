@@ -1,0 +1,242 @@
+"""What people give, as tensors that fit a model: forms, names, batches, and what is refused."""
+
+import io
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given as examples
+from hypothesis import strategies as st
+from PIL import Image
+
+from serve.core.errors import Invalid
+from serve.tensors.giving import Form, Given, Inputs, read_inputs
+from serve.tensors.metadata import TensorSpec
+
+X = TensorSpec("x", "FP32", (-1, 2, 2, 1))
+PAIR = TensorSpec("pair", "INT64", (-1, 2))
+WORD = TensorSpec("word", "BYTES", (-1, 1))
+PICTURE = {"kind": "image", "color": "grey", "layout": "HWC", "dtype": "FP32"}
+LETTERS = {"kind": "text", "as": "codepoints", "dtype": "INT32", "length": 4}
+
+
+def read(
+    *specs: TensorSpec,
+    record: Mapping[str, Any] | None = None,
+    batch: int | None = None,
+    **given: Given,
+) -> Inputs:
+    """What is given by name; `whole` is what has no name."""
+    named = {"" if name == "whole" else name: one for name, one in given.items()}
+    wanted = {spec.name: spec for spec in specs}
+    rows = {"inputs": record} if record else {}
+    return read_inputs("m", wanted, named, rows, rng=np.random.default_rng(0), batch=batch)
+
+
+def csv(text: str) -> Given:
+    return Given(Form.CSV, text.encode(), "a.csv")
+
+
+def text(said: str) -> Given:
+    return Given(Form.TEXT, said.encode(), "a.txt")
+
+
+def png(*rows: list[int]) -> Given:
+    held = io.BytesIO()
+    Image.fromarray(np.array(rows, dtype=np.uint8)).save(held, "PNG")
+    return Given(Form.IMAGE, held.getvalue(), "a.png")
+
+
+def npy(array: Any, **options: Any) -> Given:
+    held = io.BytesIO()
+    np.save(held, array, **options)
+    return Given(Form.NPY, held.getvalue(), "a.npy")
+
+
+def npz(**arrays: Any) -> Given:
+    held = io.BytesIO()
+    np.savez(held, **arrays)
+    return Given(Form.NPZ, held.getvalue(), "a.npz")
+
+
+def test_a_picture_goes_through_the_recorded_preprocessing() -> None:
+    made = read(X, record={"x": PICTURE}, x=png([1, 2], [3, 4])).tensors["x"]
+    assert made.tolist() == [[[[1.0], [2.0]], [[3.0], [4.0]]]]
+
+
+def test_a_line_of_csv_is_a_row_in_the_shape_of_the_input() -> None:
+    ready = read(X, x=csv("1,2,3,4\n5,6,7,8.5\n"))
+    assert ready.tensors["x"].tolist() == [[[[1], [2]], [[3], [4]]], [[[5], [6]], [[7], [8.5]]]]
+    assert ready.datatypes == {"x": "FP32"} and ready.notes == ()
+
+
+def test_a_header_of_csv_is_skipped() -> None:
+    assert read(PAIR, pair=csv("a,b\n1,2\n")).tensors["pair"].tolist() == [[1, 2]]
+    assert read(WORD, word=csv("word\nhello\n")).tensors["word"].tolist() == [[b"hello"]]
+    assert read(WORD, word=csv("hello\n")).tensors["word"].tolist() == [[b"hello"]]
+
+
+def test_csv_has_quotes_windows_line_ends_blank_lines_and_a_byte_order_mark() -> None:
+    made = read(WORD, word=csv('\ufeff"a, b"\r\n\r\n"two\nlines"\r\n')).tensors["word"]
+    assert made.tolist() == [[b"a, b"], [b"two\nlines"]]
+
+
+def test_whole_numbers_of_csv_keep_all_their_digits_and_may_be_written_as_floats() -> None:
+    made = read(PAIR, pair=csv(f"{2**62 + 1},3.0\n")).tensors["pair"]
+    assert made.tolist() == [[2**62 + 1, 3]]
+
+
+def test_truth_values_of_csv_are_words_or_numbers() -> None:
+    spec = TensorSpec("b", "BOOL", (-1, 4))
+    made = read(spec, b=csv("true,False,1,0\n")).tensors["b"]
+    assert made.tolist() == [[True, False, True, False]]
+
+
+def test_an_open_length_takes_what_a_line_of_csv_has() -> None:
+    spec = TensorSpec("x", "FP32", (-1, -1, 2))
+    assert read(spec, x=csv("1,2,3,4,5,6\n")).tensors["x"].shape == (1, 3, 2)
+    assert read(TensorSpec("x", "FP32", (-1,)), x=csv("1\n2\n")).tensors["x"].shape == (2,)
+    assert read(TensorSpec("x", "FP32", (3, 2)), x=csv("1,2\n3,4\n5,6")).tensors["x"].shape == (
+        3,
+        2,
+    )
+
+
+@pytest.mark.parametrize(
+    ("spec", "said", "expected"),
+    [
+        (X, "1,2,3\n", "a.csv does not fit input 'x'"),
+        (X, "1,2,3,4\n1,2,3\n", "row 2 has 3 values"),
+        (X, "1,2,3,x\n", "row 1 has 'x': that is no value of FP32"),
+        (X, "", "a.csv holds no rows"),
+        (X, "a,b,c,d\n", "a.csv holds no rows"),
+        (X, '"1,2\n', "a.csv is not CSV"),
+        (PAIR, "1,2.5\n", "row 1 has '2.5': that is no value of INT64"),
+        (PAIR, f"1,{2**63}\n", "that is no value of INT64"),
+        (TensorSpec("x", "UINT8", (-1, 1)), "-1\n", "that is no value of UINT8"),
+        (TensorSpec("x", "FP32", (-1, -1, -1)), "1,2\n", ".npy or .json"),
+    ],
+)
+def test_csv_that_does_not_fit_says_where(spec: TensorSpec, said: str, expected: str) -> None:
+    with pytest.raises(Invalid) as raised:
+        read(spec, **{spec.name: csv(said)})
+    assert expected in str(raised.value)
+
+
+def test_without_preprocessing_each_line_of_a_text_is_an_element() -> None:
+    made = read(WORD, word=text("one\r\ntwo\n\n")).tensors["word"]
+    assert made.tolist() == [[b"one"], [b"two"], [b""]]
+    three = TensorSpec("t", "BYTES", (-1, 3))
+    assert read(three, t=text("a\nb\nc\nd\ne\nf")).tensors["t"].shape == (2, 3)
+    with pytest.raises(Invalid, match="it has 2 lines"):
+        read(three, t=text("a\nb"))
+
+
+def test_with_preprocessing_a_whole_text_is_one_row() -> None:
+    spec = TensorSpec("t", "INT32", (-1, 4))
+    made = read(spec, record={"t": LETTERS}, t=text("a\nb\n")).tensors["t"]
+    assert made.tolist() == [[97, 10, 98, 0]]
+    element = {"kind": "text", "as": "bytes", "lower": True}
+    made = read(WORD, record={"word": element}, word=text("TWO\nlines")).tensors["word"]
+    assert made.tolist() == [[b"two\nlines"]]
+    flat = TensorSpec("word", "BYTES", (-1,))
+    assert read(flat, record={"word": element}, word=text("A")).tensors["word"].tolist() == [b"a"]
+
+
+@pytest.mark.parametrize(
+    ("given", "record", "why"),
+    [
+        (text("a"), {}, "no preprocessing is recorded"),
+        (png([1]), {}, "no preprocessing is recorded"),
+        (text("a"), {"x": PICTURE}, "of another kind"),
+        (png([1]), {"x": LETTERS}, "of another kind"),
+    ],
+)
+def test_what_nothing_says_how_to_read_says_what_to_record(
+    given: Given, record: Mapping[str, Any], why: str
+) -> None:
+    with pytest.raises(Invalid, match="nothing says how a") as raised:
+        read(X, record=record, x=given)
+    assert why in raised.value.why and "preprocessing.json" in raised.value.try_this
+
+
+def test_without_a_name_a_file_is_for_the_only_input_or_for_those_it_names() -> None:
+    assert read(PAIR, whole=csv("1,2")).tensors["pair"].tolist() == [[1, 2]]
+    both = read(X, PAIR, whole=npz(x=np.zeros((3, 2, 2, 1)), pair=np.ones((3, 2), np.int64)))
+    assert list(both.tensors) == ["x", "pair"] and both.notes == ("x: FP64 is sent as FP32",)
+    row = {"name": "pair", "shape": [1, 2], "datatype": "INT64", "data": [1, 2]}
+    request = Given(Form.JSON, json.dumps({"inputs": [row]}).encode())
+    assert read(X, PAIR, whole=request).notes == ("not given: x",)
+    with pytest.raises(Invalid, match="nothing says for which input"):
+        read(X, PAIR, whole=csv("1,2"))
+
+
+def test_random_values_fill_one_input_or_all_that_are_left() -> None:
+    ready = read(X, PAIR, WORD, pair=csv("1,2"), whole=Given(Form.RANDOM), batch=3)
+    assert ready.tensors["pair"].tolist() == [[1, 2]] * 3
+    assert {name: len(rows) for name, rows in ready.tensors.items()} == {
+        "x": 3,
+        "pair": 3,
+        "word": 3,
+    }
+    assert set(read(X, PAIR, x=Given(Form.RANDOM)).tensors) == {"x"}
+
+
+def test_a_batch_of_one_is_added_where_the_model_has_exactly_one() -> None:
+    spec = TensorSpec("x", "FP32", (1, 2))
+    assert read(spec, x=npy(np.zeros(2, np.float32))).tensors["x"].shape == (1, 2)
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (npy(np.array([{}], dtype=object), allow_pickle=True), "of the kind object"),
+        (Given(Form.NPY, b""), "the given npy cannot be read"),
+        (Given(Form.NPY, npz(x=np.ones(1)).data, "a.npy"), "a.npy is no .npy file"),
+        (Given(Form.NPZ, npy(np.ones(1)).data, "a.npz"), "a.npz is no .npz file"),
+        (Given(Form.NPZ, b"PK", "a.npz"), "a.npz cannot be read"),
+        (npz(y=np.ones(1)), "a.npz has no 'x': it has y"),
+        (Given(Form.JSON, b"[1", "a.json"), "a.json is not JSON"),
+        (Given(Form.JSON, b"\xff", "a.json"), "a.json is not JSON"),
+        (Given(Form.JSON, b"[" * 100_000, "a.json"), "a.json is not JSON"),
+        (Given(Form.JSON, b"{}", "a.json"), "a.json is no KServe v2 request"),
+        (Given(Form.CSV, b"\xff", "a.csv"), "a.csv is no text"),
+        (npy(np.ones(3)), "input 'x' has the shape [3]"),
+        (npy(np.array(["a"])), "tensor 'x' holds text"),
+    ],
+)
+def test_what_cannot_be_read_says_why(given: Given, said: str) -> None:
+    with pytest.raises(Invalid) as raised:
+        read(X, x=given)
+    assert said in str(raised.value)
+
+
+def test_an_archive_that_unpacks_to_too_much_is_refused_before_it_is_unpacked() -> None:
+    held = io.BytesIO()
+    np.savez_compressed(held, x=np.zeros((1 << 25) + 1, np.float64))
+    with pytest.raises(Invalid, match="too large"):
+        read(X, x=Given(Form.NPZ, held.getvalue(), "bomb.npz"))
+
+
+def test_nothing_given_names_what_is_wanted() -> None:
+    with pytest.raises(Invalid) as raised:
+        read(X, PAIR)
+    assert raised.value.why == "model 'm' wants x FP32 [-1, 2, 2, 1], pair INT64 [-1, 2]"
+
+
+@examples(st.sampled_from([one for one in Form if one is not Form.RANDOM]), st.binary(max_size=60))
+def test_any_bytes_in_any_form_are_read_or_refused(form: Form, data: bytes) -> None:
+    for spec in (X, PAIR, WORD):
+        try:
+            ready = read(spec, whole=Given(form, data))
+        except Invalid:
+            continue
+        assert all(len(rows) for rows in ready.tensors.values())
+
+
+@examples(st.lists(st.tuples(*[st.integers(-(2**63), 2**63 - 1)] * 2), min_size=1))
+def test_numbers_written_as_csv_come_back(rows: list[tuple[int, int]]) -> None:
+    lines = "".join(f"{one},{other}\n" for one, other in rows)
+    assert read(PAIR, pair=csv(lines)).tensors["pair"].tolist() == [list(row) for row in rows]
