@@ -48,6 +48,9 @@ class Settings:
         (), "running Tritons, [NAME=]HOST:HTTP:GRPC:METRICS[@POOL], with commas"
     )
     control: str = _row("", "URL of the control plane, for `proxy`; default: this machine's")
+    gateway: tuple[str, ...] = _row(
+        (), "URLs of a gateway for `control` and its pages: data HTTP, gRPC, metrics; default: here"
+    )
     secret: str = _row("", "shared by control and workers; default: made in the state folder")
     max_in_flight: int = _row(256, "calls in flight per model, over all workers")
     max_body_bytes: int = _row(1 << 30, "largest request body, or gRPC message")
@@ -138,6 +141,27 @@ class Settings:
         scheme = "https" if self.tls_cert else "http"
         default = f"{scheme}://{_client_host(self.admin_host)}:{self.admin_port}"
         return self.control.rstrip("/") or default
+
+    @property
+    def gateway_urls(self) -> tuple[str, str, str]:
+        """Where the control plane calls the data plane: HTTP, gRPC and metrics, all as URLs."""
+        if self.gateway:
+            if len(self.gateway) != 3 or not all(
+                url.startswith(("http://", "https://")) for url in self.gateway
+            ):
+                raise Invalid(
+                    f"'{','.join(self.gateway)}' is no gateway",
+                    why="three URLs with commas are needed: data HTTP, data gRPC, metrics",
+                    try_this="--gateway http://gw:8000,http://gw:8001,http://gw:8002",
+                )
+            http, grpc, metrics = (url.rstrip("/") for url in self.gateway)
+            return http, grpc, metrics
+        start = f"{'https' if self.tls_cert else 'http'}://{_client_host(self.host)}"
+        return (
+            f"{start}:{self.http_port}",
+            f"{start}:{self.grpc_port}",
+            f"{start}:{self.metrics_port}",
+        )
 
     @property
     def limits(self) -> Limits:
@@ -394,6 +418,7 @@ def _check(settings: Settings, sources: Mapping[str, str]) -> None:
         )
     try:
         settings.tritons()
+        _ = settings.gateway_urls
     except Invalid as error:
         what = f"{error.what} ({sources['triton']})"
         raise Invalid(what, why=error.why, try_this=error.try_this) from error

@@ -7,19 +7,17 @@ A report is there when its line is. The newest `KEPT` stay.
 """
 
 import contextlib
-import json
-import re
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from serve.control.artifacts.objects import Objects
+from serve.control.shelves import Shelf
 from serve.core.errors import Conflict, NotFound
 from serve.core.naming import check_report_name, is_report_name
 
 KEPT = 200
-_FOLDER = "load-reports"
-_LINE = re.compile(rf"{_FOLDER}/([^/]+)/line\.json\Z")
+_FOLDER, _REPORT = "load-reports", "report.json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,11 +42,11 @@ class LoadReports:
     """The reports in one storage."""
 
     def __init__(self, objects: Objects, *, wall: Callable[[], float]) -> None:
-        self._objects = objects
+        self._shelf = Shelf(objects, _FOLDER, kept=KEPT)
         self._wall = wall
 
     def __repr__(self) -> str:
-        return f"<LoadReports in {self._objects!r}>"
+        return f"<LoadReports on {self._shelf!r}>"
 
     async def add(self, page: Mapping[str, Any], data: bytes, author: str) -> LoadReportLine:
         """Keep a report: its fields, and the bytes they were read from.
@@ -70,20 +68,18 @@ class LoadReports:
             at=self._wall(),
             size=len(data),
         )
-        if not await self._objects.put_new(_key(name, "report"), data):
-            if await self._read(_key(name, "report")) != data:
+        if not await self._shelf.put_new(name, _REPORT, data):
+            if await self._shelf.read(name, _REPORT) != data:
                 raise Conflict(f"another load report is called '{name}'", try_this="--name OTHER")
             with contextlib.suppress(NotFound):
                 return await self._line(name)
-        await self._objects.put(_key(name, "line"), json.dumps(asdict(line)).encode())
-        await self._forget_old()
+        await self._shelf.show(name, asdict(line))
         return line
 
     async def all(self) -> tuple[LoadReportLine, ...]:
         """What is there, the newest first."""
-        names = [name async for _, name in self._found()]
         lines = []
-        for name in names:
+        for name in await self._shelf.names():
             with contextlib.suppress(NotFound):  # removed a moment ago
                 lines.append(await self._line(name))
         return tuple(sorted(lines, key=lambda line: line.at, reverse=True))
@@ -93,41 +89,17 @@ class LoadReports:
         if not is_report_name(name):
             raise _unknown(name)
         try:
-            return await self._read(_key(name, "report"))
+            return await self._shelf.read(name, _REPORT)
         except NotFound as error:
             raise _unknown(name) from error
 
     async def remove(self, name: str) -> None:
         """Take a report away; `NotFound`."""
         await self.read(name)
-        await self._objects.remove(_key(name, "line"))
-        await self._objects.remove(_key(name, "report"))
-
-    async def _found(self) -> AsyncIterator[tuple[float, str]]:
-        """When each was written, and its name."""
-        async for found in self._objects.list(_FOLDER):
-            if match := _LINE.match(found.key):
-                yield found.at, match[1]
+        await self._shelf.remove(name)
 
     async def _line(self, name: str) -> LoadReportLine:
-        return LoadReportLine(**json.loads(await self._read(_key(name, "line"))))
-
-    async def _read(self, key: str) -> bytes:
-        data = bytearray()
-        async with contextlib.aclosing(self._objects.read(key)) as pieces:
-            async for piece in pieces:
-                data += piece
-        return bytes(data)
-
-    async def _forget_old(self) -> None:
-        found = sorted([one async for one in self._found()], reverse=True)
-        for _, name in found[KEPT:]:
-            with contextlib.suppress(NotFound):  # somebody else has removed it
-                await self.remove(name)
-
-
-def _key(name: str, part: str) -> str:
-    return f"{_FOLDER}/{name}/{part}.json"
+        return LoadReportLine(**await self._shelf.line(name))
 
 
 def _unknown(name: str) -> NotFound:

@@ -16,6 +16,7 @@ from serve.control.decisions import Decisions
 from serve.control.fleet import Fleet
 from serve.control.registry import Loadable, Model
 from serve.control.storing.store import Store
+from serve.core.access import Key
 from serve.core.errors import Unavailable
 from serve.core.replicas import Replica
 from serve.core.routes import Split
@@ -24,13 +25,19 @@ from serve.core.snapshot import ModelView, Snapshot, Target
 GONE_AFTER = 10.0  # seconds without a poll after which a worker is not waited for
 
 
-def compile_snapshot(models: Mapping[str, Model], decisions: Decisions, fleet: Fleet) -> Snapshot:
-    """Everything that the data plane has to know, not yet published: its generation is 0."""
+def compile_snapshot(
+    models: Mapping[str, Model], decisions: Decisions, fleet: Fleet, own: Key | None = None
+) -> Snapshot:
+    """Everything that the data plane has to know, not yet published: its generation is 0.
+
+    `own` is the control plane's key for the data plane, by which it calls models for people.
+    """
+    keys = decisions.keys() | ({own.id: own} if own else {})
     return Snapshot(
         0,
         compile_models(models, decisions, fleet),
         replicas_of(fleet),
-        MappingProxyType(decisions.keys()),
+        MappingProxyType(keys),
         decisions.guarded,
     )
 

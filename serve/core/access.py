@@ -27,6 +27,7 @@ _KEY = re.compile(rb"(?i:bearer) +sg_([a-z0-9]{4,32})_([A-Za-z0-9_-]{16,128})\s*
 _OURS = re.compile(rb"(?:.*\s)?sg_[a-z0-9]+_", re.DOTALL)
 _ID = re.compile(r"[a-z0-9]{4,32}")
 _DIGEST = re.compile(r"[0-9a-f]{64}")
+OWN = "servegate"  # the id of a key that nobody has made; made ones are hexadecimal
 _ID_BYTES = 5
 _SECRET_BYTES = 32
 _REMEMBERED = 4096  # credentials, and decisions
@@ -77,6 +78,15 @@ class Key:
         return cls(identity, digest_of(secret.encode()), role, models, expires), (
             f"sg_{identity}_{secret}"
         )
+
+    @classmethod
+    def derived(cls, secret: str) -> tuple["Key", str]:
+        """The control plane's own key for the data plane, of the secret that both know; its words.
+
+        Every process that knows the secret derives the same one, so nobody has to keep it.
+        """
+        words = hmac.new(secret.encode(), b"the control plane's key", hashlib.sha256).hexdigest()
+        return cls(OWN, digest_of(words.encode()), Role.PREDICTOR), f"sg_{OWN}_{words}"
 
     def sees(self, model: str) -> bool:
         """Whether this model exists for the key."""
