@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 from serve.app.paths import QUARANTINE_FOLDER, STORAGE_FOLDER, UPLOADS_FOLDER
+from serve.control.added_cases import blobs_of_cases
 from serve.control.artifacts.contents import Contents
 from serve.control.artifacts.storage import Storage
 from serve.control.conversions.job import needed_blobs, needed_uploads
@@ -149,7 +150,12 @@ class Publishing:
         self.retention = Retention(
             self.records,
             storage,
-            Heap(self.records, storage, self.uploads, kept=lambda: needed_blobs(decisions())),
+            Heap(
+                self.records,
+                storage,
+                self.uploads,
+                kept=lambda: needed_blobs(decisions()) | blobs_of_cases(decisions()),
+            ),
             parts=parts,
             holding=holding,
             loadables=lambda: inventory.loadables,

@@ -11,6 +11,7 @@
 | key   | the key's id  | {"digest": "…", "role": "predictor", …}   |
 | version | model:number | see `control/versions.py`                |
 | conversion | its id | see `control/conversions/job.py`            |
+| contract | model:number | see `control/added_cases.py`           |
 
 A key that is revoked stays, marked so: a gateway that has had a key is never open again.
 """

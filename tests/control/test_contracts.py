@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from builders import replica
 
+from serve.control.added_cases import CONTRACT, Added
 from serve.control.artifacts.storage import Storage
 from serve.control.decisions import Decisions
 from serve.control.reconciling.contracts import CACHE_BYTES, SECOND_LOOK, Contracts
@@ -366,3 +367,59 @@ def test_outputs_are_judged_by_the_tolerances_of_the_contract(tmp_path: Path) ->
     scene = Scene(tmp_path, WRONG)
     contract = Contract((case(tolerance=Tolerance(atol=2.0)),))
     assert play(scene.contracts.judge(A, version(), contract)) == ""
+
+
+async def added(scene: Scene, *names: str) -> None:
+    """Version 1 as it is, and golden cases that were added to it."""
+    cases = []
+    for name in names:
+        contents = write_contract([case(name)])
+        files = [File(path, *await scene.storage.add_bytes(b)) for path, b in contents.items()]
+        cases.append(Added(name, name, "ada", 0.0, tuple(sorted(files))).to_body())
+    entries = {**scene.decisions.entries, (CONTRACT, "m:1"): Entry({"cases": cases}, 2)}
+    scene.decisions = Decisions(MappingProxyType(entries))
+
+
+def test_cases_that_were_added_are_asked_after_those_that_came_with_it(tmp_path: Path) -> None:
+    scene = Scene(tmp_path, RIGHT, WRONG)
+
+    async def main() -> str:
+        await scene.publish()
+        await added(scene, "second")
+        return await scene.contracts.verify(A, version())
+
+    assert play(main()).startswith("golden case 1 ('second'): ")
+    assert len(scene.model.asked) == 2
+
+
+def test_a_version_without_a_contract_of_its_own_is_asked_what_was_added(tmp_path: Path) -> None:
+    scene = Scene(tmp_path, WRONG)
+    without = version(has_contract=False)
+
+    async def main() -> list[str]:
+        found = [await scene.contracts.verify(A, without)]
+        await added(scene, "one")
+        found.append(await scene.contracts.verify(A, without))
+        await added(scene)
+        return [*found, await scene.contracts.verify(A, without)]
+
+    before, during, after = play(main())
+    assert (before, after) == ("", "")
+    assert during.startswith("golden case 0 ('one'): ")
+
+
+def test_what_was_added_is_run_again_and_again(tmp_path: Path) -> None:
+    without = version(has_contract=False)
+    scene = Scene(tmp_path, WRONG, script=Script(nothing))
+    told: list[str] = []
+
+    async def report(name: str, one: Version, why: str) -> None:
+        told.append(why)
+
+    async def main() -> None:
+        await added(scene, "one")
+        await scene.contracts.run(lambda: [(A, without)], report, 10)
+
+    with pytest.raises(asyncio.CancelledError):
+        play(main())
+    assert len(told) == 1

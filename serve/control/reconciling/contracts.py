@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 
 from tritonclient.grpc import model_config_pb2
 
+from serve.control.added_cases import added_case, added_of, has_cases
 from serve.control.artifacts.contents import Contents
 from serve.control.artifacts.storage import Storage
 from serve.control.decisions import Decisions
@@ -122,7 +123,7 @@ class Contracts:
             await self._clock.sleep(interval)
             wrong &= {_key(target) for target in targets()}
             for target in tuple(targets()):
-                if not target[1].has_contract:
+                if not has_cases(self._decisions(), target[1]):
                     continue
                 why = await self._look(target)
                 if why and _key(target) not in wrong:
@@ -195,21 +196,30 @@ class Contracts:
         )
 
     async def _contract(self, version: Version) -> Contract | None:
-        """The contract of a published version; from memory, if it was read before."""
-        if not version.has_contract:
+        """What came with a published version and what was added; from memory, if read before."""
+        added = added_of(self._decisions(), version)
+        if not version.has_contract and not added:
             return None
-        found = self._cache.get(version.key)
+        name = " ".join((version.key, *(one.id for one in added)))
+        found = self._cache.get(name)
         if found is None:
-            manifest = await self._storage.manifest(version.model, version.number)
-            found = await self._contents.contract(manifest.layout)
-            if found is None:
+            own = await self._own(version)
+            more = [await added_case(self._storage, one) for one in added]
+            if own is None and not more:
                 return None
-            self._cache[version.key] = found
-            self._sizes[version.key] = found.size
-        self._cache.move_to_end(version.key)
+            found = Contract((*(own.cases if own else ()), *more))
+            self._cache[name] = found
+            self._sizes[name] = found.size
+        self._cache.move_to_end(name)
         while sum(self._sizes[key] for key in self._cache) > self._cache_bytes:
             self._sizes.pop(self._cache.popitem(last=False)[0])
         return found
+
+    async def _own(self, version: Version) -> Contract | None:
+        if not version.has_contract:
+            return None
+        manifest = await self._storage.manifest(version.model, version.number)
+        return await self._contents.contract(manifest.layout)
 
 
 def _key(target: Target) -> tuple[str, str]:

@@ -1,0 +1,90 @@
+"""Outputs and differences as people look at them."""
+
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+
+from serve.control.trying.showing import MOST_ROWS, MOST_VALUES, differences, leading, output_line
+from serve.tensors.metadata import TensorSpec
+
+SPEC = TensorSpec("y", "FP32", (-1, 3))
+F32 = np.float32
+
+
+def line(array: Any, datatype: str = "FP32", spec: TensorSpec | None = SPEC) -> Any:
+    return output_line("y", array, datatype, spec=spec, labels=("cat", "dog"), scores=2)
+
+
+def test_scores_have_the_highest_of_each_row_with_labels() -> None:
+    found = line(np.array([[0.1, 0.7, 0.2], [0.5, 0.2, 0.3]], F32))
+    tops = [[(one.index, one.label) for one in row] for row in found.top]
+    assert tops == [[(1, "dog"), (2, "")], [(0, "cat"), (2, "")]]
+    assert found.top[0][0].value == pytest.approx(0.7)
+    assert (found.min, found.max, found.truncated) == (
+        pytest.approx(0.1),
+        pytest.approx(0.7),
+        False,
+    )
+
+
+def test_rows_beyond_those_that_fit_are_left_out() -> None:
+    found = line(np.zeros((500, 3), F32))
+    assert len(found.top) == MOST_ROWS
+    assert found.truncated and len(found.values) == MOST_VALUES // 3
+    assert found.shape == [500, 3]
+
+
+@pytest.mark.parametrize("shape", [(5000,), (2, 3000), (3, 40, 50, 60), (1, 1, 2000), (0, 5), ()])
+def test_the_first_part_of_an_array_has_all_its_dimensions(shape: tuple[int, ...]) -> None:
+    array = np.arange(int(np.prod(shape))).reshape(shape)
+    cut = leading(array, 1000)
+    assert cut.ndim == array.ndim
+    assert cut.size <= 1000
+    assert cut.size == array.size or cut.size > 500
+    assert np.array_equal(cut, array[tuple(slice(0, n) for n in cut.shape)])
+
+
+def test_numbers_that_json_does_not_have_become_null() -> None:
+    found = line(np.array([[np.nan, np.inf, 2]], F32))
+    assert found.values == [[None, None, 2]]
+    assert (found.min, found.max, found.mean) == (2, 2, 2)
+    json.dumps([found.values, found.top[0][0].value], allow_nan=False)
+
+
+def test_long_texts_are_cut() -> None:
+    words = np.array([b"x" * 5000, b"\xff"], dtype=object)
+    found = line(words, "BYTES", None)
+    assert [len(one) for one in found.values] == [1000, 4]
+    assert found.truncated and found.top == [] and found.mean is None
+
+
+def test_differences_name_the_rows_whose_highest_score_is_elsewhere() -> None:
+    a = {"y": np.array([[1, 0, 0], [0, 1, 0], [0, 0, 1]], F32)}
+    b = {"y": np.array([[0.9, 0, 0], [1, 0, 0], [0, 0, 1]], F32)}
+    found = differences(a, b, {"y": SPEC})["y"]
+    assert found.top_1_differs == [1]
+    assert (found.top_1, found.max_abs) == (pytest.approx(2 / 3), 1)
+    assert not found.infinite
+
+
+def test_an_infinite_difference_is_told_apart_from_an_unknown_one() -> None:
+    a, b = {"y": np.array([[1, np.nan, 0]], F32)}, {"y": np.zeros((1, 3), F32)}
+    found = differences(a, b, {"y": SPEC})["y"]
+    assert (found.max_abs, found.infinite, found.cosine) == (None, True, None)
+
+
+def test_what_cannot_be_compared_says_why() -> None:
+    a = {"y": np.zeros((1, 3), F32), "only": np.zeros(1)}
+    b = {"y": np.zeros((1, 4), F32), "other": np.zeros(1)}
+    found = differences(a, b, {})
+    assert "[1, 4]" in found["y"].refused
+    assert found["only"].refused == "only side A has this output"
+    assert found["other"].refused == "only side B has this output"
+
+
+def test_texts_differ_in_their_share_of_equal_ones() -> None:
+    a, b = (np.array(each, dtype=object) for each in ([b"x", b"y"], [b"x", b"z"]))
+    found = differences({"y": a}, {"y": b}, {})["y"]
+    assert (found.equal, found.max_abs, found.top_1, found.top_1_differs) == (0.5, None, None, None)

@@ -1,0 +1,102 @@
+"""Snippets survive every name, and say how the gateway is reached from where they are read."""
+
+import ast
+import json
+import shlex
+from typing import Any
+
+import numpy as np
+import pytest
+
+from serve.control.gateway import Place
+from serve.control.trying.messages import pack
+from serve.control.trying.records import OutputLine, Side, Try
+from serve.control.trying.snippets import Reach, Sent, snippets
+
+PLACE = Place("http://127.0.0.1:8000", "127.0.0.1:8001", "")
+EVIL = '\'; touch /tmp/x; "$(id)" `id` \\ \n {} ü'
+SMALL, LARGE = np.ones((1, 2), np.float32), np.ones((1000, 4), np.float32)
+
+
+def texts(
+    array: Any = SMALL,
+    *,
+    name: str = "x",
+    output: str = "y",
+    via: str = "http",
+    place: Place = PLACE,
+    admin: str = "http://localhost:8080/",
+    keys: bool = False,
+    asked: str = "3",
+) -> dict[str, str]:
+    line = OutputLine(output, "FP32", [1, 2], [], False, [], None, None, None)
+    side = Side("a", asked, "3", "number", 1, "", None, 0.1, None, [line])
+    one = Try("abc0", "m", 0.0, "ada", via, 1, [], [], [side], None)
+    tensors, datatypes = {name: array}, {name: "FP32"}
+    packed = pack(tensors, datatypes)
+    assert packed is not None
+    reach = Reach.through(place, admin, shows_key=keys, admin_shows_key=keys)
+    found = snippets(one, side, Sent(tensors, datatypes, packed), reach)
+    return {snippet.language: snippet.text for snippet in found}
+
+
+@pytest.mark.parametrize("name", ["x", EVIL, "-d @/etc/passwd", "' '"])
+def test_shells_and_python_read_names_as_they_are(name: str) -> None:
+    found = texts(name=name, output=name)
+    words = shlex.split(found["curl"])
+    assert json.loads(words[words.index("--data-binary") + 1])["inputs"][0]["name"] == name
+    words = shlex.split(found["grpcurl"])
+    assert json.loads(words[words.index("-d") + 1])["inputs"][0]["name"] == name
+    tree = ast.parse(found["python"])
+    constants = [node.value for node in ast.walk(tree) if isinstance(node, ast.Constant)]
+    assert constants.count(name) == 3
+    assert len(tree.body) == 9
+
+
+def test_large_input_is_fetched_from_the_admin_api() -> None:
+    found = texts(LARGE)
+    for text in found.values():
+        assert "http://localhost:8080/api/tries/abc0/" in text
+        assert len(text) < 1000
+    assert "request.json?side=a&via=grpc" in found["grpcurl"]
+    assert "inputs.npz?side=a" in found["python"]
+
+
+def test_where_keys_are_needed_they_are_read_from_the_environment() -> None:
+    found = texts(LARGE, keys=True)
+    for language in ("curl", "grpcurl"):
+        assert found[language].count('-H "authorization: Bearer $SERVEGATE_KEY"') == 2
+    assert found["python"].count('os.environ["SERVEGATE_KEY"]') == 2
+    assert not any("SERVEGATE_KEY" in text for text in texts(LARGE).values())
+
+
+@pytest.mark.parametrize(
+    ("admin", "host"),
+    [
+        ("http://gpu-3:8080", "gpu-3"),
+        ("http://[2001:db8::1]:8080", "[2001:db8::1]"),
+        ("http://127.0.0.1:8080", "127.0.0.1"),
+    ],
+)
+def test_ports_of_this_machine_are_told_by_the_name_it_was_reached_by(
+    admin: str, host: str
+) -> None:
+    found = texts(admin=admin, via="grpc")
+    assert f"http://{host}:8000/v2/models/m/versions/3/infer" in found["curl"]
+    assert f"{host}:8001" in found["grpcurl"]
+    assert f"'{host}:8001'" in found["python"]
+
+
+def test_other_hosts_and_tls_stay_as_they_are() -> None:
+    place = Place("https://gateway.example:443", "https://gateway.example:8001", "")
+    found = texts(place=place, admin="http://gpu-3:8080", via="grpc")
+    assert "https://gateway.example:443/v2/" in found["curl"]
+    assert "-plaintext" not in found["grpcurl"]
+    assert "'gateway.example:8001', ssl=True" in found["python"]
+
+
+def test_without_a_selector_the_gateway_chooses() -> None:
+    found = texts(asked="")
+    assert "/v2/models/m/infer" in found["curl"]
+    assert "model_version=''" in found["python"]
+    assert "model_version" not in found["grpcurl"]
