@@ -8,7 +8,25 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from prometheus_client.parser import text_string_to_metric_families
+from serve.wire.prometheus import samples
+
+_PARTS = ("input", "infer", "output")
+_OF_MODEL = (
+    "nv_inference_request_success",
+    "nv_inference_request_failure",
+    "nv_inference_count",
+    "nv_inference_exec_count",
+    "nv_inference_pending_request_count",
+    "nv_inference_queue_duration_us",
+    *(f"nv_inference_compute_{part}_duration_us" for part in _PARTS),
+)
+_OF_GPU = (
+    "nv_gpu_utilization",
+    "nv_gpu_memory_used_bytes",
+    "nv_gpu_memory_total_bytes",
+    "nv_gpu_power_usage",
+)
+_OF_MACHINE = "nv_cpu_utilization"
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,20 +67,21 @@ class Readings:
 
 
 def read(text: str) -> Readings:
-    """Read the answer of Triton's metrics port; series that are not known here are passed over."""
+    """Read the answer of Triton's metrics port; `ValueError` where it is none.
+
+    Series that are not known here are passed over.
+    """
     models: dict[tuple[str, int], dict[str, float]] = {}
     gpus: dict[str, dict[str, float]] = {}
     cpu: float | None = None
-    for family in text_string_to_metric_families(text):
-        for sample in family.samples:
-            name, labels, value = sample.name.removesuffix("_total"), sample.labels, sample.value
-            if name == "nv_cpu_utilization":
-                cpu = value
-            elif "gpu_uuid" in labels and "model" not in labels:
-                gpus.setdefault(labels["gpu_uuid"], {})[name] = value
-            elif labels.get("version", "").isdigit():
-                row = models.setdefault((labels["model"], int(labels["version"])), {})
-                row[name] = row.get(name, 0.0) + value  # a failure counter per reason adds up
+    for name, labels, value in samples(text, (*_OF_MODEL, *_OF_GPU, _OF_MACHINE)):
+        if name == _OF_MACHINE:
+            cpu = value
+        elif name in _OF_GPU:
+            gpus.setdefault(labels.get("gpu_uuid", ""), {})[name] = value
+        elif labels.get("version", "").isdigit():
+            row = models.setdefault((labels["model"], int(labels["version"])), {})
+            row[name] = row.get(name, 0.0) + value  # a failure counter per reason adds up
     return Readings(
         MappingProxyType({key: _model(row) for key, row in models.items()}),
         MappingProxyType({uuid: _gpu(row) for uuid, row in gpus.items()}),
@@ -75,10 +94,7 @@ def _model(row: Mapping[str, float]) -> ModelReading:
         return int(row.get(name, 0))
 
     micro = 1e-6
-    compute = sum(
-        row.get(f"nv_inference_compute_{part}_duration_us", 0.0)
-        for part in ("input", "infer", "output")
-    )
+    compute = sum(row.get(f"nv_inference_compute_{part}_duration_us", 0.0) for part in _PARTS)
     return ModelReading(
         success=count("nv_inference_request_success"),
         failure=count("nv_inference_request_failure"),

@@ -1,8 +1,7 @@
 """What the gateway's metrics say: one reading of the text, and the rises from first to last.
 
-The text may be long, with a series for each model, version and bucket of time, and it is read every
-second while something else is measured. So only the lines that are asked for are parsed. They are
-parsed without their `# TYPE` lines, so that names stay as they are written.
+The text is read every second while something else is measured, so it is only looked through for the
+series that matter here.
 """
 
 from __future__ import annotations
@@ -11,9 +10,8 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from prometheus_client.parser import text_string_to_metric_families
-
 from serve.load.observed import GatewayTimes
+from serve.wire.prometheus import Sample, samples
 
 _OF_MODEL = (
     "servegate_call_seconds_sum",
@@ -144,17 +142,9 @@ class GatewayCounts:
         return ("the gateway's counters fell during the run: it was started anew",)
 
 
-def _samples(text: str, model: str) -> Iterator[tuple[str, Mapping[str, str], float]]:
-    escaped = model.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
-    wanted = f'model="{escaped}"'
-    lines = [
-        line
-        for line in text.splitlines()
-        if (line.startswith(_OF_MODEL) and wanted in line) or line.startswith(_OF_ALL)
-    ]
-    for family in text_string_to_metric_families("\n".join(lines) + "\n"):
-        for sample in family.samples:
-            yield sample.name, sample.labels, sample.value
+def _samples(text: str, model: str) -> Iterator[Sample]:
+    yield from samples(text, _OF_MODEL, having={"model": model})
+    yield from samples(text, _OF_ALL)
 
 
 def _rises(first: Mapping[str, float], last: Mapping[str, float]) -> Mapping[str, float]:

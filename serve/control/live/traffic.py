@@ -1,0 +1,98 @@
+"""What went through the gateway between two readings of its metrics: rates and quantiles."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from serve.control.live.gateway_reading import GatewayReading, Where
+from serve.control.live.rises import add_buckets, bucket_rises, quantile, rises
+
+_SHARES = (("p50", 0.5), ("p90", 0.9), ("p99", 0.99))
+Codes = Mapping[str, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """Calls and errors per second, the errors also by code; messages of streams per second."""
+
+    calls: float
+    errors: float
+    codes: Codes
+    messages: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Rates:
+    """Of one model, or of all: `quantiles` are seconds by name, None without calls."""
+
+    counted: Counted
+    quantiles: Mapping[str, float | None]
+    retries: float
+
+
+@dataclass(frozen=True, slots=True)
+class Traffic:
+    """All of one period. `cpu` is in cores; the empty name is of calls for no known model."""
+
+    whole: Rates
+    models: Mapping[str, Rates]
+    places: Mapping[Where, Counted]
+    cpu: float
+
+
+def compare(before: GatewayReading, now: GatewayReading, seconds: float) -> Traffic:
+    """What happened in the seconds between two readings."""
+    places = _places(before, now, seconds)
+    buckets = {
+        model: bucket_rises(before.buckets.get(model, {}), found)
+        for model, found in now.buckets.items()
+    }
+    retries = rises(before.retries, now.retries)
+    names = sorted({*(model for model, _, _ in places), *buckets, *retries})
+    models = {
+        model: Rates(
+            _sum([one for where, one in places.items() if where[0] == model]),
+            _quantiles(buckets.get(model, {})),
+            retries.get(model, 0.0) / seconds,
+        )
+        for model in names
+    }
+    whole = Rates(
+        _sum(list(places.values())),
+        _quantiles(add_buckets(list(buckets.values()))),
+        sum(retries.values()) / seconds,
+    )
+    return Traffic(whole, models, places, sum(rises(before.cpu, now.cpu).values()) / seconds)
+
+
+def _places(before: GatewayReading, now: GatewayReading, seconds: float) -> Mapping[Where, Counted]:
+    calls, messages = rises(before.calls, now.calls), rises(before.messages, now.messages)
+    codes: dict[Where, dict[str, float]] = {}
+    for (where, code), count in rises(before.errors, now.errors).items():
+        if count:
+            codes.setdefault(where, {})[code] = count / seconds
+    return {
+        where: Counted(
+            calls.get(where, 0.0) / seconds,
+            sum(codes.get(where, {}).values()),
+            codes.get(where, {}),
+            messages.get(where, 0.0) / seconds,
+        )
+        for where in sorted({*calls, *messages, *codes})
+    }
+
+
+def _sum(parts: Sequence[Counted]) -> Counted:
+    codes: dict[str, float] = {}
+    for part in parts:
+        for code, rate in part.codes.items():
+            codes[code] = codes.get(code, 0.0) + rate
+    return Counted(
+        sum(part.calls for part in parts),
+        sum(part.errors for part in parts),
+        dict(sorted(codes.items())),
+        sum(part.messages for part in parts),
+    )
+
+
+def _quantiles(buckets: Mapping[float, float]) -> Mapping[str, float | None]:
+    return {name: quantile(share, buckets) for name, share in _SHARES}

@@ -1,0 +1,195 @@
+"""The sampler: one for all, while somebody watches and a minute longer."""
+
+import asyncio
+import contextlib
+import json
+
+import pytest
+from builders import Clock, until
+from control.live.watched import Scene
+from ticking import Ticks
+
+from serve.control.live.sampler import KEPT, LINGER, MOST_VIEWERS, Live
+from serve.core.errors import Unavailable
+
+
+class Watched:
+    """A sampler of a scripted fleet, whose seconds pass when a test says so."""
+
+    def __init__(self) -> None:
+        self.scene = Scene()
+        self.clock = self.scene.clock
+        self.ticks = Ticks()
+        self.live = Live(self.scene.sources, clock=self.clock, sleep=self.ticks)
+
+    @property
+    def asked(self) -> int:
+        return self.scene.gateway.asked
+
+    async def second(self, seconds: float = 1.0) -> None:
+        """One passes, and what it brings is there."""
+        await self.ticks.asked()
+        count = len(self.ticks.lengths)
+        self.clock.now += seconds
+        self.scene.wall.now += seconds
+        self.ticks.tick()
+        if self.live._is_watched:
+            await self.ticks.asked_times(count + 1)
+        else:
+            await settled()
+
+    async def history(self):
+        return json.loads(await self.live.history())
+
+
+async def settled() -> None:
+    """Everybody has done what there is to do now."""
+    for _ in range(20):
+        await asyncio.sleep(0)
+
+
+def play(scenario):
+    """What happens while the sampler runs."""
+
+    async def run():
+        watched = Watched()
+        running = asyncio.create_task(watched.live.run())
+        try:
+            return await scenario(watched)
+        finally:
+            running.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await running
+
+    return asyncio.run(run())
+
+
+def test_nobody_is_asked_while_nobody_watches() -> None:
+    async def scenario(watched):
+        await settled()
+        return watched.asked
+
+    assert play(scenario) == 0
+
+
+def test_twenty_viewers_share_one_sampler_and_the_same_bytes() -> None:
+    async def scenario(watched):
+        with contextlib.ExitStack() as stack:
+            viewers = [stack.enter_context(watched.live.watching()) for _ in range(20)]
+            for _ in range(5):
+                await watched.second()
+            return watched.asked, [await viewer.next() for viewer in viewers]
+
+    asked, samples = play(scenario)
+    assert asked == 6  # one at once, and one after each second
+    assert len({id(sample) for sample in samples}) == 1
+
+
+def test_a_page_that_is_loaded_again_has_its_history() -> None:
+    async def scenario(watched):
+        with watched.live.watching():
+            await watched.second()
+        await watched.second()
+        with watched.live.watching():
+            await watched.second()
+            return await watched.history()
+
+    assert play(scenario)["seconds"] == [1_700_000_000.0 + second for second in range(4)]
+
+
+def test_a_minute_after_the_last_one_left_nobody_is_asked_any_more() -> None:
+    async def scenario(watched):
+        with watched.live.watching():
+            await watched.second()
+        await watched.second(LINGER - 1)
+        goes_on = watched.asked
+        await watched.second()
+        return goes_on, watched.asked
+
+    goes_on, after = play(scenario)
+    assert (goes_on, after) == (3, 3)
+
+
+def test_who_comes_after_a_pause_gets_rates_of_the_present_only() -> None:
+    async def scenario(watched):
+        with watched.live.watching():
+            await watched.second()
+        await watched.second(LINGER)
+        watched.clock.now += 120
+        with watched.live.watching():
+            await watched.second()
+            return await watched.history()
+
+    assert play(scenario)["gateway"]["calls"] == [None, 0.0, None, 0.0]
+
+
+def test_whoever_asks_for_the_history_watches_for_a_minute() -> None:
+    async def scenario(watched):
+        first = await watched.history()
+        await watched.ticks.asked()
+        return first, await watched.history()
+
+    first, second = play(scenario)
+    assert (len(first["seconds"]), len(second["seconds"])) == (0, 1)
+
+
+def test_ten_minutes_are_kept() -> None:
+    async def scenario(watched):
+        with watched.live.watching():
+            for _ in range(int(KEPT) + 20):
+                await watched.second()
+            return await watched.history()
+
+    assert len(play(scenario)["seconds"]) == int(KEPT)
+
+
+def test_the_history_is_written_once_for_all_who_ask() -> None:
+    async def scenario(watched):
+        with watched.live.watching():
+            await watched.second()
+            return await watched.live.history(), await watched.live.history()
+
+    first, second = play(scenario)
+    assert first is second
+
+
+def test_a_fault_costs_one_second_of_history_and_no_more(caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario(watched):
+        with watched.live.watching():
+            await watched.second()
+            told = watched.scene.told
+            watched.scene.told = None  # which has no get()
+            await watched.second()
+            watched.scene.told = told
+            await watched.second()
+            return await watched.history()
+
+    assert len(play(scenario)["seconds"]) == 3
+    assert "no sample of this second" in caplog.text
+
+
+def test_too_many_viewers_are_refused_and_a_place_becomes_free() -> None:
+    live = Live(Scene().sources, clock=Clock())
+    with contextlib.ExitStack() as stack:
+        for _ in range(MOST_VIEWERS):
+            stack.enter_context(live.watching())
+        with pytest.raises(Unavailable, match="200 already watch"):
+            stack.enter_context(live.watching())
+    with live.watching():
+        pass
+
+
+def test_when_the_control_plane_ends_so_does_every_stream() -> None:
+    async def scenario():
+        watched = Watched()
+        running = asyncio.create_task(watched.live.run())
+        with watched.live.watching() as viewer:
+            await until(lambda: watched.asked > 0)
+            await viewer.next()
+            running.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await running
+            with watched.live.watching() as late:
+                return await viewer.next(), await late.next()
+
+    assert asyncio.run(scenario()) == (None, None)

@@ -1,0 +1,81 @@
+"""Chosen series of a metrics text: as Prometheus' own client writes them, and as others may."""
+
+import pytest
+from prometheus_client import CollectorRegistry, Counter, Gauge, generate_latest
+
+from serve.wire.prometheus import Sample, samples
+
+
+def read(text, *names, **having):
+    return list(samples(text, names, having=having))
+
+
+def test_only_the_series_that_are_asked_for_are_read() -> None:
+    text = "# TYPE a counter\na 1\na_b 2\nb 3\n"
+    assert read(text, "a") == [Sample("a", {}, 1.0)]
+
+
+def test_names_stay_as_they_are_written() -> None:
+    assert read("# TYPE a counter\na 1\na_total 2\n", "a", "a_total") == [
+        Sample("a", {}, 1.0),
+        Sample("a_total", {}, 2.0),
+    ]
+
+
+def test_labels_are_read_whatever_they_hold() -> None:
+    hostile = ['a"b', "a\\b", "a\nb", "a\\nb", "{},= #", "a\u2028b\x85c", "", "ünï", '\\"}']
+    registry = CollectorRegistry()
+    gauge = Gauge("g", "text", ["model", "other"], registry=registry)
+    for number, name in enumerate(hostile):
+        gauge.labels(name, "x").set(number)
+    found = read(generate_latest(registry).decode(), "g")
+    assert [(one.labels["model"], one.value) for one in found] == [
+        (name, float(number)) for number, name in enumerate(hostile)
+    ]
+
+
+@pytest.mark.parametrize("name", ["digits", 'a"b', "a\\b", "a\nb"])
+def test_series_are_chosen_by_a_label(name: str) -> None:
+    registry = CollectorRegistry()
+    counter = Counter("c", "text", ["model", "submodel"], registry=registry)
+    counter.labels(name, "x").inc(2)
+    counter.labels("x", name).inc(3)
+    (found,) = read(generate_latest(registry).decode(), "c_total", model=name)
+    assert found.value == 2.0
+
+
+@pytest.mark.parametrize(
+    "line, value",
+    [
+        ("a 1", 1.0),
+        ("a\t1.5e3", 1500.0),
+        ("a +Inf", float("inf")),
+        ("a 1 1700000000000", 1.0),
+        ("a{} 1", 1.0),
+        ('a{ x = "y" , } 1', 1.0),
+        ('a{x="y",} 1\r', 1.0),
+    ],
+)
+def test_lines_may_be_written_in_many_ways(line: str, value: float) -> None:
+    (found,) = read(line + "\n", "a")
+    assert found.value == value
+
+
+@pytest.mark.parametrize("line", ["a", "a x", 'a{x="y} 1', "a{x=y} 1", 'a{x="y"z="w"} 1', "a{"])
+def test_a_wanted_line_that_cannot_be_read_is_an_error(line: str) -> None:
+    with pytest.raises(ValueError):
+        read(f"# HELP a text\n{line}\n", "a")
+
+
+def test_an_unwanted_line_that_cannot_be_read_is_passed_over() -> None:
+    assert read("b 1\nthis is nothing\n", "a") == []
+
+
+@pytest.mark.parametrize("text", ["<html>not found</html>", "404 page not found\n", "{}"])
+def test_what_is_no_metrics_text_is_an_error(text: str) -> None:
+    with pytest.raises(ValueError):
+        read(text, "a")
+
+
+def test_an_empty_text_has_no_series() -> None:
+    assert read("", "a") == []
