@@ -9,7 +9,7 @@ PARALLEL := -n $(JOBS) --dist loadfile
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test test-conversion test-tensorrt check format lint types contracts test-fast chaos fuzz deps deps-dev lock clean docs \
-  bench bench-control bench-gate bench-load bench-push bench-report bench-peers profile deps-bench deps-kserve deps-postgres
+  bench bench-control bench-gate bench-load bench-push bench-report bench-peers profile deps-bench deps-browser deps-kserve deps-postgres
 
 help:  ## Explain the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -17,7 +17,7 @@ help:  ## Explain the targets
 demo: deps  ## Serve a trained digits classifier from two real Tritons, and print what to try
 	@exec $(BIN)/python examples/digits/demo.py
 
-test: deps-dev deps-kserve deps-postgres  ## Run the whole test suite, with real Tritons
+test: deps-dev deps-kserve deps-postgres deps-browser  ## Run the whole test suite, with real Tritons
 	$(PYTEST) $(PARALLEL) -m "not chaos and not conversion"
 
 check: format lint types contracts test-fast  ## Format, lint, types, import contracts and the fast tests
@@ -91,6 +91,9 @@ deps-kserve: deps-dev  ## Make the environment in .venv-kserve: KServe's clients
 deps-postgres:  ## Bring the PostgreSQL that tests start for themselves
 	@scripts/postgres-deps.sh
 
+deps-browser: deps-dev  ## Bring Chromium and axe-core, which look at every page of the web UI in tests
+	@scripts/browser-deps.sh
+
 docs: deps-dev  ## Write again what is generated: references, and descriptors for reflection
 	$(BIN)/python scripts/references.py
 	$(BIN)/python scripts/descriptors.py
@@ -98,7 +101,7 @@ docs: deps-dev  ## Write again what is generated: references, and descriptors fo
 lock: deps-dev  ## Resolve the dependencies anew into constraints.txt
 	$(BIN)/python -m pip install -q uv
 	$(BIN)/uv pip compile -q --universal --python-version 3.11 --no-header --no-annotate \
-	  --extra local --extra convert --extra load --extra dev --extra postgres pyproject.toml -o constraints.txt
+	  --extra local --extra convert --extra load --extra dev --extra postgres --extra parquet pyproject.toml -o constraints.txt
 
 clean:  ## Remove the environment, run-time state and caches
 	rm -rf $(VENV) .venv-bench .venv-kserve .venv-fuzz .servegate .mypy_cache .ruff_cache .pytest_cache dist build

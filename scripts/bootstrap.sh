@@ -66,7 +66,7 @@ if [ ! -x "$venv/bin/python" ]; then
     say "creating $venv with Python $version"
     "$python" -m venv "$venv"
 fi
-wanted=$(cat pyproject.toml constraints.txt scripts/bootstrap.sh | sha256sum | cut -c1-16)
+wanted=$(cat pyproject.toml constraints.txt scripts/bootstrap.sh scripts/web/*.json scripts/web/*.py | sha256sum | cut -c1-16)
 stamp="$venv/.servegate-$(echo "$extras" | tr ',' '-')"
 if [ "$(cat "$stamp" 2>/dev/null || true)" != "$wanted" ]; then
     say "installing the locked packages into $venv (a minute or two the first time)"

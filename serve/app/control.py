@@ -14,8 +14,11 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.core import GaugeMetricFamily, Metric
 
 from serve.app.conversions import conversions_of
+from serve.app.evaluating import evaluating_of
+from serve.app.gateway import gateway_of
 from serve.app.paths import LEADER_FILE, control_socket, store_place
 from serve.app.publishing import Publishing, delivery_of, storage_of
+from serve.app.scraping import scrape
 from serve.app.secret import shared_secret
 from serve.app.tls import HTTP, Tls
 from serve.control.decisions import Decisions
@@ -25,6 +28,8 @@ from serve.control.fleet import Fleet
 from serve.control.history import History
 from serve.control.inventory import Inventory
 from serve.control.keys import Keys
+from serve.control.live.sampler import Live
+from serve.control.live.sources import Sources
 from serve.control.load_reports import LoadReports
 from serve.control.management import Management
 from serve.control.models import Models
@@ -37,6 +42,7 @@ from serve.control.snapshots import Publisher, compile_snapshot
 from serve.control.storing.leadership import leadership_of
 from serve.control.storing.store import Store
 from serve.control.versions import Version
+from serve.core.access import Key
 from serve.core.errors import CannotStart, Unavailable
 from serve.core.replicas import Replica
 from serve.core.snapshot import Snapshot
@@ -60,6 +66,9 @@ class ControlPlane:
                 try_this="--triton HOST:HTTP:GRPC:METRICS, or servegate up to start local ones",
             )
         where = store_place(settings)
+        self._secret = shared_secret(settings)
+        self._key, words = Key.derived(self._secret)
+        self._gateway = gateway_of(settings, words, guarded=lambda: self._decisions.guarded)
         self._decisions = Decisions()
         self._seen = 0  # the newest revision that was read
         self._leads, self._led = False, asyncio.Event()
@@ -164,6 +173,20 @@ class ControlPlane:
             generation=lambda: self._publisher.snapshot.generation,
         )
         self._history = History(self._store, restoring.by_kind)
+        self._datasets, self._evaluations = evaluating_of(
+            settings, self._storage, self._gateway, self._models
+        )
+        self._live = Live(
+            Sources(
+                self._gateway,
+                self._fleet,
+                scrape,
+                snapshot=lambda: self._publisher.snapshot,
+                clock=time.monotonic,
+                wall=time.time,
+            ),
+            clock=time.monotonic,
+        )
         self._meters = Meters()
         self._meters.gauge(
             "servegate_control_snapshot_generation",
@@ -219,6 +242,7 @@ class ControlPlane:
                 server.should_exit = True
             for task in (*running, *ends):
                 task.cancel()
+        await self._gateway.close()
         await self._leadership.release()
         self._store.close()
         if led_away:
@@ -256,6 +280,8 @@ class ControlPlane:
                 tasks.create_task(keeper.run())
             tasks.create_task(self._scan())
             tasks.create_task(self._follow())
+            tasks.create_task(self._live.run())
+            tasks.create_task(self._evaluations.run())
             if self._settings.publishes:
                 tasks.create_task(self._courier.run())
                 tasks.create_task(self._publishing.run())
@@ -265,6 +291,8 @@ class ControlPlane:
 
     def _parts(self, admin: Any) -> Any:
         """What the admin API works on. Its module is imported late."""
+        from serve.app.trying import trying_of  # which the admin API has imported by now
+
         settings = self._settings
         return admin.Control(
             models=self._models,
@@ -279,10 +307,24 @@ class ControlPlane:
             conversions=self._conversions,
             history=self._history,
             load_reports=LoadReports(self._storage.objects, wall=time.time),
-            readings=admin.scrape,
+            tries=trying_of(
+                self._storage,
+                self._gateway,
+                self._models,
+                store=self._store,
+                fleet=self._fleet,
+                contracts=self._contracts,
+                collecting=self._publishing.records.collecting,
+                decisions=self._decided,
+                reload=self._reload,
+            ),
+            datasets=self._datasets,
+            evaluations=self._evaluations,
+            live=self._live,
+            readings=scrape,
             metrics=self._meters.text,
             clock=time.monotonic,
-            secret=shared_secret(settings),
+            secret=self._secret,
             needs_key=partial(keys_are_required, settings, host=settings.admin_host),
             wall=time.time,
             publishes=settings.publishes,
@@ -293,7 +335,9 @@ class ControlPlane:
         return self._decisions
 
     def _compile(self) -> Snapshot:
-        return compile_snapshot(self._inventory.models, self._decisions, self._fleet)
+        closed = keys_are_required(self._settings, self._decisions.guarded)
+        own = self._key if closed else None  # a key alone would close the gateway
+        return compile_snapshot(self._inventory.models, self._decisions, self._fleet, own)
 
     async def _reload(self) -> None:
         entries = await self._store.read()

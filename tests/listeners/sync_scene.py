@@ -15,4 +15,4 @@ SECRET = "the-shared-secret"
 def internal_api(agents: AgentDelivery, blobs: Blobs) -> FastAPI:
     """The admin application; of its control plane hardly more than the secret is needed."""
     control: Any = SimpleNamespace(secret=SECRET, leads=lambda: True)
-    return create(control, hosts=["localhost"], internal=[sync_router(agents, blobs)])
+    return create(control, hosts=["localhost"], beside=[sync_router(agents, blobs)])

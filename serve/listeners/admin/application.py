@@ -1,7 +1,7 @@
 """The admin application: FastAPI, its error shape, its guards, and the routers of each noun."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from fastapi import APIRouter, Depends, FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
@@ -19,30 +19,50 @@ from serve.core.errors import (
     WrongOffset,
 )
 from serve.listeners.admin import (
+    configurations,
+    contracts,
     conversions,
+    datasets,
+    evaluations,
     history,
     keys,
+    live,
     load_reports,
     management,
+    metadata,
     models,
     replicas,
     routes,
+    skew,
     snapshot,
+    tries,
     uploads,
     versions,
 )
 from serve.listeners.admin.bounds import Bounded
 from serve.listeners.admin.context import Control, caller, publishing
+from serve.listeners.admin.origin import SameOrigin
 from serve.listeners.admin.standby import Standby
 from serve.wire.status import http_status
 
+Refusal = Callable[[Request, ServegateError], Response | None]
+
+
+def _never(request: Request, error: ServegateError) -> None:
+    """No pages, no errors on pages."""
+
 
 def create(
-    control: Control, *, hosts: Sequence[str], internal: Sequence[APIRouter] = ()
+    control: Control,
+    *,
+    hosts: Sequence[str],
+    beside: Sequence[APIRouter] = (),
+    refusal: Refusal = _never,
 ) -> FastAPI:
     """The application; `hosts` are the Host names under which it may be addressed.
 
-    `internal` are further routes for our own processes, which look at the shared secret themselves.
+    `beside` are further routes, which look themselves at who asks: pages, and those for our own
+    processes. `refusal` tells an error to a browser that asks for a page; None is for the API.
     """
     app = FastAPI(
         title="Servegate admin API",
@@ -54,18 +74,24 @@ def create(
         redoc_url=None,
     )
     app.state.control = control
+    app.state.refusal = refusal
     app.add_middleware(Bounded)
+    app.add_middleware(SameOrigin, explain=_explain)
     app.add_middleware(Standby, leads=control.leads, explain=_explain)
     app.add_middleware(TrustedHostMiddleware, allowed_hosts=list(hosts), www_redirect=False)
     app.add_exception_handler(ServegateError, _explain)
     app.add_exception_handler(RequestValidationError, _malformed)
     app.add_exception_handler(HTTPException, _nowhere)
     guarded = [Depends(caller)]
-    for module in (models, routes, replicas, keys, history, versions, snapshot, load_reports):
+    for module in (
+        *(models, routes, replicas, keys, history, versions, configurations, snapshot),
+        *(skew, load_reports, live, tries, contracts, metadata),
+        *(datasets, evaluations),
+    ):
         app.include_router(module.router, dependencies=guarded)
     for module in (uploads, conversions):
         app.include_router(module.router, dependencies=[*guarded, Depends(publishing)])
-    for router in (management.router, snapshot.internal, *internal):  # with the workers' secret
+    for router in (management.router, snapshot.internal, *beside):  # with the workers' secret
         app.include_router(router)
 
     @app.get("/openapi.json", include_in_schema=False, dependencies=guarded)
@@ -85,6 +111,9 @@ def create(
 
 async def _explain(request: Request, error: Exception) -> Response:
     assert isinstance(error, ServegateError)
+    if (told := request.app.state.refusal(request, error)) is not None:
+        answer: Response = told
+        return answer
     body = {
         "error": str(error),
         "code": error.code,

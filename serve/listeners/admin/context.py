@@ -3,7 +3,7 @@
 import hmac
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Any
 from urllib.parse import unquote
 
 from fastapi import Depends, Header, Request
@@ -23,6 +23,7 @@ from serve.control.uploading.uploads import Uploads
 from serve.core.access import Access, Act, Key
 from serve.core.errors import NotFound, NotServed
 from serve.core.replicas import Replica
+from serve.listeners.admin.sessions import COOKIE, is_valid
 from serve.triton.metrics import Readings
 
 
@@ -55,6 +56,10 @@ class Control:
     wall: Callable[[], float]
     publishes: bool = True
     leads: Callable[[], bool] = lambda: True
+    tries: Any = None
+    datasets: Any = None
+    evaluations: Any = None
+    live: Any = None
 
 
 def control_of(request: Request) -> Control:
@@ -67,13 +72,27 @@ def caller(request: Request, authorization: Annotated[str, Header()] = "") -> Ke
     """Who asks, once keys are needed: an admin key, or None for who knows the shared secret.
 
     The secret is in a file that only its owner can read, so it stands for a login on this machine.
-    `Unauthenticated` and `Forbidden` for everybody else; None too while no key is needed.
+    A browser shows the session of either. `Unauthenticated` and `Forbidden` for everybody else;
+    None too while no key is needed.
     """
     control = control_of(request)
     decisions = control.models.decisions
-    if not control.needs_key(decisions.guarded) or _knows_secret(control, authorization):
+    if not control.needs_key(decisions.guarded):
         return None
-    access = Access(decisions.keys(), is_required=True, wall=control.wall)
+    session = request.cookies.get(COOKIE, "")
+    if session and not authorization:
+        now = control.wall()
+        ok, key = is_valid(session, decisions.keys(), secret=control.secret, now=now)
+        if ok:
+            return key
+    return shown(control, authorization)
+
+
+def shown(control: Control, authorization: str) -> Key | None:
+    """Whose key an Authorization value shows, None for the shared secret's; as `caller` refuses."""
+    if _knows_secret(control, authorization):
+        return None
+    access = Access(control.models.decisions.keys(), is_required=True, wall=control.wall)
     return access.check(authorization.encode("latin-1"), Act.ADMINISTER)
 
 
