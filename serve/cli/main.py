@@ -9,6 +9,7 @@ import typer
 import serve
 from serve.cli import (
     backup,
+    compare,
     config,
     convert,
     doctor,
@@ -22,6 +23,7 @@ from serve.cli import (
     sync,
     up,
 )
+from serve.cli.eval import group as evaluation
 from serve.cli.load import group as load
 from serve.cli.output import complain, exit_code
 from serve.core.errors import CannotStart, ServegateError
@@ -48,6 +50,7 @@ app.command("proxy")(up.proxy)
 app.command("control")(up.control)
 app.command("doctor")(doctor.doctor)
 app.command("infer")(infer.infer)
+app.command("compare")(compare.compare)
 app.command("sync")(sync.sync)
 app.command("backup")(backup.backup)
 app.command("restore")(backup.restore)
@@ -55,6 +58,7 @@ app.add_typer(models.app, name="model")
 app.add_typer(labels.app, name="label")
 app.add_typer(convert.app, name="convert")
 app.add_typer(load.app, name="load")
+app.add_typer(evaluation.app, name="eval")
 app.add_typer(routes.app, name="route")
 app.add_typer(replicas.app, name="replica")
 app.add_typer(keys.app, name="key")

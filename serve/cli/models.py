@@ -4,7 +4,7 @@ from typing import Annotated, Any
 
 import typer
 
-from serve.cli import lint, loading, push, versions
+from serve.cli import lint, loading, push, skew, versions
 from serve.cli.asked import parse_asked
 from serve.cli.client import DEFAULT_URL, connect, segment
 from serve.cli.options import AdminUrl, AsJson, KeyFile, Reason
@@ -17,6 +17,7 @@ app = typer.Typer(
 )
 app.command("push")(push.push)
 app.command("lint")(lint.lint)
+app.command("skew")(skew.check_skew)
 app.command("diff")(versions.show_diff)
 app.command("pull")(versions.pull)
 app.command("load")(loading.load)

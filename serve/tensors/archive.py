@@ -9,6 +9,7 @@ import io
 import math
 import struct
 import sys
+import threading
 import tokenize
 import zipfile
 import zlib
@@ -30,6 +31,9 @@ _HEADERS = {
     (1, 0): _format.read_array_header_1_0,
     (2, 0): _format.read_array_header_2_0,
 }
+# Headers are Python literals, and CPython 3.11 may fail when two threads parse some at one time
+# (SystemError, "AST constructor recursion depth mismatch"; python/cpython#106905).
+_PARSING = threading.Lock()
 _BROKEN = (
     ValueError,
     TypeError,
@@ -99,7 +103,8 @@ def _array(content: bytes, name: str) -> Array:
     version = _format.read_magic(file)
     if version not in _HEADERS:
         raise Invalid(f"array '{name}' is of the NPY format {version}, which is not read here")
-    shape, is_fortran, dtype = _HEADERS[version](file)
+    with _PARSING:
+        shape, is_fortran, dtype = _HEADERS[version](file)
     if dtype.kind not in "biufSU" or not dtype.itemsize:
         raise Invalid(
             f"array '{name}' is of the kind {dtype}", why="numbers, truth values or texts are read"

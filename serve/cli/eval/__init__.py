@@ -1,0 +1,1 @@
+"""`servegate eval`: versions held against labelled datasets, by the gateway itself."""

@@ -1,0 +1,64 @@
+"""`servegate eval cancel`, `resume` and `rm`."""
+
+from typing import Annotated
+
+import typer
+
+from serve.cli.backup import require_yes
+from serve.cli.client import DEFAULT_URL, connect
+from serve.cli.eval.options import Identity, path_of
+from serve.cli.options import AdminUrl, AsJson, KeyFile
+from serve.cli.output import as_json, say
+
+
+def cancel(
+    identity: Identity,
+    admin_url: AdminUrl = DEFAULT_URL,
+    key_file: KeyFile = None,
+    json: AsJson = False,
+) -> None:
+    """Stop an evaluation that waits or runs; what it has found stays.
+
+    Example: servegate eval cancel 3f9c01ab27d4
+    """
+    _change(identity, "cancel", admin_url, key_file, json=json)
+
+
+def resume(
+    identity: Identity,
+    admin_url: AdminUrl = DEFAULT_URL,
+    key_file: KeyFile = None,
+    json: AsJson = False,
+) -> None:
+    """Go on with the rows that have no answer yet, those that failed included.
+
+    Example: servegate eval resume 3f9c01ab27d4
+    """
+    _change(identity, "resume", admin_url, key_file, json=json)
+
+
+def remove(
+    identity: Identity,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    admin_url: AdminUrl = DEFAULT_URL,
+    key_file: KeyFile = None,
+) -> None:
+    """Remove an evaluation with all its results.
+
+    Example: servegate eval rm 3f9c01ab27d4 --yes
+    """
+    from serve.cli.eval.datasets import removed
+
+    admin = connect(admin_url, key_file)
+    if not yes:
+        rows = admin.get(path_of(identity))["done"]
+        require_yes(f"evaluation {identity} with {rows} rows is removed for good")
+    removed(admin, path_of(identity))
+    say(f"evaluation {identity} is removed")
+
+
+def _change(identity: str, verb: str, admin_url: str, key_file: KeyFile, *, json: bool) -> None:
+    page = connect(admin_url, key_file).post(f"{path_of(identity)}/{verb}", None)
+    if json:
+        as_json(page)
+    say(f"evaluation {identity} is {page['state']}: {page['done']} of {page['total']} rows")

@@ -1,0 +1,142 @@
+"""`servegate eval dataset`: labelled datasets, sent to a gateway and looked at."""
+
+import asyncio
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from serve.cli.backup import require_yes
+from serve.cli.client import DEFAULT_URL, AdminClient, connect, segment
+from serve.cli.eval.options import Label, Slices
+from serve.cli.options import AdminUrl, AsJson, KeyFile
+from serve.cli.output import as_json, say, table
+
+Name = Annotated[str, typer.Argument(metavar="NAME", help="As `eval dataset ls` has it.")]
+
+
+def push(
+    path: Annotated[Path, typer.Argument(metavar="PATH", help="A folder, .csv, .npz or .parquet.")],
+    name: Annotated[str, typer.Option("--name", help="What it is called.  [as PATH]")] = "",
+    label: Label = "",
+    slices: Slices = "",
+    admin_url: AdminUrl = DEFAULT_URL,
+    key_file: KeyFile = None,
+    json: AsJson = False,
+) -> None:
+    """Send a dataset: a folder of pictures with a folder per label, CSV, NPZ or Parquet.
+
+    Under a name that is taken it becomes a new revision.
+
+    Example: servegate eval dataset push held-out/ --name held-out
+
+    Example: servegate eval dataset push wine.csv --label quality --slices region,year
+    """
+    kept = sent(connect(admin_url, key_file), path, name, label, slices, json=json)
+    if json:
+        as_json(kept)
+
+
+def list_datasets(
+    admin_url: AdminUrl = DEFAULT_URL, key_file: KeyFile = None, json: AsJson = False
+) -> None:
+    """List the datasets of a gateway.
+
+    Example: servegate eval dataset ls
+    """
+    found = connect(admin_url, key_file).get("/api/datasets")
+    if json:
+        as_json(found)
+        return
+    from serve.cli.talk import amount
+
+    table(
+        ("NAME", "REVISION", "ROWS", "CLASSES", "SIZE", "AUTHOR", "AT"),
+        [
+            (
+                one["name"],
+                str(one["revision"]),
+                str(one["rows"]),
+                str(len(one["classes"]) or ""),
+                amount(one["size"]),
+                one["author"],
+                f"{one['at'][:10]} {one['at'][11:19]}Z",
+            )
+            for one in found
+        ],
+    )
+
+
+def show(
+    name: Name, admin_url: AdminUrl = DEFAULT_URL, key_file: KeyFile = None, json: AsJson = False
+) -> None:
+    """Show what a dataset holds.
+
+    Example: servegate eval dataset show held-out
+    """
+    page = connect(admin_url, key_file).get(f"/api/datasets/{segment(name)}")
+    if json:
+        as_json(page)
+        return
+    print(f"{page['name']}, revision {page['revision']}: {page['rows']} rows")
+    inputs = ", ".join(f"{key or 'the only one'} ({form})" for key, form in page["inputs"].items())
+    classes = ", ".join(f"{label}: {count}" for label, count in page["classes"].items())
+    facts = {
+        "inputs": inputs,
+        "numbers": ", ".join(page["vector"]),
+        "classes": classes[:2000],
+        "slices": ", ".join(page["slices"]),
+        "by": f"{page['author']}, {page['at'][:10]} {page['at'][11:19]}Z",
+        "digest": page["digest"],
+    }
+    for key, text in facts.items():
+        if text:
+            print(f"  {key}: {text}")
+
+
+def remove(
+    name: Name,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    admin_url: AdminUrl = DEFAULT_URL,
+    key_file: KeyFile = None,
+) -> None:
+    """Remove a dataset with all its revisions. What was evaluated with it stays.
+
+    Example: servegate eval dataset rm held-out --yes
+    """
+    admin = connect(admin_url, key_file)
+    path = f"/api/datasets/{segment(name)}"
+    if not yes:
+        require_yes(f"dataset '{name}' with {admin.get(path)['rows']} rows is removed for good")
+    removed(admin, path)
+    say(f"dataset '{name}' is removed")
+
+
+def sent(
+    admin: AdminClient, path: Path, name: str, label: str, slices: str, *, json: bool
+) -> dict[str, Any]:
+    """Send a dataset, and say what it became."""
+    from serve.cli.eval.pushing import name_of
+    from serve.cli.eval.pushing import push as send
+    from serve.cli.talk import Lines, talk
+
+    talking = Lines() if json else talk(json=False)
+    kept: dict[str, Any] = asyncio.run(
+        send(admin, path, name or name_of(path), label, slices, talking)
+    )
+    for note in kept["notes"]:
+        say(f"note: {note}")
+    say(f"dataset '{kept['name']}', revision {kept['revision']}: {kept['rows']} rows")
+    return kept
+
+
+def removed(admin: AdminClient, path: str) -> None:
+    """Take away what is behind a path; the answer has no body."""
+    from serve.cli.channel import Channel
+    from serve.cli.talk import Lines
+
+    async def ask() -> None:
+        async with admin.asynchronous() as client:
+            await Channel(client, Lines()).ask("DELETE", path)
+
+    asyncio.run(ask())

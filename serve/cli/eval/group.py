@@ -1,0 +1,33 @@
+"""`servegate eval`: evaluations of one or two versions, and the datasets that they are about."""
+
+import typer
+
+from serve.cli.eval import changing, datasets, rows, run, showing
+
+app = typer.Typer(
+    no_args_is_help=True,
+    help="Evaluate versions on labelled datasets.\n\n"
+    "Example: servegate eval run digits --dataset held-out/ -a 1 -b 2 --gate 'drop<=0.5pp'",
+    rich_markup_mode=None,
+)
+app.command("run")(run.run)
+app.command("ls")(showing.list_evaluations)
+app.command("show")(showing.show_evaluation)
+app.command("rows")(rows.list_rows)
+app.command("export")(rows.export_rows)
+app.command("gate")(showing.judge)
+app.command("cancel")(changing.cancel)
+app.command("resume")(changing.resume)
+app.command("rm")(changing.remove)
+
+dataset = typer.Typer(
+    no_args_is_help=True,
+    help="Labelled datasets of a gateway.\n\n"
+    "Example: servegate eval dataset push held-out/ --name held-out",
+    rich_markup_mode=None,
+)
+dataset.command("push")(datasets.push)
+dataset.command("ls")(datasets.list_datasets)
+dataset.command("show")(datasets.show)
+dataset.command("rm")(datasets.remove)
+app.add_typer(dataset, name="dataset")

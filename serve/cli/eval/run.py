@@ -1,0 +1,144 @@
+"""`servegate eval run`: begin an evaluation, follow it, and say what it came to."""
+
+import asyncio
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from serve.cli.client import DEFAULT_URL, AdminClient, connect
+from serve.cli.eval.options import PATH, Label, Slices
+from serve.cli.options import AdminUrl, AsJson, KeyFile
+from serve.core.errors import CheckFailed, Conflict, ServegateError, Unavailable
+
+if TYPE_CHECKING:
+    from serve.cli.talk import Talk
+
+
+def run(
+    model: Annotated[str, typer.Argument(metavar="MODEL", help="The model.")],
+    dataset: Annotated[
+        str, typer.Option("--dataset", metavar="NAME|PATH", help="A path is sent first.")
+    ],
+    a: Annotated[
+        str, typer.Option("-a", metavar="V|label", help="A version.  [the one that serves]")
+    ] = "",
+    b: Annotated[str, typer.Option("-b", metavar="V|label", help="Another one, to compare.")] = "",
+    gate: Annotated[
+        list[str] | None,
+        typer.Option("--gate", metavar="CONDITION", help="Status 7 if not met; repeatable."),
+    ] = None,
+    limit: Annotated[int | None, typer.Option("--limit", min=1, help="So many rows.")] = None,
+    batch: Annotated[int, typer.Option("--batch", min=1, max=1024, help="Rows in a call.")] = 1,
+    concurrency: Annotated[
+        int, typer.Option("--concurrency", min=1, max=64, help="Calls at a time.")
+    ] = 4,
+    grpc: Annotated[bool, typer.Option("--grpc", help="Call over gRPC.")] = False,
+    output: Annotated[str, typer.Option("--output", help="The output with the scores.")] = "",
+    label: Label = "",
+    slices: Slices = "",
+    detach: Annotated[bool, typer.Option("--detach", help="Begin it, and do not wait.")] = False,
+    admin_url: AdminUrl = DEFAULT_URL,
+    key_file: KeyFile = None,
+    json: AsJson = False,
+) -> None:
+    """Evaluate one or two versions on a labelled dataset, through the gateway.
+
+    It runs in the gateway: after Ctrl-C it goes on.
+
+    Example: servegate eval run digits --dataset held-out/ -a 1 -b 2
+
+    Example: servegate eval run digits --dataset held-out -a stable -b candidate
+    --gate 'accuracy(b)>=0.95' --gate 'drop<=0.5pp'
+    """
+    from serve.cli.endings import told
+    from serve.cli.talk import talk
+
+    admin = connect(admin_url, key_file)
+    body = {
+        "model": model,
+        "dataset": dataset,
+        "a": a,
+        "b": b or None,
+        "via": "grpc" if grpc else "http",
+        "concurrency": concurrency,
+        "batch": batch,
+        "output": output or None,
+        "gates": gate or [],
+        "limit": limit,
+    }
+    talking, begun = talk(json=json), ""
+    with told(talking, lambda: _goes_on(begun)):
+        body |= _dataset(admin, dataset, label, slices)
+        begun = admin.post(PATH, body)["id"]
+        talking.tell("begun", f"evaluation {begun}", id=begun)
+        if detach:
+            talking.tell("result", ok=True, exit=0, id=begun)
+            return
+        finish(admin, begun, talking)
+
+
+def finish(admin: AdminClient, identity: str, talking: "Talk") -> None:
+    """Follow one to its end and show it; raises what it ended with, and gates that failed."""
+    from serve.cli.eval.following import follow
+    from serve.cli.eval.report import lines
+    from serve.cli.talk import Events
+
+    page = asyncio.run(follow(admin, identity, talking))
+    is_for_programs = isinstance(talking, Events)
+    if page["report"] is not None and not is_for_programs:
+        for line in lines(page):
+            print(line)
+    error = _error_of(page)
+    if error is not None:
+        if is_for_programs:
+            talking.tell("evaluation", **page)
+        raise error
+    talking.tell("result", ok=True, exit=0, evaluation=dict(page))
+
+
+def _dataset(admin: AdminClient, which: str, label: str, slices: str) -> dict[str, Any]:
+    """The dataset's name and revision; a file or a folder is sent first."""
+    path = Path(which)
+    if not (path.exists() and ("/" in which or path.suffix or path.is_dir())):
+        return {"dataset": which}
+    from serve.cli.eval.datasets import sent
+
+    kept = sent(admin, path, "", label, slices, json=True)
+    return {"dataset": kept["name"], "revision": kept["revision"]}
+
+
+def _goes_on(identity: str) -> str:
+    if not identity:
+        return "stopped: nothing was begun"
+    return (
+        f"stopped looking; evaluation {identity} goes on in the gateway: "
+        f"servegate eval show {identity} --follow, or servegate eval cancel {identity}"
+    )
+
+
+def _error_of(page: Mapping[str, Any]) -> ServegateError | None:
+    """What an evaluation has ended with."""
+    identity, state = page["id"], page["state"]
+    resume = f"servegate eval resume {identity}"
+    if state == "failed":
+        return Unavailable(f"evaluation {identity} has failed", why=page["why"], try_this=resume)
+    if state != "done":
+        return Conflict(f"evaluation {identity} is {state}", try_this=resume)
+    return gates_error(page["report"]["gates"] if page["report"] else [])
+
+
+def gates_error(gates: list[dict[str, Any]]) -> CheckFailed | None:
+    """The gates that did not pass, as an error; None when all did."""
+    failed = [f"{one['text']}: {shown(one['value'])}" for one in gates if not one["passed"]]
+    if not failed:
+        return None
+    error = CheckFailed("a gate did not pass", failed)
+    error.code = "gate_failed"
+    return error
+
+
+def shown(value: float | None) -> str:
+    """A measured number."""
+    return "it could not be measured" if value is None else f"it is {value:.6g}"

@@ -1,0 +1,1 @@
+"""Evaluation: labelled datasets, runs of versions over them, and what the numbers say."""

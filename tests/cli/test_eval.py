@@ -1,0 +1,152 @@
+"""`servegate eval`: what is sent, what is shown, and how it ends."""
+
+import asyncio
+import io
+import zipfile
+from types import SimpleNamespace
+
+import pytest
+from cli.commands import servegate
+
+from serve.cli.eval.pushing import name_of, push
+from serve.cli.eval.report import lines
+from serve.cli.eval.run import gates_error
+from serve.cli.talk import Lines
+from serve.core.errors import Invalid
+
+
+def estimate(value):
+    return {"value": value, "low": value - 0.01, "high": value + 0.01}
+
+
+def side(accuracy):
+    return {
+        "failed": 1,
+        "latency": {"p50": 1.5, "p90": 2.0, "p99": 30.0, "mean": 2.0},
+        "accuracy": estimate(accuracy),
+        "macro_f1": 0.9,
+        "ece": 0.02,
+        "mae": None,
+        "rmse": None,
+    }
+
+
+def page():
+    return {
+        "id": "3f9c01ab27d4",
+        "state": "done",
+        "model": "digits",
+        "dataset": "held-out",
+        "revision": 2,
+        "done": 599,
+        "total": 599,
+        "a": 1,
+        "b": 2,
+        "report": {
+            "a": side(0.97),
+            "b": side(0.95),
+            "compared": {
+                "agreement": estimate(0.98),
+                "drop": estimate(0.02),
+                "mcnemar": 0.0123,
+                "pairs": {"both": 560, "only_a": 20, "only_b": 8, "neither": 11},
+                "difference": None,
+            },
+            "buckets": {"both-right": 560, "only-b": 8, "only-a": 20},
+            "slices": [{"name": "pen", "value": "blue", "rows": 9, "a": side(1), "b": side(0.5)}],
+            "gates": [{"text": "drop<=0.5pp", "value": 0.02, "passed": False}],
+        },
+    }
+
+
+def test_a_report_is_readable_without_colour():
+    shown = list(lines(page()))
+    assert shown[0] == (
+        "3f9c01ab27d4: done, model digits, dataset held-out, revision 2, 599 of 599 rows"
+    )
+    assert shown[1].startswith("  A version 1: accuracy 0.9700 (0.9600 to 0.9800), macro F1 0.9000")
+    assert "p99 30 ms, 1 failed" in shown[1]
+    assert "drop +2.00 pp (+1.00 to +3.00), McNemar p 0.0123 (20 only A, 8 only B)" in shown[3]
+    assert shown[4] == "  rows: both-right 560, only-a 20, only-b 8"
+    assert shown[-1] == "  FAILED  drop<=0.5pp  (0.02)"
+
+
+def test_gates_that_failed_are_one_error():
+    error = gates_error(page()["report"]["gates"])
+    assert error is not None
+    assert error.findings == ("drop<=0.5pp: it is 0.02",)
+    assert gates_error([{"text": "x", "value": 1.0, "passed": True}]) is None
+
+
+@pytest.mark.parametrize(
+    ("path", "name"),
+    [("a b/My Data.csv", "My-Data"), ("..hidden.npz", "hidden"), ("ü.zip", "dataset")],
+)
+def test_a_dataset_is_called_as_its_file(path, name, tmp_path):
+    assert name_of(tmp_path / path) == name
+
+
+class Client:
+    """Takes what is sent."""
+
+    async def __aenter__(self):
+        return self
+
+    async def __aexit__(self, *exc):
+        pass
+
+    async def put(self, path, *, content, **options):
+        self.path = path
+        self.body = b"".join([piece async for piece in content])
+        return SimpleNamespace(is_success=True, json=lambda: {"sent": len(self.body)})
+
+
+def sent(path):
+    client = Client()
+    admin = SimpleNamespace(url="http://gateway", asynchronous=lambda: client)
+    asyncio.run(push(admin, path, "held out", "y", "a,b", Lines()))
+    return client
+
+
+def test_a_folder_is_sent_as_an_archive_without_hidden_files(tmp_path):
+    (tmp_path / "7").mkdir()
+    (tmp_path / "7/a.png").write_bytes(b"picture")
+    (tmp_path / ".DS_Store").write_bytes(b"x")
+    client = sent(tmp_path)
+    assert client.path == "/api/datasets/held%20out?format=zip&label=y&slices=a%2Cb"
+    with zipfile.ZipFile(io.BytesIO(client.body)) as archive:
+        assert archive.namelist() == ["7/a.png"]
+
+
+def test_a_file_is_sent_as_it_is(tmp_path):
+    path = tmp_path / "rows.CSV"
+    path.write_bytes(b"x,label\n1,2\n")
+    client = sent(path)
+    assert (client.body, "format=csv" in client.path) == (b"x,label\n1,2\n", True)
+
+
+@pytest.mark.parametrize("name", ["rows.xlsx", "missing.csv"])
+def test_what_is_no_dataset_is_not_sent(name, tmp_path):
+    (tmp_path / "rows.xlsx").write_bytes(b"")
+    with pytest.raises(Invalid):
+        sent(tmp_path / name)
+
+
+def test_an_empty_folder_is_not_sent(tmp_path):
+    with pytest.raises(Invalid, match="holds no files"):
+        sent(tmp_path)
+
+
+def test_removing_asks_where_somebody_can_be_asked():
+    done = servegate("eval", "rm", "x", "--admin-url", "http://127.0.0.1:1")
+    assert done.returncode == 6
+    assert "does not answer" in done.stderr
+
+
+@pytest.mark.parametrize(
+    "verb", ["run", "ls", "show", "rows", "export", "gate", "cancel", "resume"]
+)
+def test_every_verb_has_an_example(verb):
+    done = servegate("eval", verb, "--help")
+    assert done.returncode == 0
+    assert "Example" in done.stdout

@@ -1,0 +1,244 @@
+"""Datasets as they arrive: what is read of each format, and what is refused, with its place."""
+
+import io
+import json
+import zipfile
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from serve.control.evaluating.arriving import Format, Part, Roles, read_file, read_parts
+from serve.control.evaluating.packing import PackWriter
+from serve.control.evaluating.rows import read_table
+from serve.core.errors import Invalid
+from serve.tensors.giving import Form
+
+
+def png(value=0, size=(8, 8)):
+    file = io.BytesIO()
+    Image.new("L", size, value).save(file, "PNG")
+    return file.getvalue()
+
+
+def zipped(files):
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w") as archive:
+        for path, data in files.items():
+            archive.writestr(path, data)
+    return file.getvalue()
+
+
+def npz(**arrays):
+    file = io.BytesIO()
+    np.savez(file, **arrays)
+    return file.getvalue()
+
+
+@pytest.fixture
+def rows_of(tmp_path):
+    """What is read of a file, as a table; the notes are its second part."""
+
+    def read(data, file_format, label="", slices=()):
+        path, notes = tmp_path / "file", []
+        path.write_bytes(data)
+        pack = tmp_path / "pack"
+        pack.mkdir()
+        writer = PackWriter(pack)
+        packed = writer.write(read_file(path, Format(file_format), Roles(label, slices), notes))
+        table = read_table(writer.rows.read_bytes(), writer.data)
+        assert packed.rows == len(table.rows)
+        return table, notes
+
+    return read
+
+
+def refused(rows_of, data, file_format, **roles):
+    with pytest.raises(Invalid) as caught:
+        rows_of(data, file_format, **roles)
+    return str(caught.value)
+
+
+def test_a_folder_of_pictures_is_labelled_by_its_folders(rows_of):
+    data = zipped({"digits/7/a.png": png(1), "digits/3/b.png": png(2), "digits/README.txt": "hi"})
+    table, notes = rows_of(data, "zip")
+    assert [(row.label, row.name) for row in table.rows] == [
+        ("3", "digits/3/b.png"),
+        ("7", "digits/7/a.png"),
+    ]
+    assert table.cells(1)[""].data == png(1)
+    assert table.cells(1)[""].form is Form.IMAGE
+    assert notes == ["left out, no pictures by their names: digits/README.txt"]
+
+
+def test_a_list_names_pictures_their_labels_and_slices(rows_of):
+    listed = "path,label,light\na.png,cat,day\n./b/c.png,dog,night\n"
+    files = {"pets/labels.csv": listed, "pets/a.png": png(), "pets/b/c.png": png()}
+    table, notes = rows_of(zipped({**files, "pets/left.png": png(), ".DS_Store": "x"}), "zip")
+    assert [(row.label, dict(row.slices)) for row in table.rows] == [
+        ("cat", {"light": "day"}),
+        ("dog", {"light": "night"}),
+    ]
+    assert notes == ["left out, not in labels.csv: pets/left.png"]
+
+
+def test_columns_of_numbers_are_one_vector(rows_of):
+    table, _ = rows_of(b"x0,x1,label,site\n1,2.5,7,north\n-3,4,8,south\n", "csv", slices=("site",))
+    assert table.vector == ("x0", "x1")
+    assert json.loads(table.cells(0)[""].data) == [1, 2.5]
+    assert [(row.label, row.slices["site"]) for row in table.rows] == [
+        ("7", "north"),
+        ("8", "south"),
+    ]
+
+
+def test_a_column_of_lists_or_of_texts_is_an_input_of_its_name(rows_of):
+    data = b'image,words,target\n"[[1, 2], [3, 4]]","a, b\nc",yes\n'
+    table, _ = rows_of(data, "csv")
+    cells = table.cells(0)
+    assert (cells["image"].form, cells["image"].data) == (Form.JSON, b"[[1, 2], [3, 4]]")
+    assert (cells["words"].form, cells["words"].data) == (Form.TEXT, b"a, b\nc")
+
+
+def test_arrays_have_one_row_per_example(rows_of):
+    x = np.arange(24, dtype=np.float32).reshape(3, 2, 4)
+    data = npz(x=x, labels=np.array([4, 5, 6]), **{"slice/site": np.array(["n", "s", "n"])})
+    table, _ = rows_of(data, "npz")
+    assert [(row.label, row.slices["site"]) for row in table.rows] == [
+        ("4", "n"),
+        ("5", "s"),
+        ("6", "n"),
+    ]
+    assert (np.load(io.BytesIO(table.cells(1)["x"].data)) == x[1]).all()
+
+
+def test_parquet_has_numbers_lists_texts_and_pictures(rows_of):
+    pyarrow = pytest.importorskip("pyarrow")
+    from pyarrow import parquet
+
+    file = io.BytesIO()
+    columns = {
+        "age": [1.5, 2.0],
+        "x": [[1, 2], [3, 4]],
+        "photo": [{"bytes": png(3), "path": "a"}, {"bytes": png(4), "path": "b"}],
+        "label": [7, 8],
+    }
+    parquet.write_table(pyarrow.table(columns), file)
+    table, _ = rows_of(file.getvalue(), "parquet")
+    cells = table.cells(1)
+    assert table.vector == ("age",)
+    assert json.loads(cells[""].data) == [2.0]
+    assert json.loads(cells["x"].data) == [3, 4]
+    assert (cells["photo"].form, cells["photo"].data) == (Form.IMAGE, png(4))
+    assert table.rows[1].label == "8"
+
+
+@pytest.mark.parametrize(
+    ("files", "word"),
+    [
+        ({"a.png": png()}, "'a.png' has no label"),
+        ({"7/a.png": b"no picture"}, "'7/a.png' is no picture"),
+        ({"7/a.png": png()[:-30]}, "'7/a.png' is no picture"),
+        ({"../a.png": png()}, "leads out of its folder"),
+        ({"/etc/a.png": png()}, "leads out of its folder"),
+        ({"7/..\\a.png": png()}, "leads out of its folder"),
+        ({"7\x1b[31m/a.png": png()}, "cannot be shown"),
+        ({"x" * 300 + "/a.png": png()}, "at most 200"),
+        ({"labels.csv": "path,label\n../../etc/passwd,7\n"}, "is not there"),
+        ({"labels.csv": "file,label\na,7\n"}, "lacks the columns path and label"),
+        ({"README.txt": "hello"}, "no rows"),
+    ],
+)
+def test_hostile_and_broken_folders_are_refused(rows_of, files, word):
+    assert word in refused(rows_of, zipped(files), "zip")
+
+
+@pytest.mark.parametrize(
+    ("text", "word"),
+    [
+        ("", "the file is empty"),
+        ("x,label\n", "no rows"),
+        ("x,y2\n1,2\n", "no column is the label"),
+        ("label\n1\n", "no column is left"),
+        ("x,x,label\n1,2,3\n", "two columns have one name"),
+        ("x,label\n1,2\n3\n", "line 3 has 1 cells"),
+        ("x,label\n1,2\nabc,4\n", "line 3: column 'x' has 'abc'"),
+        ("x,label\n1,2\n,4\n", "line 3: column 'x' is empty"),
+        ("x,label\n1,2\n3,\n", "row 1 has no label"),
+        ("x,label\n1,2\n3,\x1b]0;owned\n", "row 1: the label"),
+        ('x,label\n"[1, 2",7\n', "line 2, column 'x' is no list"),
+        ('x,label\n"1,7\n', "cannot be read"),
+    ],
+)
+def test_broken_lines_of_csv_are_named(rows_of, text, word):
+    assert word in refused(rows_of, text.encode(), "csv")
+
+
+def test_csv_that_is_no_text_is_refused(rows_of):
+    assert "not UTF-8" in refused(rows_of, b"x,label\n\xff\xfe,1\n", "csv")
+
+
+@pytest.mark.parametrize(
+    ("arrays", "word"),
+    [
+        ({"x": np.zeros(3)}, "no array is called 'labels'"),
+        ({"x": np.zeros((3, 2)), "labels": np.zeros(2)}, "'x' has 3 rows"),
+        ({"x": np.zeros((3, 2)), "labels": np.zeros((3, 2))}, "several values in a row"),
+        ({"x": np.float32(3), "labels": np.zeros(2)}, "it has no rows"),
+        ({"x": np.array([{}], dtype=object), "labels": np.zeros(1)}, "numbers, truth values"),
+        ({"x": np.asfortranarray(np.zeros((2, 3))), "labels": np.zeros(2)}, "Fortran"),
+    ],
+)
+def test_arrays_that_are_no_dataset_are_refused(rows_of, arrays, word):
+    assert word in refused(rows_of, npz(**arrays), "npz")
+
+
+def test_an_array_that_claims_more_than_it_has_is_refused(rows_of):
+    header = io.BytesIO()
+    np.lib.format.write_array_header_1_0(
+        header, {"descr": "<f4", "fortran_order": False, "shape": (100_000, 1000)}
+    )
+    labels = io.BytesIO()
+    np.save(labels, np.zeros(100_000, dtype=np.uint8))
+    data = zipped({"x.npy": header.getvalue() + bytes(4000), "labels.npy": labels.getvalue()})
+    assert "array 'x' ends at row 1" in refused(rows_of, data, "npz")
+
+
+def test_a_bomb_is_unpacked_as_far_as_a_dataset_may_be_large(tmp_path):
+    path = tmp_path / "bomb.npz"
+    np.savez_compressed(path, x=np.zeros((200, 10_000), np.uint8), labels=np.zeros(200, np.uint8))
+    assert path.stat().st_size < 10_000
+    writer = PackWriter(tmp_path, largest=100_000)
+    with pytest.raises(Invalid, match="row 9 it has more than 100000 bytes"):
+        writer.write(read_file(path, Format.NPZ, Roles(), []))
+    assert writer.data.stat().st_size <= 100_000
+
+
+def test_an_archive_whose_list_of_files_is_too_long_is_refused_unread(rows_of):
+    data = bytearray(zipped({"7/a.png": png()}))
+    at = data.rfind(b"PK\x05\x06")
+    data[at + 12 : at + 16] = (1 << 30).to_bytes(4, "little")
+    assert "too many files" in refused(rows_of, bytes(data), "zip")
+
+
+@pytest.mark.parametrize("file_format", ["zip", "npz", "parquet"])
+def test_bytes_that_are_no_such_file_are_refused(rows_of, file_format):
+    if file_format == "parquet":
+        pytest.importorskip("pyarrow")
+    assert "no readable" in refused(rows_of, b"PK\x03\x04 and nothing more", file_format)
+
+
+def test_files_that_were_sent_one_by_one_are_a_folder(tmp_path):
+    path = tmp_path / "sent"
+    path.write_bytes(png(1) + png(2))
+    size = len(png(1))
+    parts = [Part("set/7/a.png", 0, size), Part("set/3/b.png", size, len(png(2)))]
+    rows = list(read_parts(path, parts, Roles(), [], tmp_path))
+    assert [(row.label, row.cells[""].data) for row in rows] == [("3", png(2)), ("7", png(1))]
+
+
+def test_one_file_that_was_sent_is_read_by_its_suffix(tmp_path):
+    path = tmp_path / "sent"
+    path.write_bytes(b"x,label\n1,7\n")
+    rows = list(read_parts(path, [Part("rows.CSV", 0, 12)], Roles(), [], tmp_path))
+    assert [row.label for row in rows] == ["7"]

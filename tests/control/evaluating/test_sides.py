@@ -1,0 +1,161 @@
+"""Sides: rows become tensors as a version wants them, and its answers are read."""
+
+import io
+import json
+
+import numpy as np
+import pytest
+from evaluating_scene import npy
+from PIL import Image
+
+from serve.control.evaluating.results import Kind
+from serve.control.evaluating.sides import side_of
+from serve.control.recorded import Recorded
+from serve.core.errors import Invalid
+from serve.tensors.giving import Form, Given
+from serve.tensors.metadata import Metadata, TensorSpec
+
+GREY = {"inputs": {"x": {"kind": "image", "color": "grey", "layout": "HWC", "dtype": "FP32"}}}
+
+
+def side(inputs=None, outputs=None, labels=("0", "1"), *, texts=(), output="", steps=None):
+    inputs = inputs or {"x": ("FP32", (-1, 2, 2, 1))}
+    outputs = outputs or {"y": ("FP32", (-1, 3))}
+    metadata = Metadata(
+        *(
+            {name: TensorSpec(name, *spec) for name, spec in each.items()}
+            for each in (inputs, outputs)
+        )
+    )
+    recorded = Recorded(steps or {}, {"y": texts} if texts else {})
+    return side_of("m", 1, metadata, recorded, output=output, labels=labels)
+
+
+def numbers(*values):
+    return Given(Form.JSON, json.dumps(values).encode(), "row 0")
+
+
+def test_flat_numbers_take_the_shape_of_the_input():
+    for given in (numbers(1, 2, 3, 4), npy([1, 2, 3, 4]), npy([[1, 2], [3, 4]])):
+        made = side().tensors({"": given}, ())
+        assert made.tensors["x"].tolist() == [[[[1], [2]], [[3], [4]]]]
+
+
+def test_columns_are_one_vector_or_inputs_of_their_names():
+    cells, columns = {"": numbers(1, 2.5)}, ("age", "weight")
+    one = side({"x": ("FP32", (-1, 2))}).tensors(cells, columns)
+    assert one.tensors["x"].tolist() == [[1, 2.5]]
+    two = side({"weight": ("FP32", (-1, 1)), "age": ("INT64", (-1, 1))}).tensors(cells, columns)
+    assert {name: array.tolist() for name, array in two.tensors.items()} == {
+        "weight": [[2.5]],
+        "age": [[1]],
+    }
+
+
+def test_a_column_of_another_name_is_the_only_input():
+    assert side({"x": ("FP32", (-1, 2))}).tensors({"z": npy([1, 2])}, ()).tensors["x"].shape == (
+        1,
+        2,
+    )
+
+
+def test_a_picture_goes_through_the_recorded_preprocessing():
+    file = io.BytesIO()
+    Image.new("L", (2, 2), 7).save(file, "PNG")
+    made = side(steps=GREY).tensors({"": Given(Form.IMAGE, file.getvalue())}, ())
+    assert made.tensors["x"].tolist() == np.full((1, 2, 2, 1), 7.0).tolist()
+    with pytest.raises(Invalid, match="preprocessing"):
+        side().tensors({"": Given(Form.IMAGE, file.getvalue())}, ())
+
+
+def test_a_text_is_one_element_whatever_line_ends_it_has():
+    made = side({"words": ("BYTES", (-1, 1))}).tensors({"": Given(Form.TEXT, b"a\nb")}, ())
+    assert made.tensors["words"].tolist() == [[b"a\nb"]]
+
+
+@pytest.mark.parametrize(
+    ("cells", "word"),
+    [
+        ({"": numbers(1, 2, 3)}, "shape"),
+        ({"x": npy(np.zeros((2, 2, 1))), "z": npy([1])}, "'z', which model 'm' does not take"),
+    ],
+)
+def test_rows_that_do_not_fit_are_refused(cells, word):
+    with pytest.raises(Invalid, match=word):
+        side().tensors(cells, ())
+
+
+def test_an_input_that_no_row_has_is_told():
+    two = side({"x": ("FP32", (-1, 2)), "z": ("FP32", (-1, 2))})
+    with pytest.raises(Invalid, match="nothing for input 'z'"):
+        two.tensors({"x": npy([1, 2])}, ())
+
+
+def test_the_highest_score_is_the_class_and_probabilities_are_confidence():
+    scores = np.array([[0.1, 0.7, 0.2], [5.0, 5.0, 1.0]], dtype=np.float32)
+    first, second = side().told({"y": scores}, 2, 0.5)
+    assert (first.predicted, first.milliseconds) == ("1", 500.0)
+    assert first.score == first.confidence == pytest.approx(0.7)
+    assert (second.predicted, second.score, second.confidence) == ("0", 5.0, None)
+
+
+def test_classes_are_told_by_their_texts_where_labels_are_texts():
+    texts = ("cat", "dog", "cow")
+    told = side(labels=("cat", "dog"), texts=texts).told({"y": np.eye(3)[1:2]}, 1, 0.0)
+    assert told[0].predicted == "dog"
+    numbered = side(labels=("00", "02"), texts=texts)
+    assert (numbered.told({"y": np.eye(3)[2:]}, 1, 0.0)[0].predicted, numbered.label("02")) == (
+        "2",
+        "2",
+    )
+
+
+def test_labels_that_are_no_class_are_refused():
+    with pytest.raises(Invalid, match="'bird' is no class") as caught:
+        side(labels=("cat", "bird"), texts=("cat", "dog", "cow"))
+    assert "cat, dog, cow" in caught.value.why
+    with pytest.raises(Invalid, match="label texts"):
+        side(labels=("cat",))
+    with pytest.raises(Invalid, match="'3' is no class"):
+        side(labels=("3",))
+
+
+@pytest.mark.parametrize(
+    ("spec", "values", "kind", "predicted"),
+    [
+        (("FP32", (-1, 1)), np.array([[2.5]], np.float32), Kind.NUMBERS, "2.5"),
+        (("INT64", (-1,)), np.array([7]), Kind.VALUES, "7"),
+        (("BOOL", (-1, 1)), np.array([[True]]), Kind.VALUES, "true"),
+        (("BYTES", (-1, 1)), np.array([[b"yes"]], object), Kind.VALUES, "yes"),
+        (("FP64", (3,)), np.array([0.0, 0.0, 1.0]), Kind.CLASSES, "2"),
+        (("FP32", (1, 3)), np.array([[0.0, 1.0, 0.0]]), Kind.CLASSES, "1"),
+    ],
+)
+def test_what_an_output_says_is_its_kind(spec, values, kind, predicted):
+    made = side(outputs={"y": spec})
+    assert made.kind is kind
+    assert made.told({"y": values}, 1, 0.0)[0].predicted == predicted
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [{}, {"y": np.zeros((2, 3))}, {"y": np.full((1, 3), np.nan)}, {"y": np.zeros((1, 1))}],
+)
+def test_answers_that_are_no_scores_are_refused(answer):
+    with pytest.raises(Invalid):
+        side().told(answer, 1, 0.0)
+
+
+def test_numbers_need_labels_that_are_numbers():
+    with pytest.raises(Invalid, match="'cat' is no number"):
+        side(outputs={"y": ("FP32", (-1, 1))}, labels=("cat",))
+
+
+def test_of_several_outputs_the_one_with_label_texts_is_meant():
+    outputs = {"features": ("FP32", (-1, 64)), "y": ("FP32", (-1, 3))}
+    assert side(outputs=outputs, texts=("a", "b", "c")).output.name == "y"
+    assert side(outputs=outputs, output="features").output.name == "features"
+    with pytest.raises(Invalid, match="which output"):
+        side(outputs=outputs)
+    with pytest.raises(Invalid, match="no output 'z'"):
+        side(outputs=outputs, output="z")

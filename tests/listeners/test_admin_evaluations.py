@@ -1,0 +1,319 @@
+"""Datasets and evaluations over the admin API."""
+
+import asyncio
+import csv
+import io
+import json
+from dataclasses import replace
+
+import httpx2
+import pytest
+from evaluating_scene import ROWS, Scene
+from listeners.admin_scene import application, assert_error
+from PIL import Image
+
+from serve.core.errors import BodyTooLarge
+from serve.listeners.admin.parts import receive_file, receive_parts
+
+CSV = b"x0,x1,label,half\n" + b"".join(
+    b"%d,%d,%d,%s\n" % (n, n % 3, n % 3, b"first" if n < 30 else b"second") for n in range(ROWS)
+)
+
+
+def png(value=0):
+    file = io.BytesIO()
+    Image.new("L", (8, 8), value).save(file, "PNG")
+    return file.getvalue()
+
+
+def play(folder, scenario):
+    """What somebody does with a client, while evaluations are worked off."""
+
+    async def run():
+        scene = await Scene(folder).begin()
+        app = application(scene.plane)
+        app.state.control = replace(
+            app.state.control, datasets=scene.datasets, evaluations=scene.evaluations
+        )
+        working = asyncio.create_task(scene.evaluations.run())
+        transport = httpx2.ASGITransport(app=app, raise_app_exceptions=False)
+        async with httpx2.AsyncClient(
+            transport=transport, base_url="http://localhost:8080"
+        ) as client:
+            try:
+                return await scenario(client, scene)
+            finally:
+                working.cancel()
+                await asyncio.gather(working, return_exceptions=True)
+
+    return asyncio.run(run())
+
+
+async def evaluated(client, scene, **asked):
+    body = {"model": "m", "dataset": "three", "a": "1", "b": "2", **asked}
+    begun = await client.post("/api/evaluations", json=body)
+    assert begun.status_code == 202, begun.text
+    await scene.ended(begun.json()["id"])
+    return f"/api/evaluations/{begun.json()['id']}"
+
+
+def test_a_file_becomes_a_dataset_that_is_shown_and_removed(tmp_path):
+    async def scenario(client, scene):
+        path = "/api/datasets/rows"
+        kept = await client.put(f"{path}?format=csv&slices=half", content=CSV)
+        assert kept.status_code == 201, kept.text
+        names = [one["name"] for one in (await client.get("/api/datasets")).json()]
+        shown = (await client.get(path)).json()
+        page = (await client.get(f"{path}/rows?from=58&count=5")).json()
+        removed = await client.delete(path)
+        return kept.json(), names, shown, page, removed.status_code, await client.get(path)
+
+    kept, names, shown, page, removed, gone = play(tmp_path, scenario)
+    assert kept["notes"] == []
+    assert shown == {key: value for key, value in kept.items() if key != "notes"}
+    assert (shown["rows"], shown["vector"], shown["slices"]) == (ROWS, ["x0", "x1"], ["half"])
+    assert shown["classes"] == {"0": 20, "1": 20, "2": 20}
+    assert names == ["rows", "three"]
+    assert (page["total"], [one["row"] for one in page["rows"]]) == (ROWS, [58, 59])
+    assert page["rows"][1]["slices"] == {"half": "second"}
+    assert removed == 204
+    assert_error(gone, 404, "not_found")
+
+
+def test_a_folder_of_pictures_is_sent_as_a_form(tmp_path):
+    async def scenario(client, scene):
+        files = [
+            ("files", ("digits/7/a.png", png(10), "image/png")),
+            ("files", ("digits/3/b.png", png(20), "image/png")),
+            ("files", ("digits/notes.txt", b"hello", "text/plain")),
+        ]
+        kept = await client.post("/api/datasets", data={"name": "pictures"}, files=files)
+        assert kept.status_code == 201, kept.text
+        rows = (await client.get("/api/datasets/pictures/rows")).json()["rows"]
+        return kept.json(), rows, await client.get(rows[1]["image"])
+
+    kept, rows, image = play(tmp_path, scenario)
+    assert (kept["rows"], kept["pictures"], kept["source"]) == (2, True, "digits")
+    assert kept["notes"] == ["left out, no pictures by their names: digits/notes.txt"]
+    assert [(one["label"], one["name"]) for one in rows] == [
+        ("3", "digits/3/b.png"),
+        ("7", "digits/7/a.png"),
+    ]
+    assert image.headers["content-type"] == "image/png"
+    assert "sandbox" in image.headers["content-security-policy"]
+    assert Image.open(io.BytesIO(image.content)).getpixel((0, 0)) == 10
+
+
+def test_one_file_of_a_form_is_read_by_its_name(tmp_path):
+    async def scenario(client, scene):
+        files = [("files", ("rows.csv", CSV, "text/csv"))]
+        data = {"name": "rows", "label": "label", "slices": "half"}
+        return await client.post("/api/datasets", data=data, files=files)
+
+    assert play(tmp_path, scenario).json()["rows"] == ROWS
+
+
+@pytest.mark.parametrize(
+    ("body", "content_type", "word"),
+    [
+        (b"{}", "application/json", "is not multipart/form-data"),
+        (b"", "multipart/form-data", "is not multipart/form-data"),
+        (b"hello", "multipart/form-data; boundary=xx", "is no multipart/form-data"),
+        (b"--xx\r\n", "multipart/form-data; boundary=xx", "last boundary is missing"),
+        (
+            b'--xx\r\ncontent-disposition: form-data; name="name"\r\n\r\nrows\r\n--xx--\r\n',
+            "multipart/form-data; boundary=xx",
+            "no file was sent",
+        ),
+        (
+            b"--xx\r\nx: " + b"y" * 9000 + b"\r\n\r\n\r\n--xx--\r\n",
+            "multipart/form-data; boundary=xx",
+            "Maximum header size",
+        ),
+        (
+            b'--xx\r\ncontent-disposition: form-data; name="label"\r\n\r\n'
+            + b"y" * 70_000
+            + b"\r\n--xx--\r\n",
+            "multipart/form-data; boundary=xx",
+            "fields are too long",
+        ),
+    ],
+)
+def test_bodies_that_are_no_form_are_refused(tmp_path, body, content_type, word):
+    async def scenario(client, scene):
+        headers = {"content-type": content_type}
+        return await client.post("/api/datasets", content=body, headers=headers)
+
+    assert word in assert_error(play(tmp_path, scenario), 422, "invalid")["error"]
+
+
+def test_a_bad_row_is_named_and_nothing_is_kept(tmp_path):
+    async def scenario(client, scene):
+        refused = await client.put(
+            "/api/datasets/rows?format=csv", content=CSV + b"1,oops,2,first\n"
+        )
+        return refused, await client.get("/api/datasets/rows")
+
+    refused, there = play(tmp_path, scenario)
+    assert "line 62: column 'x1' has 'oops'" in assert_error(refused, 422, "invalid")["what"]
+    assert_error(there, 404, "not_found")
+
+
+@pytest.mark.parametrize("form", [False, True])
+def test_a_body_that_is_too_large_is_not_read_to_its_end(tmp_path, form):
+    pieces = 0
+
+    async def endless():
+        nonlocal pieces
+        yield b'--xx\r\ncontent-disposition: form-data; name="files"; filename="a.csv"\r\n\r\n'
+        while True:
+            pieces += 1
+            yield bytes(1000)
+
+    async def receive():
+        if form:
+            kind = "multipart/form-data; boundary=xx"
+            await receive_parts(kind, endless(), tmp_path / "sent", most=10_000)
+        else:
+            await receive_file(endless(), tmp_path / "sent", most=10_000)
+
+    with pytest.raises(BodyTooLarge):
+        asyncio.run(receive())
+    assert pieces <= 10
+
+
+def test_an_evaluation_tells_everything(tmp_path):
+    async def scenario(client, scene):
+        path = await evaluated(client, scene, gates=["accuracy(b)>=0.95"])
+        lines = (await client.get("/api/evaluations")).json()
+        return (await client.get(path)).json(), lines
+
+    shown, lines = play(tmp_path, scenario)
+    assert (shown["state"], shown["done"], shown["total"]) == ("done", ROWS, ROWS)
+    assert (shown["a"], shown["b"], shown["kind"], shown["passed"]) == (1, 2, "classes", False)
+    assert shown["report"]["gates"] == [
+        {"text": "accuracy(b)>=0.95", "value": 0.9, "passed": False}
+    ]
+    assert lines == [{key: value for key, value in shown.items() if key != "report"}]
+
+
+def test_rows_are_paged_and_filtered(tmp_path):
+    async def scenario(client, scene):
+        rows = f"{await evaluated(client, scene)}/rows"
+
+        async def ask(query):
+            answer = await client.get(f"{rows}?{query}")
+            assert answer.status_code == 200, answer.text
+            page = answer.json()
+            return page["total"], [one["row"] for one in page["rows"]]
+
+        return (
+            await ask("bucket=only-a"),
+            await ask("bucket=only-a&slice=half%3Dfirst"),
+            await ask("bucket=only-a&from=4&count=1"),
+            await ask("label=2&predicted=0"),
+            await ask("bucket=failed"),
+            await client.get(f"{rows}?count=201"),
+            await client.get(f"{rows}?slice=half"),
+        )
+
+    only, first, page, told, failed, many, odd = play(tmp_path, scenario)
+    assert only == (6, [7, 14, 28, 35, 49, 56])
+    assert first == (3, [7, 14, 28])
+    assert page == (6, [49])
+    assert told == (3, [14, 35, 56])
+    assert failed == (0, [])
+    assert_error(many, 422, "invalid")
+    assert_error(odd, 422, "invalid")
+
+
+def test_every_row_is_exported(tmp_path):
+    async def scenario(client, scene):
+        path = await evaluated(client, scene)
+        return await client.get(f"{path}/export.csv"), await client.get(f"{path}/export.json")
+
+    as_csv, as_json = play(tmp_path, scenario)
+    rows = list(csv.DictReader(io.StringIO(as_csv.text)))
+    page = json.loads(as_json.text)
+    assert (len(rows), len(page["rows"])) == (ROWS, ROWS)
+    assert (rows[7]["label"], rows[7]["predicted_b"], rows[7]["bucket"]) == ("1", "0", "only-a")
+    assert rows[7]["slice_half"] == "first"
+    assert page["rows"][7]["b"]["predicted"] == "0"
+    assert page["evaluation"]["report"]["answered"] == ROWS
+    assert "attachment" in as_csv.headers["content-disposition"]
+
+
+def test_an_evaluation_is_followed_to_its_end(tmp_path):
+    async def scenario(client, scene):
+        body = {"model": "m", "dataset": "three", "a": "1"}
+        begun = (await client.post("/api/evaluations", json=body)).json()["id"]
+        events = []
+        async with client.stream("GET", f"/api/evaluations/{begun}/events") as answer:
+            assert answer.headers["content-type"].startswith("text/event-stream")
+            async for line in answer.aiter_lines():
+                if line.startswith("data: "):
+                    events.append(json.loads(line.removeprefix("data: ")))
+        return events
+
+    events = play(tmp_path, scenario)
+    assert (events[-1]["state"], events[-1]["done"]) == ("done", ROWS)
+    assert [one["done"] for one in events] == sorted(one["done"] for one in events)
+
+
+def test_other_gates_are_judged_afterwards(tmp_path):
+    async def scenario(client, scene):
+        path = await evaluated(client, scene)
+        gates = [("gate", "accuracy(b).low>=0.5"), ("gate", "p99(a)<1ms")]
+        return await client.get(f"{path}/gates", params=gates), await client.get(f"{path}/gates")
+
+    judged, none = play(tmp_path, scenario)
+    assert [(one["text"], one["passed"]) for one in judged.json()] == [
+        ("accuracy(b).low>=0.5", True),
+        ("p99(a)<1ms", False),
+    ]
+    assert_error(none, 422, "invalid")
+
+
+def test_verbs_that_do_not_fit_the_state_are_refused(tmp_path):
+    async def scenario(client, scene):
+        path = await evaluated(client, scene)
+        answers = [await client.post(f"{path}/{verb}") for verb in ("cancel", "resume")]
+        removed = await client.delete(path)
+        return answers, removed, await client.get(path)
+
+    (cancel, resume), removed, gone = play(tmp_path, scenario)
+    assert_error(cancel, 409, "conflict")
+    assert_error(resume, 409, "conflict")
+    assert removed.status_code == 204
+    assert_error(gone, 404, "not_found")
+
+
+@pytest.mark.parametrize(
+    ("change", "word"),
+    [
+        ({"gates": ["precision(b)>1"]}, "known: accuracy(a or b)"),
+        ({"via": "carrier pigeon"}, "via"),
+        ({"concurrency": 0}, "concurrency"),
+        ({"batch": 100_000}, "batch"),
+        ({"surprise": 1}, "surprise"),
+    ],
+)
+def test_what_cannot_be_asked_is_refused(tmp_path, change, word):
+    async def scenario(client, scene):
+        body = {"model": "m", "dataset": "three", "a": "1", "b": "2", **change}
+        return await client.post("/api/evaluations", json=body)
+
+    assert word in assert_error(play(tmp_path, scenario), 422, "invalid")["error"]
+
+
+def test_hostile_labels_are_data_everywhere(tmp_path):
+    label = "=cmd|' /C calc'!A1<script>alert(1)</script>"
+
+    async def scenario(client, scene):
+        text = io.StringIO()
+        csv.writer(text).writerows([["x", "label"], [1, label]])
+        kept = await client.put("/api/datasets/odd?format=csv", content=text.getvalue().encode())
+        rows = (await client.get("/api/datasets/odd/rows")).json()["rows"]
+        return kept.json()["classes"], rows[0]["label"]
+
+    assert play(tmp_path, scenario) == ({label: 1}, label)
