@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from fastapi import APIRouter, Depends, FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
@@ -33,6 +34,7 @@ from serve.listeners.admin import (
     models,
     replicas,
     routes,
+    schemas,
     skew,
     snapshot,
     tries,
@@ -45,6 +47,9 @@ from serve.listeners.admin.origin import SameOrigin
 from serve.listeners.admin.standby import Standby
 from serve.wire.status import http_status
 
+_REFUSED: dict[int | str, dict[str, Any]] = {
+    422: {"model": schemas.ErrorBody, "description": "the request does not fit"}
+}
 Refusal = Callable[[Request, ServegateError], Response | None]
 
 
@@ -88,9 +93,10 @@ def create(
         *(skew, load_reports, live, tries, contracts, metadata),
         *(datasets, evaluations),
     ):
-        app.include_router(module.router, dependencies=guarded)
+        app.include_router(module.router, dependencies=guarded, responses=_REFUSED)
     for module in (uploads, conversions):
-        app.include_router(module.router, dependencies=[*guarded, Depends(publishing)])
+        both = [*guarded, Depends(publishing)]
+        app.include_router(module.router, dependencies=both, responses=_REFUSED)
     for router in (management.router, snapshot.internal, *beside):  # with the workers' secret
         app.include_router(router)
 

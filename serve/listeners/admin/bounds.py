@@ -8,7 +8,7 @@ from serve.core.errors import BodyTooLarge
 
 LARGEST = 1 << 23  # bytes of a body; a model's configuration is the largest thing that is sent
 LARGEST_TRY = 1 << 25  # bytes, where people give a photograph or a tensor, as base64
-_TRIES = "/api/tries"
+_TRY = re.compile(r"^/(?:api/tries|try/[^/]+)\Z")
 _BLOB = re.compile(r"^/api/uploads/[^/]+/blobs/[^/]+\Z")
 _DATASET = re.compile(r"^/api/datasets(?:/[^/]+)?\Z")
 
@@ -28,7 +28,7 @@ class Bounded:
         if _is_bounded_elsewhere(scope):
             await self._app(scope, receive, send)
             return
-        most = left = LARGEST_TRY if scope.get("path") == _TRIES else LARGEST
+        most = left = LARGEST_TRY if _TRY.match(scope.get("path", "")) else LARGEST
 
         async def counted() -> Message:
             nonlocal left

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from dataclasses import asdict
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Path, Request, Response
@@ -11,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from serve.control.load_reports import LoadReportLine
 from serve.core.errors import Invalid
 from serve.listeners.admin import schemas
-from serve.listeners.admin.context import ByWhom, InControl
+from serve.listeners.admin.context import ByWhom, Control, InControl
 from serve.listeners.admin.pages import PAGE_HEADERS
 from serve.load.reporting.report import Report
 
@@ -55,6 +56,20 @@ class LoadReportBody(BaseModel):
     runs: list[dict[str, Any]]
 
 
+class RatioView(BaseModel):
+    """After ÷ before, with its 95 % interval. `name`: p50, p90, p99 or mean of the latency (seconds
+    in `before` and `after`); `rate`, right answers per second; `right`, their share of all calls.
+    `verdict` says it in words: an interval that holds 1 shows no difference."""
+
+    name: str
+    ratio: float
+    low: float
+    high: float
+    before: float
+    after: float
+    verdict: str
+
+
 @router.post(
     "/api/load/reports",
     status_code=201,
@@ -93,11 +108,56 @@ async def read_report(name: Name, control: InControl) -> HTMLResponse:
     return HTMLResponse(await asyncio.to_thread(_drawn, data), headers=PAGE_HEADERS)
 
 
+@router.get(
+    _PATH + "/compare/{other}", summary="Hold a load report against another", responses=_UNKNOWN
+)
+async def compare_reports(name: Name, other: Name, control: InControl) -> list[RatioView]:
+    """The ratios other ÷ this that can be taken: of latencies, of the rate and of right answers."""
+    before, after = await _two(control, name, other)
+    return await asyncio.to_thread(_ratios, before, after)
+
+
+@router.get(
+    _PATH + "/compare/{other}/report.html",
+    summary="Read two load reports beside each other",
+    response_class=HTMLResponse,
+    responses=_UNKNOWN,
+)
+async def read_comparison(name: Name, other: Name, control: InControl) -> HTMLResponse:
+    """One page without scripts."""
+    before, after = await _two(control, name, other)
+    return HTMLResponse(await asyncio.to_thread(_compared, before, after), headers=PAGE_HEADERS)
+
+
 @router.delete(_PATH, status_code=204, summary="Remove a load report", responses=_UNKNOWN)
 async def remove_report(name: Name, control: InControl, who: ByWhom) -> Response:
     """It is gone for everybody."""
     await control.load_reports.remove(name)
     return Response(status_code=204)
+
+
+async def _two(control: Control, name: str, other: str) -> tuple[Report, Report]:
+    before, after = [await control.load_reports.read(one) for one in (name, other)]
+    return await asyncio.to_thread(lambda: (_read(before), _read(after)))
+
+
+def _read(data: bytes) -> Report:
+    return Report.from_json(json.loads(data))
+
+
+def _ratios(before: Report, after: Report) -> list[RatioView]:
+    from serve.load.reporting.comparing import compare, verdict
+
+    return [
+        RatioView(**asdict(one), verdict=verdict(one)) for one in compare(before.runs, after.runs)
+    ]
+
+
+def _compared(before: Report, after: Report) -> str:
+    from serve.load.reporting.comparing import compare
+    from serve.load.reporting.page import render_comparison
+
+    return render_comparison(before, after, compare(before.runs, after.runs))
 
 
 def _checked(body: dict[str, Any]) -> dict[str, Any]:
@@ -116,7 +176,7 @@ def _checked(body: dict[str, Any]) -> dict[str, Any]:
 
 
 def _drawn(data: bytes) -> str:
-    return _draw(Report.from_json(json.loads(data)))
+    return _draw(_read(data))
 
 
 def _draw(report: Report) -> str:

@@ -2,7 +2,7 @@
 
 PAGE_HEADERS = {
     "content-security-policy": "default-src 'none'; style-src 'unsafe-inline'; img-src data:; "
-    "sandbox; frame-ancestors 'none'",
+    "sandbox; frame-ancestors 'self'",
     "x-content-type-options": "nosniff",
     "referrer-policy": "no-referrer",
 }

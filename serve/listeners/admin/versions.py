@@ -1,20 +1,24 @@
 """Published versions over the admin API: shown, fetched, tagged, retired, restored, collected."""
 
+import asyncio
+import json
 from dataclasses import replace
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Response
-from fastapi.responses import StreamingResponse
+from fastapi.responses import HTMLResponse, StreamingResponse
 from pydantic import BaseModel, ConfigDict, Field
 
 from serve.control.versions import Version
-from serve.core.errors import NotFound
-from serve.core.versions import File, State
+from serve.core.errors import Invalid, NotFound
+from serve.core.versions import CONVERSION, File, State
 from serve.listeners.admin import schemas
 from serve.listeners.admin.context import ByWhom, Control, InControl
+from serve.listeners.admin.pages import PAGE_HEADERS
 
 router = APIRouter(tags=["versions"], responses={404: {"model": schemas.ErrorBody}})
 _PATH = "/api/models/{model}/versions/{number}"
+_LARGEST_REPORT = 16 << 20  # bytes
 _IN_USE: dict[int | str, dict[str, Any]] = {
     409: {"model": schemas.ErrorBody, "description": "something refers to the version"}
 }
@@ -143,6 +147,24 @@ async def fetch_file(model: str, number: int, path: str, control: InControl) -> 
     return StreamingResponse(pieces, headers=headers, media_type="application/octet-stream")
 
 
+@router.get(
+    _PATH + "/conversion/report.html",
+    summary="Read how a version was converted",
+    response_class=HTMLResponse,
+)
+async def read_conversion(model: str, number: int, control: InControl) -> HTMLResponse:
+    """The report that came with it, for people, as one page without scripts."""
+    control.publications.get(model, number)
+    manifest = await control.storage.manifest(model, number)
+    file = next((file for file in manifest.files if file.path == CONVERSION), None)
+    if file is None or not await control.storage.has(file.sha256, file.size):
+        raise NotFound(f"version {number} of model '{model}' has no report of a conversion")
+    if file.size > _LARGEST_REPORT:
+        raise Invalid("the report of the conversion is too large to be read here")
+    text = b"".join([piece async for piece in control.storage.stream(file.sha256)])
+    return HTMLResponse(await asyncio.to_thread(_drawn, text), headers=PAGE_HEADERS)
+
+
 @router.patch(_PATH, summary="Set a version's tags, what waits for it, or that it stays")
 async def patch_version(
     model: str,
@@ -195,6 +217,16 @@ async def collect_garbage(body: GarbageBody, control: InControl, who: ByWhom) ->
     items = [GarbageItem(kind=g.kind, name=g.name, size=g.size, why=g.why) for g in found]
     freed = sum(item.size for item in items if item.kind == "blob")
     return GarbageView(dry_run=body.dry_run, bytes=freed, items=items)
+
+
+def _drawn(text: bytes) -> str:
+    from serve.conversion.rendering import render_html
+    from serve.conversion.report import Report
+
+    try:
+        return render_html(Report.from_json(json.loads(text)))
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise Invalid("the report of the conversion cannot be read", why=repr(error)) from error
 
 
 async def _view(control: Control, version: Version, response: Response) -> VersionView:

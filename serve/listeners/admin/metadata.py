@@ -1,0 +1,59 @@
+"""What a model takes and gives at this moment, over the admin API: for who makes input for it."""
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query
+from pydantic import BaseModel
+
+from serve.core.errors import NotServed
+from serve.listeners.admin import schemas
+from serve.listeners.admin.context import InControl
+from serve.tensors.metadata import TensorSpec
+
+router = APIRouter(
+    tags=["models"],
+    responses={404: {"model": schemas.ErrorBody}, 503: {"model": schemas.ErrorBody}},
+)
+
+
+class TensorView(BaseModel):
+    """One input or output; -1 in `shape` is any length, and first the number of rows."""
+
+    name: str
+    datatype: str
+    shape: list[int]
+
+
+class MetadataView(BaseModel):
+    """Inputs and outputs as Triton tells them, and the preprocessing that is recorded, or empty."""
+
+    model: str
+    selector: str
+    inputs: list[TensorView]
+    outputs: list[TensorView]
+    preprocessing: dict[str, Any]
+
+
+@router.get("/api/models/{model}/metadata", summary="Show what a model takes and gives")
+async def show_metadata(
+    model: str,
+    control: InControl,
+    selector: Annotated[
+        str, Query(max_length=63, description="a number, a label, or empty: what is routed to")
+    ] = "",
+) -> MetadataView:
+    """Asked of the gateway itself, as any client does."""
+    if control.tries is None:
+        raise NotServed("nothing can be tried here")
+    takes = await control.tries.takes(model, selector)
+    return MetadataView(
+        model=model,
+        selector=selector,
+        inputs=[_view(one) for one in takes.metadata.inputs.values()],
+        outputs=[_view(one) for one in takes.metadata.outputs.values()],
+        preprocessing=dict(takes.preprocessing),
+    )
+
+
+def _view(one: TensorSpec) -> TensorView:
+    return TensorView(name=one.name, datatype=one.datatype, shape=list(one.shape))
