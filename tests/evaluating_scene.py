@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, TypeVar, cast
 
 import numpy as np
-from builders import ControlPlane, replica, write_model
+from builders import CONFIG, ControlPlane, replica, write_model
 
 from serve.control.artifacts.folder import FolderObjects
 from serve.control.evaluating.datasets import Datasets
@@ -90,7 +90,7 @@ class Scene:
         )
 
     async def begin(self) -> "Scene":
-        write_model(self.plane.repository, "m", 1, 2, 3)
+        write_model(self.plane.repository, "m", 1, 2, 3, config=f"{CONFIG}max_batch_size: 16\n")
         await self.plane.begin(a={"m": (1, 2)})
         await self.datasets.add("three", three(), source="test", author="ann")
         return self

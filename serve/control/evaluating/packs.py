@@ -8,7 +8,7 @@ import contextlib
 import shutil
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Collection
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
 from serve.control.artifacts.contents import scratch
@@ -32,20 +32,24 @@ class Packs:
         self._folder = folder
         self._tables: OrderedDict[str, Table] = OrderedDict()
         self._used: set[Path] = set()  # what arrives now
+        self._making = asyncio.Lock()
 
     def __repr__(self) -> str:
         return f"<Packs {len(self._tables)} open>"
 
     async def sweep(self) -> None:
         """Remove what a crash has left."""
-        await asyncio.to_thread(_sweep, self._folder, frozenset(self._used))
+        async with self._making:
+            await asyncio.to_thread(_sweep, self._folder, frozenset(self._used))
 
     @asynccontextmanager
     async def scratch(self) -> AsyncIterator[Path]:
         """A new folder, gone in the end."""
-        await asyncio.to_thread(self._folder.mkdir, parents=True, exist_ok=True)
-        async with scratch(self._folder) as made:
-            self._used.add(made)
+        async with AsyncExitStack() as made_here:
+            async with self._making:  # a sweep must not meet a folder that is not yet known
+                await asyncio.to_thread(self._folder.mkdir, parents=True, exist_ok=True)
+                made = await made_here.enter_async_context(scratch(self._folder))
+                self._used.add(made)
             try:
                 yield made
             finally:

@@ -45,6 +45,8 @@ class Planner:
                 why="its inputs have no batch dimension",
                 try_this='"batch": 1',
             )
+        for number in (a,) if b is None else (a, b):
+            self._require_batch(request, number)
         await self._fits(view, (one, other))
         return Evaluation(
             id=identity,
@@ -99,6 +101,19 @@ class Planner:
             output=request.output,
             labels=labels,
         )
+
+    def _require_batch(self, request: Request, number: int) -> None:
+        """`Invalid` when the version's configuration takes fewer rows in one call."""
+        status = self._models.get(request.model).model
+        holding = status.holding(number)
+        known = holding.configuration if holding else None
+        most = int(known.message.max_batch_size) if known else 0
+        if 0 < most < request.batch:
+            raise Invalid(
+                f"version {number} of '{request.model}' takes at most {most} rows in one call",
+                why=f"its max_batch_size is {most}, and {request.batch} are asked for",
+                try_this=f'"batch": {most}',
+            )
 
     async def _fits(self, view: View, sides: tuple[Side, ...]) -> None:
         """The first row is made a tensor: what fits no row is told before anything is queued."""

@@ -81,6 +81,15 @@ def test_rows_go_together_in_batches_and_a_bad_one_fails_alone(tmp_path):
     assert calls.count(("2", 1)) == 8 + 1
 
 
+def test_more_rows_in_a_call_than_the_version_takes_are_refused(tmp_path):
+    async def scenario(scene):
+        with pytest.raises(Invalid, match="takes at most 16 rows in one call"):
+            await scene.evaluate(a="1", batch=17)
+        return await scene.evaluate(a="1", batch=16)
+
+    assert play(tmp_path, scenario).state is State.DONE
+
+
 def test_rows_that_failed_are_asked_again_on_resume(tmp_path):
     async def scenario(scene):
         scene.gateway.broken = {10, 11}

@@ -1,0 +1,222 @@
+"""The pages of evaluations and datasets."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from evaluating_scene import ROWS, npy
+
+from serve.control.evaluating.rows import Fresh
+
+from .trying_site import evaluated
+from .web_scene import HTMX, got, site_over
+
+ASKED = {"model": "m", "dataset": "three", "a": "1", "b": "2", "gates": "accuracy(b)>=0.95\n\n"}
+HOSTILE = "<img src=x onerror=alert(1)>"
+
+
+async def begun(client: Any, scene: Any, **more: str) -> str:
+    """An evaluation that has ended; its page."""
+    answer = await client.post("/evaluations", data=ASKED | more)
+    assert answer.status_code == 303, answer.text
+    path = str(answer.headers["location"])
+    await scene.ended(path.rsplit("/", 1)[1])
+    return path
+
+
+def test_what_is_asked_in_the_form_is_evaluated_and_listed(tmp_path: Path) -> None:
+    async def scenario(client: Any, scene: Any) -> Any:
+        path = await begun(client, scene)
+        return path, await client.get(path), await client.get("/evaluations")
+
+    path, shown, listed = evaluated(tmp_path, scenario)
+    assert shown.status_code == 200, shown.text
+    assert "✗ not passed" in shown.text and "it is 90.00 %" in shown.text
+    assert "A is right on 6 rows where B is wrong, B on 0" in shown.text
+    assert path in listed.text and "90.0 %" in listed.text and "not passed" in listed.text
+
+
+def test_the_form_names_what_is_there(tmp_path: Path) -> None:
+    async def scenario(client: Any, scene: Any) -> Any:
+        return (await client.get("/evaluations?dataset=three")).text
+
+    text = evaluated(tmp_path, scenario)
+    assert '<option value="three" selected>' in text
+    assert '<option value="1"' in text and '<option value="2"' in text
+
+
+@pytest.mark.parametrize(
+    ("change", "word"),
+    [
+        ({"gates": "precision(b)>1"}, "cannot be judged"),
+        ({"concurrency": "0"}, "it is from 1 to 64"),
+        ({"batch": "many"}, "it is from 1 to 1024"),
+        ({"dataset": "no"}, "there is no dataset"),
+        ({"a": "x" * 300}, "too long"),
+        ({"a": "nolabel"}, "nolabel"),
+    ],
+)
+def test_what_cannot_be_asked_is_told_beside_the_form(
+    tmp_path: Path, change: dict[str, str], word: str
+) -> None:
+    async def scenario(client: Any, scene: Any) -> Any:
+        return await client.post("/evaluations", data=ASKED | change, headers=HTMX)
+
+    answer = evaluated(tmp_path, scenario)
+    assert answer.status_code in (404, 422), answer.text
+    assert word in answer.text and "<html" not in answer.text
+
+
+def test_buckets_and_filters_lead_to_rows_and_rows_to_try(tmp_path: Path) -> None:
+    async def scenario(client: Any, scene: Any) -> Any:
+        path = await begun(client, scene)
+
+        async def rows(query: str) -> Any:
+            answer = await client.get(f"{path}/rows?{query}", headers=HTMX)
+            assert answer.status_code == 200, answer.text
+            return answer
+
+        return (
+            path,
+            await rows("bucket=only-a"),
+            await rows("bucket=only-a&slice=half%3Dfirst"),
+            await rows("label=2&predicted=0"),
+            await rows("bucket=failed"),
+            await client.get(f"{path}/rows?bucket=lost", headers=HTMX),
+            await client.get(f"{path}?bucket=only-a"),
+        )
+
+    path, only, sliced, told, failed, unknown, whole = evaluated(tmp_path, scenario)
+    assert rows_of(only.text) == [7, 14, 28, 35, 49, 56]
+    assert only.headers["hx-push-url"] == f"{path}?bucket=only-a"
+    assert rows_of(sliced.text) == [7, 14, 28]
+    assert rows_of(told.text) == [14, 35, 56]
+    assert rows_of(failed.text) == [] and "No row is like that" in failed.text
+    assert unknown.status_code == 422
+    assert rows_of(whole.text) == [7, 14, 28, 35, 49, 56]
+    assert "/try/m?a=1&amp;b=2&amp;dataset=three&amp;row=7&amp;revision=1" in only.text
+
+
+def test_pages_of_rows_replace_one_another(tmp_path: Path) -> None:
+    async def scenario(client: Any, scene: Any) -> Any:
+        many = [Fresh(str(number % 3), {"x": npy([number, number % 3])}) for number in range(150)]
+        await scene.datasets.add("many", many, source="test", author="ann")
+        path = await begun(client, scene, dataset="many", b="", gates="")
+        return [
+            (await client.get(f"{path}/rows?from={start}&label=0", headers=HTMX)).text
+            for start in (0, 60)
+        ]
+
+    first, second = evaluated(tmp_path, scenario)
+    assert (len(rows_of(first)), len(rows_of(second))) == (50, 0)
+    assert 'rel="next"' not in first
+
+
+def test_a_page_knows_its_neighbours_and_keeps_the_choice(tmp_path: Path) -> None:
+    async def scenario(client: Any, scene: Any) -> Any:
+        many = [Fresh("0", {"x": npy([7 * number, 0])}) for number in range(150)]
+        await scene.datasets.add("many", many, source="test", author="ann")
+        path = await begun(client, scene, dataset="many", b="", gates="")
+        return (await client.get(f"{path}/rows?from=60&bucket=right", headers=HTMX)).text
+
+    text = evaluated(tmp_path, scenario)
+    assert rows_of(text) == list(range(60, 120))
+    assert "rows?bucket=right&amp;from=120" in text and 'rows?bucket=right"' in text
+    assert "61 to 120 of 150" in text
+
+
+def test_what_runs_is_followed_cancelled_and_resumed(tmp_path: Path) -> None:
+    async def scenario(client: Any, scene: Any) -> Any:
+        scene.gateway.gate.clear()
+        scene.gateway.hold_after = 10
+        path = (await client.post("/evaluations", data=ASKED)).headers["location"]
+        await scene.gateway.reached.wait()
+        running = await client.get(path)
+        cancelling = client.post(f"{path}/cancel")
+        scene.gateway.gate.set()
+        cancelled = await cancelling
+        stopped = await client.get(path)
+        scene.gateway.hold_after = 0
+        resumed = await client.post(f"{path}/resume")
+        await scene.ended(path.rsplit("/", 1)[1])
+        again = await client.post(f"{path}/cancel", headers=HTMX)
+        return path, running, cancelled, stopped, resumed, await client.get(path), again
+
+    path, running, cancelled, stopped, resumed, done, again = evaluated(tmp_path, scenario)
+    assert f'data-follow="/api{path}"' in running.text and ">Cancel<" in running.text
+    assert cancelled.headers["location"] == resumed.headers["location"] == path
+    assert ">Resume<" in stopped.text and "data-follow" not in stopped.text
+    assert f"{ROWS} of {ROWS} rows" in done.text and ">Resume<" not in done.text
+    assert again.status_code == 409
+
+
+def test_an_evaluation_is_removed(tmp_path: Path) -> None:
+    async def scenario(client: Any, scene: Any) -> Any:
+        path = await begun(client, scene)
+        return await client.post(f"{path}/remove"), await client.get(path)
+
+    removed, gone = evaluated(tmp_path, scenario)
+    assert (removed.headers["location"], gone.status_code) == ("/evaluations", 404)
+
+
+def test_a_row_is_tried_as_it_was_evaluated(tmp_path: Path) -> None:
+    async def scenario(client: Any, scene: Any) -> Any:
+        shown = await client.get("/try/m?a=1&dataset=three&row=7&revision=1")
+        fields = {"form-all": "again", "dataset": "three", "row": "7", "revision": "1"}
+        made = await client.post("/try/m", data={"a": "1", "b": "2"} | fields, headers=HTMX)
+        odd = await client.get("/try/m?dataset=three&row=x")
+        return shown, made, odd
+
+    shown, made, odd = evaluated(tmp_path, scenario)
+    assert "Row 7 of the dataset three; its label is “1”" in shown.text
+    assert made.status_code == 200, made.text
+    assert ">7</td><td>1</td>" in made.text and ">14</td><td>2</td>" in made.text
+    assert odd.status_code == 422
+
+
+def test_a_dataset_shows_what_it_holds_by_pages(tmp_path: Path) -> None:
+    async def scenario(client: Any, scene: Any) -> Any:
+        listed = await client.get("/datasets")
+        shown = await client.get("/datasets/three")
+        part = await client.get("/datasets/three?revision=1&from=58", headers=HTMX)
+        removed = await client.post("/datasets/three/remove")
+        return listed, shown, part, removed, await client.get("/datasets/three")
+
+    listed, shown, part, removed, gone = evaluated(tmp_path, scenario)
+    assert 'href="/datasets/three"' in listed.text
+    assert "row-59" in shown.text and "half: second" in shown.text
+    assert "<html" not in part.text and rows_of(part.text) == [58, 59]
+    assert removed.headers["location"] == "/datasets"
+    assert gone.status_code == 404
+
+
+def test_hostile_labels_and_names_are_texts_everywhere(tmp_path: Path) -> None:
+    async def scenario(client: Any, scene: Any) -> Any:
+        row = Fresh("0", {"x": npy([1, 0])}, name=HOSTILE, slices={HOSTILE: HOSTILE})
+        await scene.datasets.add("odd", [row], source=HOSTILE, author=HOSTILE)
+        path = await begun(client, scene, dataset="odd")
+        return [
+            (await client.get(one)).text
+            for one in (
+                "/datasets",
+                "/datasets/odd",
+                path,
+                "/evaluations",
+                "/try/m?dataset=odd&row=0",
+            )
+        ]
+
+    for text in evaluated(tmp_path, scenario):
+        assert "<img src=x" not in text
+
+
+@pytest.mark.parametrize("path", ["/datasets", "/evaluations", "/evaluations/x", "/try/m", "/runs"])
+def test_where_nothing_can_be_tried_pages_say_so(tmp_path: Path, path: str) -> None:
+    answer = got(site_over(tmp_path), path)
+    assert 400 <= answer.status_code < 502 and "here" in answer.text and "<h1>" in answer.text
+
+
+def rows_of(text: str) -> list[int]:
+    """The numbers of the rows on a page."""
+    return [int(one) for one in re.findall(r'<span class="soft">row (\d+)', text)]
