@@ -1,4 +1,4 @@
-"""The demo: `servegate up` on the digits model, its traffic split, and three commands to try.
+"""The demo: `servegate up` on the digits model, its traffic split, a page and commands to try.
 
 `make demo` runs this. Ctrl-C, a closed terminal or a kill stop everything that it started.
 """
@@ -29,6 +29,7 @@ COMMANDS = (
 SPLIT = ("route", "set", "digits", "1=90", "2=10", "--reason", "make demo")
 LABELS = (("stable", "1"), ("candidate", "2"))
 READY = "http://127.0.0.1:8000/v2/health/ready"
+PAGE = "http://127.0.0.1:8080/try/digits?a=1&b=2"
 PATIENCE = 120.0  # seconds
 
 _PR_SET_PDEATHSIG = 1
@@ -55,7 +56,8 @@ def main() -> int:
     for label, version in LABELS:
         servegate("label", "set", "digits", label, version)
     servegate(*SPLIT)
-    print("\nTry, from another terminal in this folder:\n", file=sys.stderr)
+    print(f"\nOpen {PAGE} and draw a digit: two versions answer it.", file=sys.stderr)
+    print("\nOr try, from another terminal in this folder:\n", file=sys.stderr)
     for command in commands():
         print(f"  {command}", file=sys.stderr)
     print("\nCtrl-C stops the demo.", file=sys.stderr, flush=True)

@@ -78,7 +78,7 @@ async def run_control(settings: Settings, *, say: Say) -> None:
         await require_safe_addresses(settings, admin=True)
         reserve(settings.admin_host, settings.admin_port, "admin-port").close()
         plane = ControlPlane(settings, tls=Tls.for_start(settings))
-        say(f"control plane of {len(settings.triton)} Tritons: {settings.control_url}/api/models")
+        say(f"control plane of {len(settings.triton)} Tritons: {settings.control_url}/")
         await plane.run(stop_on_signals())
 
 

@@ -29,7 +29,7 @@ def infer(
         typer.Option(
             "--input",
             metavar="[NAME=]@FILE|random",
-            help="A picture, .npy, .npz or .json file, or random values; repeatable.",
+            help="A picture, .npy, .npz, .json, .csv or .txt file, or random values; repeatable.",
         ),
     ] = None,
     grpc: Annotated[bool, typer.Option("--grpc", help="Call over gRPC.")] = False,

@@ -229,7 +229,7 @@ def _welcome(ready: Any) -> None:
     say(f"  HTTP     {http}://{settings.host}:{settings.http_port}/v2")
     say(f"  gRPC     {settings.host}:{settings.grpc_port}{' (TLS)' if settings.tls_cert else ''}")
     say(f"  metrics  {http}://{settings.host}:{settings.metrics_port}/metrics")
-    say(f"  admin    {settings.control_url}/api/models")
+    say(f"  pages    {settings.control_url}/")
     if served:
         say(f"try: servegate infer {served[0]} --input random")
     say("Ctrl-C stops everything")

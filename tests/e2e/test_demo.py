@@ -5,6 +5,7 @@ import signal
 import socket
 import subprocess
 import sys
+import urllib.request
 
 import harness
 import pytest
@@ -54,6 +55,15 @@ def test_each_printed_command_works_as_printed(demo):
     assert classify.returncode == 0 and "from version" in classify.stdout
     assert load.returncode == 0 and "http-binary" in load.stdout, load.stdout + load.stderr
     assert push.returncode == 0 and "digits:fresh names it" in push.stderr, push.stderr
+
+
+def test_the_printed_page_is_there_with_both_versions(demo):
+    _, said = demo
+    (page,) = [word for line in said for word in line.split() if "/try/" in word]
+    with urllib.request.urlopen(page, timeout=30) as answer:
+        text = answer.read().decode()
+    assert "<canvas" in text or "Draw" in text
+    assert text.count('<option value="1" selected') == text.count('<option value="2" selected') == 1
 
 
 def test_the_demo_splits_traffic_between_two_versions(demo):

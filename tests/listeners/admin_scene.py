@@ -8,8 +8,11 @@ from typing import Any, TypeVar, cast
 import httpx2
 from builders import ControlPlane, replica, write_model
 from fastapi import FastAPI
+from trying_desk import Desk
 
 from serve.control.artifacts.folder import FolderObjects
+from serve.control.evaluating.datasets import Datasets
+from serve.control.evaluating.evaluations import Evaluations
 from serve.control.load_reports import LoadReports
 from serve.control.management import Management
 from serve.core.replicas import Replica
@@ -35,6 +38,26 @@ def plane(folder: Path) -> ControlPlane:
     return asyncio.run(made.begin(a={"m": (1, 2)}))
 
 
+def for_people(folder: Path, one: ControlPlane) -> dict[str, Any]:
+    """The parts that call a gateway for people: tries have a scripted one, evaluations none."""
+    nothing = cast(Any, None)
+    objects = FolderObjects(folder / "kept")
+    datasets = Datasets(objects=objects, scratch=folder / "scratch", wall=one.wall)
+    return {
+        "tries": Desk(one, folder).desk,
+        "datasets": datasets,
+        "evaluations": Evaluations(
+            objects=objects,
+            datasets=datasets,
+            gateway=nothing,
+            models=one.models,
+            wall=one.wall,
+            new_id=lambda: "e1",
+        ),
+        "live": nothing,
+    }
+
+
 def application(
     one: ControlPlane,
     *,
@@ -52,6 +75,7 @@ def application(
         reload=one.reload,
     )
     nothing = cast(Any, None)  # what no test here asks for
+    folder = one.repository.parent
     control = Control(
         storage=nothing,
         uploads=nothing,
@@ -59,7 +83,8 @@ def application(
         retention=nothing,
         conversions=nothing,
         history=nothing,
-        load_reports=LoadReports(FolderObjects(one.repository.parent / "storage"), wall=one.wall),
+        load_reports=LoadReports(FolderObjects(folder / "storage"), wall=one.wall),
+        **for_people(folder, one),
         models=one.models,
         fleet=one.fleet,
         publisher=one.publisher,

@@ -3,22 +3,26 @@
 import hmac
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated
 from urllib.parse import unquote
 
 from fastapi import Depends, Header, Request
 
 from serve.control.artifacts.storage import Storage
 from serve.control.conversions.conversions import Conversions
+from serve.control.evaluating.datasets import Datasets
+from serve.control.evaluating.evaluations import Evaluations
 from serve.control.fleet import Fleet
 from serve.control.history import History
 from serve.control.keys import Keys
+from serve.control.live.sampler import Live
 from serve.control.load_reports import LoadReports
 from serve.control.management import Management
 from serve.control.models import By, Models
 from serve.control.publishing.publications import Publications
 from serve.control.publishing.retention import Retention
 from serve.control.snapshots import Publisher
+from serve.control.trying.desk import TryDesk
 from serve.control.uploading.uploads import Uploads
 from serve.core.access import Access, Act, Key
 from serve.core.errors import NotFound, NotServed
@@ -48,6 +52,10 @@ class Control:
     conversions: Conversions
     history: History
     load_reports: LoadReports
+    tries: TryDesk
+    datasets: Datasets
+    evaluations: Evaluations
+    live: Live
     readings: Callable[[Replica], Awaitable[Readings | None]]
     metrics: Callable[[], bytes]
     clock: Callable[[], float]
@@ -56,10 +64,6 @@ class Control:
     wall: Callable[[], float]
     publishes: bool = True
     leads: Callable[[], bool] = lambda: True
-    tries: Any = None
-    datasets: Any = None
-    evaluations: Any = None
-    live: Any = None
 
 
 def control_of(request: Request) -> Control:

@@ -10,7 +10,6 @@ from fastapi.responses import JSONResponse
 from pydantic import BaseModel, ConfigDict, Field
 
 from serve.control.trying.asking import FORMS, Ask, Offered
-from serve.control.trying.desk import TryDesk
 from serve.control.trying.examples import Example
 from serve.control.trying.messages import (
     archive,
@@ -22,9 +21,9 @@ from serve.control.trying.messages import (
 )
 from serve.control.trying.records import Try, TryLine
 from serve.control.trying.snippets import Snippet
-from serve.core.errors import Conflict, Invalid, NotServed
+from serve.core.errors import Conflict, Invalid
 from serve.listeners.admin import schemas
-from serve.listeners.admin.context import ByWhom, Control, InControl
+from serve.listeners.admin.context import ByWhom, InControl
 from serve.tensors.codec import HEAD_LENGTH_HEADER
 
 _PATH = "/api/tries/{identity}"
@@ -103,7 +102,7 @@ async def make_try(body: TryBody, control: InControl, who: ByWhom) -> Try:
     """
     offered = {name: _offered(one) for name, one in body.inputs.items()}
     ask = Ask(body.model, body.a, offered, body.b, body.via, body.batch, body.top_k, body.seed)
-    return await _desk(control).tries.make(ask, who.author)
+    return await control.tries.tries.make(ask, who.author)
 
 
 @router.get("/api/tries", summary="List tries")
@@ -113,19 +112,19 @@ async def list_tries(
     limit: Annotated[int, Query(ge=1, le=500)] = 50,
 ) -> list[TryLine]:
     """The newest first."""
-    return await _desk(control).shelf.all(model=model, limit=limit)
+    return await control.tries.shelf.all(model=model, limit=limit)
 
 
 @router.get(_PATH, summary="Show a try", responses=_UNKNOWN)
 async def show_try(identity: Identity, control: InControl) -> Try:
     """All of it."""
-    return await _desk(control).shelf.get(identity)
+    return await control.tries.shelf.get(identity)
 
 
 @router.delete(_PATH, status_code=204, summary="Remove a try", responses=_UNKNOWN)
 async def remove_try(identity: Identity, control: InControl, who: ByWhom) -> Response:
     """It is gone for everybody."""
-    await _desk(control).shelf.remove(identity)
+    await control.tries.shelf.remove(identity)
     return Response(status_code=204)
 
 
@@ -139,7 +138,7 @@ async def show_input(
     identity: Identity, name: str, control: InControl, side: SideName = "a"
 ) -> Response:
     """The picture as the model sees it, back in 8 bits."""
-    data = await _desk(control).shelf.picture(identity, name, side)
+    data = await control.tries.shelf.picture(identity, name, side)
     return Response(data, media_type="image/png", headers=_NOSNIFF)
 
 
@@ -154,7 +153,7 @@ async def fetch_request(
 
     Not over HTTP for tensors that Triton does not take as JSON: those are in `request.bin`.
     """
-    shelf = _desk(control).shelf
+    shelf = control.tries.shelf
     one = await shelf.get(identity)
     tensors, datatypes = await asyncio.to_thread(unpack, await shelf.inputs(identity, side))
     asked = next(each for each in one.sides if each.side == side)
@@ -176,7 +175,7 @@ async def fetch_request(
 )
 async def fetch_binary(identity: Identity, control: InControl, side: SideName = "a") -> Response:
     """The body of the KServe v2 request; its own header says how long the JSON head in it is."""
-    request = request_of(await _desk(control).shelf.inputs(identity, side))
+    request = request_of(await control.tries.shelf.inputs(identity, side))
     headers = {HEAD_LENGTH_HEADER: str(request.head_length), **_NOSNIFF}
     return Response(request.body, media_type="application/octet-stream", headers=headers)
 
@@ -186,7 +185,7 @@ async def fetch_binary(identity: Identity, control: InControl, side: SideName = 
 )
 async def fetch_inputs(identity: Identity, control: InControl, side: SideName = "a") -> Response:
     """The tensors that were sent, by name."""
-    tensors, _ = await asyncio.to_thread(unpack, await _desk(control).shelf.inputs(identity, side))
+    tensors, _ = await asyncio.to_thread(unpack, await control.tries.shelf.inputs(identity, side))
     return _archive(await asyncio.to_thread(archive, tensors), f"{identity}-inputs.npz")
 
 
@@ -195,7 +194,7 @@ async def fetch_inputs(identity: Identity, control: InControl, side: SideName = 
 )
 async def fetch_outputs(identity: Identity, control: InControl, side: SideName = "a") -> Response:
     """The tensors that a side answered, by name."""
-    tensors, _ = await _desk(control).shelf.outputs(identity, side)
+    tensors, _ = await control.tries.shelf.outputs(identity, side)
     return _archive(await asyncio.to_thread(archive, tensors), f"{identity}-outputs-{side}.npz")
 
 
@@ -208,7 +207,7 @@ async def show_snippets(
     Addresses are those under which the admin API was asked.
     """
     guarded = control.needs_key(control.models.decisions.guarded)
-    return await _desk(control).snippets(
+    return await control.tries.snippets(
         identity, side, admin=str(request.base_url), admin_shows_key=guarded
     )
 
@@ -218,7 +217,7 @@ async def add_row(
     identity: Identity, body: DatasetBody, control: InControl, who: ByWhom
 ) -> Response:
     """The input of the try becomes a row, as it was given."""
-    data, name = await _desk(control).row(identity)
+    data, name = await control.tries.row(identity)
     await control.datasets.add_row(body.dataset, data, name, body.label, who.author)
     return Response(status_code=204)
 
@@ -228,7 +227,7 @@ async def list_examples(
     model: str, control: InControl, version: Annotated[int | None, Query(ge=1)] = None
 ) -> list[Example]:
     """The golden cases of a version; without one, of that which gets most calls."""
-    return await _desk(control).examples.all(model, version)
+    return await control.tries.examples.all(model, version)
 
 
 @router.get(
@@ -241,15 +240,8 @@ async def show_example(
     model: str, example: str, control: InControl, name: Annotated[str, Query()] = ""
 ) -> Response:
     """The first of its inputs that is a picture, or the one of this name."""
-    data = await _desk(control).examples.picture(model, example, name)
+    data = await control.tries.examples.picture(model, example, name)
     return Response(data, media_type="image/png", headers=_NOSNIFF)
-
-
-def _desk(control: Control) -> TryDesk:
-    desk: TryDesk | None = control.tries
-    if desk is None:
-        raise NotServed("nothing can be tried here")
-    return desk
 
 
 def _offered(body: OfferedBody) -> Offered:

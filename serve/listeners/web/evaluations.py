@@ -7,7 +7,7 @@ from urllib.parse import urlencode
 from fastapi import APIRouter, Form, Query, Response
 
 from serve.control.evaluating.results import Bucket
-from serve.core.errors import Invalid, NotServed
+from serve.core.errors import Invalid
 from serve.listeners.admin import datasets as datasets_api
 from serve.listeners.admin import evaluations as api
 from serve.listeners.admin import models as models_api
@@ -29,7 +29,6 @@ Field = Annotated[str, Form(max_length=5000)]
 @router.get("/evaluations")
 async def show_all(visit: Visiting, model: Word = "", dataset: Word = "") -> Response:
     """The newest first, and what a new one asks."""
-    _require(visit)
     found = [one for one in await api.list_evaluations(visit.control) if model in ("", one.model)]
     lines = [await _headline(visit, one) for one in found[:_HEADLINES]]
     lines += [(one, None) for one in found[_HEADLINES:]]
@@ -70,7 +69,6 @@ async def begin(
     gates: Field = "",
 ) -> Response:
     """Queue one, and go to its page."""
-    _require(visit)
     body = EvaluationBody(
         model=_short(model, "model"),
         dataset=_short(dataset, "dataset"),
@@ -160,7 +158,6 @@ async def remove(identity: str, visit: Visiting) -> Response:
 
 
 async def _report(visit: Visit, identity: str) -> dict[str, Any]:
-    _require(visit)
     one: EvaluationView = await api.show_evaluation(identity, visit.control)
     return {"one": one, "report": report_of(one.report), "going": one.state in _GOING}
 
@@ -225,11 +222,6 @@ def _bucket(text: str) -> Bucket | None:
     except ValueError as error:
         known = ", ".join(one.value for one in Bucket)
         raise Invalid(f"there is no bucket '{text[:40]}'", why=f"there are {known}") from error
-
-
-def _require(visit: Visit) -> None:
-    if visit.control.evaluations is None:
-        raise NotServed("nothing can be evaluated here")
 
 
 def _short(text: str, what: str) -> str:

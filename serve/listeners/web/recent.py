@@ -22,6 +22,5 @@ class Recent:
 
 async def recent(control: Control, model: str) -> Recent:
     """Of one model."""
-    tries = await list_tries(control, model, _MOST) if control.tries is not None else []
-    lines = await list_evaluations(control) if control.evaluations is not None else []
-    return Recent(tries, [one for one in lines if one.model == model][:_MOST])
+    lines = [one for one in await list_evaluations(control) if one.model == model]
+    return Recent(await list_tries(control, model, _MOST), lines[:_MOST])

@@ -99,8 +99,7 @@ async def remove(identity: str, visit: Visiting) -> Response:
 
 async def result_values(visit: Visit, one: Try) -> dict[str, Any]:
     """What the fragment of a result needs."""
-    datasets = visit.control.datasets
-    known = [] if datasets is None else [each.name for each in await datasets.all()]
+    known = [each.name for each in await visit.control.datasets.all()]
     return {
         "run": one,
         "sides": sides_of(one),

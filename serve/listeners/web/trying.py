@@ -12,7 +12,7 @@ from starlette.datastructures import FormData
 from serve.control.trying.asking import Ask, Offered
 from serve.control.trying.desk import Takes
 from serve.control.trying.examples import Example
-from serve.core.errors import Invalid, NotServed
+from serve.core.errors import Invalid
 from serve.listeners.admin import models as api
 from serve.listeners.web.forms import form_of
 from serve.listeners.web.given_again import Again, again_of, offered_again
@@ -90,7 +90,7 @@ async def run(model: str, visit: Visiting) -> Response:
     """Call the versions, keep the try, and show it."""
     async with form_of(visit.request) as form:
         a, b = str(form.get("a", "")), str(form.get("b", NONE))
-        takes = await _desk(visit).takes(model, a)
+        takes = await visit.control.tries.takes(model, a)
         if form.get(f"form-{ALL}") == "again":
             offered = await offered_again(visit.control, form, takes, model)
         else:
@@ -105,7 +105,7 @@ async def run(model: str, visit: Visiting) -> Response:
             _whole(form, "top_k", 1, 100) or 5,
             _whole(form, "seed", 0, 1 << 53),
         )
-    made = await _desk(visit).tries.make(ask, visit.by.author)
+    made = await visit.control.tries.tries.make(ask, visit.by.author)
     path = f"/runs/{made.id}"
     if not visit.is_fragment:
         return go(path)
@@ -117,7 +117,7 @@ async def _fields(
     visit: Visit, model: str, sides: tuple[str, str | None], again: Again | None
 ) -> dict[str, Any]:
     """What the templates of the form need: what A takes, and the examples of both."""
-    takes = await _desk(visit).takes(model, sides[0])
+    takes = await visit.control.tries.takes(model, sides[0])
     examples = await _examples(visit, model, sides)
     fields = fields_of(takes.metadata.inputs, takes.preprocessing, examples=bool(examples))
     return {
@@ -141,7 +141,7 @@ async def _examples(visit: Visit, model: str, sides: tuple[str, str | None]) -> 
     found: dict[str, Example] = {}
     for number in dict.fromkeys(numbers):
         if number in known:
-            for one in await _desk(visit).examples.all(model, number):
+            for one in await visit.control.tries.examples.all(model, number):
                 found.setdefault(one.id, one)
     return [_choice(model, one) for one in found.values()]
 
@@ -163,12 +163,6 @@ async def _offered(form: FormData, takes: Takes) -> dict[str, Offered]:
 def _digest(fields: Sequence[Field], examples: Sequence[Choice]) -> str:
     text = json.dumps([repr(fields), repr(examples)])
     return hashlib.sha256(text.encode()).hexdigest()[:16]
-
-
-def _desk(visit: Visit) -> Any:
-    if visit.control.tries is None:
-        raise NotServed("nothing can be tried here")
-    return visit.control.tries
 
 
 def _whole(form: FormData, name: str, least: int, most: int) -> int | None:

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import httpx2
 from builders import write_model
 from control.publishing import Scene, files
-from listeners.admin_scene import SECRET, play, unread
+from listeners.admin_scene import SECRET, for_people, play, unread
 
 from serve.control.artifacts.folder import FolderObjects
 from serve.control.history import History
@@ -104,6 +104,7 @@ class Pages:
             conversions=None,  # type: ignore[arg-type]
             history=History(plane.store, restoring.by_kind),
             load_reports=reports,
+            **for_people(folder, plane),
             readings=unread,
             metrics=lambda: b"",
             clock=plane.clock,
