@@ -104,5 +104,5 @@ lock: deps-dev  ## Resolve the dependencies anew into constraints.txt
 	  --extra local --extra convert --extra load --extra dev --extra postgres --extra parquet pyproject.toml -o constraints.txt
 
 clean:  ## Remove the environment, run-time state and caches
-	rm -rf $(VENV) .venv-bench .venv-kserve .venv-fuzz .servegate .mypy_cache .ruff_cache .pytest_cache dist build
+	rm -rf $(VENV) .venv-bench .venv-browser .venv-kserve .venv-fuzz .servegate .mypy_cache .ruff_cache .pytest_cache dist build
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,97 @@
+"""All pages, and how to reach each. A test fails when the site has one that is not here."""
+
+from dataclasses import dataclass
+
+from browser.scene import EARLIER, HELD_OUT, HOSTILE, HOSTILE_DATA, REPORT, Stage
+from fastapi.routing import APIRoute
+
+from serve.listeners.web import site
+
+# GET routes that are no page of their own: parts that htmx fetches into pages, and files.
+PARTS = frozenset(
+    {
+        "/static/{version}/{name:path}",
+        "/try/{model}/fields",
+        "/runs/{identity}/snippets",
+        "/evaluations/sides",
+        "/evaluations/{identity}/classes",
+        "/evaluations/{identity}/report",
+        "/evaluations/{identity}/rows",
+    }
+)
+VERSION = "/models/{model}/versions/{number}"
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """A page: its route, and a path on the stage; `h1` is a part of its heading."""
+
+    route: str
+    path: str
+    h1: str = ""
+
+    def on(self, stage: Stage) -> str:
+        """The path that leads to it."""
+        return self.path.format(
+            hostile=HOSTILE,
+            report=REPORT,
+            earlier=EARLIER,
+            revision=stage.revision,
+            data=HELD_OUT,
+            hostile_data=HOSTILE_DATA,
+            tried=stage.tried,
+            hostile_try=stage.hostile_try,
+            evaluation=stage.evaluation,
+            hostile_evaluation=stage.hostile_evaluation,
+        )
+
+
+PAGES = {
+    "models": Listed("/", "/", "Models"),
+    "model": Listed("/models/{model}", "/models/digits", "digits"),
+    "model, hostile": Listed("/models/{model}", "/models/{hostile}", HOSTILE),
+    "model, broken": Listed("/models/{model}", "/models/broken", "broken"),
+    "version": Listed(VERSION, "/models/digits/versions/2?against=1", "digits"),
+    "version, hostile": Listed(VERSION, "/models/{hostile}/versions/1", HOSTILE),
+    "version, not published": Listed(VERSION, "/models/plain/versions/1", "plain"),
+    "traffic": Listed("/traffic/{model}", "/traffic/digits", "digits"),
+    "traffic, hostile": Listed("/traffic/{model}", "/traffic/{hostile}", HOSTILE),
+    "go back": Listed(
+        "/traffic/{model}/rollback/{revision}", "/traffic/digits/rollback/{revision}", "Go back"
+    ),
+    "choose what to try": Listed("/try", "/try", "Try"),
+    "try": Listed("/try/{model}", "/try/digits?a=1&b=2", "digits"),
+    "try, hostile": Listed("/try/{model}", "/try/{hostile}", HOSTILE),
+    "tries": Listed("/runs", "/runs", "ries"),
+    "a try": Listed("/runs/{identity}", "/runs/{tried}", "digits"),
+    "a try, hostile": Listed("/runs/{identity}", "/runs/{hostile_try}", HOSTILE),
+    "evaluations": Listed("/evaluations", "/evaluations", "valuat"),
+    "evaluation": Listed("/evaluations/{identity}", "/evaluations/{evaluation}", "digits"),
+    "evaluation, hostile": Listed(
+        "/evaluations/{identity}", "/evaluations/{hostile_evaluation}", HOSTILE
+    ),
+    "datasets": Listed("/datasets", "/datasets", "Datasets"),
+    "dataset": Listed("/datasets/{name}", "/datasets/{data}", HELD_OUT),
+    "dataset, hostile": Listed("/datasets/{name}", "/datasets/{hostile_data}", HOSTILE_DATA),
+    "load tests": Listed("/loadtests", "/loadtests", "Load tests"),
+    "load test": Listed("/loadtests/{name}", "/loadtests/{report}"),
+    "load tests compared": Listed(
+        "/loadtests/compare", "/loadtests/compare?a={earlier}&b={report}"
+    ),
+    "upload": Listed("/upload", "/upload", "pload"),
+    "reference": Listed("/reference", "/reference", "API"),
+    "reference of a part": Listed("/reference/{slug}", "/reference/models"),
+    "live": Listed("/live", "/live", "Live"),
+    "nothing there": Listed("", "/models/nothing", "nothing"),
+}
+GUARDED = {"login": Listed("/login", "/login", "Log in")}
+
+
+def routes() -> set[str]:
+    """The GET routes of the site."""
+    return {
+        route.path
+        for router in site.routers()
+        for route in router.routes
+        if isinstance(route, APIRoute) and "GET" in route.methods
+    }

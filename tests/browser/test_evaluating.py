@@ -1,0 +1,148 @@
+"""Evaluating in the browser: 500 held-out digits on both versions, and the rows behind numbers."""
+
+import io
+import re
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import harness
+import numpy as np
+import pytest
+from browser import checks, scene
+from browser.conftest import Visitor
+from browser.scene import HELD_OUT, ROWS, Stage
+from numpy.typing import NDArray
+from playwright.sync_api import Page, expect
+
+pytestmark = pytest.mark.triton
+MANY = 10_000
+DIGITS: ModuleType = harness.load_example("examples/digits/data.py")
+
+
+def rights(stage: Stage, version: int) -> NDArray[np.bool_]:
+    """Whether a version is right on each row of the dataset, asked by nothing that evaluates.
+
+    Rows of a folder come in the order of their paths, which are `<digit>/<row of all>.png`.
+    """
+    x, y = DIGITS.held_out()
+    places = {row: place for place, row in enumerate(DIGITS.held_out_rows())}
+    order = [places[int(Path(path).stem)] for path in sorted(scene.held_out(ROWS))]
+    found: list[Any] = []
+    for start in range(0, ROWS, 50):
+        rows = x[order[start : start + 50]]
+        tensor = {"name": "x", "shape": rows.shape, "datatype": "FP32"}
+        body = {"inputs": [tensor | {"data": rows.ravel().tolist()}]}
+        url = f"http://{stage.up.http}/v2/models/digits/versions/{version}/infer"
+        status, answer = harness.request(url, "POST", body)
+        assert status == 200, answer
+        scores = np.array(answer["outputs"][0]["data"]).reshape(len(rows), -1)
+        found.extend(scores.argmax(axis=1) == y[order[start : start + 50]])
+    return np.array(found)
+
+
+def bucket(page: Page, row: str, column: int) -> Any:
+    """The link of one of the four buckets."""
+    return (
+        page.locator("table.buckets").get_by_role("row", name=row).get_by_role("link").nth(column)
+    )
+
+
+def test_500_held_out_digits_are_evaluated_and_the_known_disagreements_found(
+    page: Page, stage: Stage
+) -> None:
+    page.goto(f"/evaluations?dataset={HELD_OUT}")
+    page.get_by_label("Model", exact=True).select_option("digits")
+    page.get_by_label("A", exact=True).select_option("1")
+    page.get_by_label("B, to compare with").select_option("2")
+    page.get_by_text("Gates, speed").click()
+    page.get_by_label("Gates: conditions").fill("accuracy(b)>=0.95\naccuracy(a)>=0.99")
+    page.keyboard.press("Control+Enter")
+    expect(page).to_have_url(re.compile(r"/evaluations/[\w-]+$"))
+    expect(page.locator("table.buckets")).to_be_visible()
+
+    a, b = (rights(stage, version) for version in (1, 2))
+    for row, column, count in (
+        ("A right", 0, (a & b).sum()),
+        ("A right", 1, (a & ~b).sum()),
+        ("A wrong", 0, (~a & b).sum()),
+        ("A wrong", 1, (~a & ~b).sum()),
+    ):
+        expect(bucket(page, row, column)).to_contain_text(re.compile(rf"^{count}\b"))
+    gates = page.locator("ul.gates li")
+    expect(gates).to_have_text(
+        [re.compile("✓ passed.*accuracy"), re.compile("✗ not passed.*accuracy")]
+    )
+
+    bucket(page, "A wrong", 0).click()
+    expect(page.locator("#gallery .head")).to_contain_text(str((~a & b).sum()))
+    known = np.flatnonzero(~a & b)
+    expect(page.locator("[data-row]")).to_have_count(min(len(known), 60))
+    for row in known[:60]:
+        expect(page.locator("#gallery")).to_contain_text(re.compile(rf"row {row}\b"))
+
+
+def test_rows_are_walked_and_opened_without_a_mouse(page: Page, stage: Stage) -> None:
+    page.goto(f"/evaluations/{stage.evaluation}?bucket=only-b")
+    rows = page.locator("[data-row]")
+    page.keyboard.press("j")
+    page.keyboard.press("j")
+    expect(rows.nth(1)).to_be_focused()
+    page.keyboard.press("k")
+    expect(rows.nth(0)).to_be_focused()
+    page.keyboard.press("Enter")
+    expect(page).to_have_url(re.compile("/try/digits"))
+    page.keyboard.press("Control+Enter")
+    expect(page.locator("[data-result]")).to_contain_text("ifferen")
+
+
+def test_a_gallery_of_10_000_rows_does_not_grow_while_it_is_paged(page: Page, stage: Stage) -> None:
+    x, labels = DIGITS.held_out()
+    packed = io.BytesIO()
+    rows = np.arange(MANY) % len(x)
+    np.savez_compressed(packed, x=x[rows], labels=labels[rows])
+    scene.upload(stage.up, "many", packed.getvalue(), "npz")
+    page.goto(f"/evaluations/{scene.evaluate(stage.up, 'digits', 'many', '1', '2', batch=50)}")
+    expect(page.locator("#gallery .head")).to_contain_text("10,000")
+    first = checks.nodes(page)
+    assert first < 6_000
+    for shown in ("61 to 120", "121 to 180", "181 to 240"):
+        page.get_by_role("link", name="Next").click()
+        expect(page.get_by_role("navigation", name="Pages of rows")).to_contain_text(shown)
+    assert abs(checks.nodes(page) - first) < 20
+    page.get_by_role("link", name="Before").press("Enter")
+    expect(page.get_by_role("navigation", name="Pages of rows")).to_contain_text("121 to 180")
+
+
+def test_a_folder_of_pictures_becomes_a_dataset(page: Page, tmp_path: Path) -> None:
+    folder = tmp_path / "few"
+    for path, data in scene.held_out(6).items():
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        (folder / path).write_bytes(data)
+    page.goto("/datasets")
+    page.get_by_label("Name", exact=True).fill("few")
+    page.get_by_label("A folder of pictures").set_input_files(folder)
+    page.get_by_role("button", name="Upload", exact=True).click()
+    expect(page).to_have_url(re.compile("/datasets/few"))
+    expect(page.locator("[data-row]")).to_have_count(6)
+    for picture in page.locator("[data-row] img").all():
+        picture.scroll_into_view_if_needed()
+        expect(picture).to_have_js_property("complete", True)
+        assert picture.evaluate("one => one.naturalWidth") > 0
+
+
+def test_a_picture_that_is_none_is_refused_with_its_row(
+    visitor: Visitor, page: Page, stage: Stage, tmp_path: Path
+) -> None:
+    visitor.watch.allow("status of 422")
+    folder = tmp_path / "evil"
+    (folder / "7").mkdir(parents=True)
+    (folder / "7/picture.png").write_text(
+        "<svg xmlns='http://www.w3.org/2000/svg' onload='hurt=1'/>"
+    )
+    page.goto("/datasets")
+    page.get_by_label("Name", exact=True).fill("evil")
+    page.get_by_label("A folder of pictures").set_input_files(folder)
+    page.get_by_role("button", name="Upload", exact=True).click()
+    expect(page.get_by_role("alert").filter(has_text="picture.png")).to_be_visible()
+    assert "evil" not in [one["name"] for one in stage.up.get("/api/datasets")]
