@@ -4,6 +4,7 @@
 export const LARGEST = 2 ** 30; // bytes of a file: a browser digests it in one piece
 const PIECE = 4 << 20; // bytes
 const LONGEST = 15_000; // milliseconds between two tries
+const STALLED = 120_000; // milliseconds after which nobody is going to answer a request
 const ROUNDS = 4; // how often an upload is begun
 const AGAIN = new Set([408, 425, 429, 500, 502, 503, 504]);
 
@@ -112,9 +113,10 @@ async function patiently(method, path, { body, headers, signal, tell }) {
 // One request; null when nobody answers.
 async function once(method, path, { body, headers, signal }) {
   try {
-    return await fetch(path, { method, body, headers, signal });
+    const either = AbortSignal.any([signal, AbortSignal.timeout(STALLED)]);
+    return await fetch(path, { method, body, headers, signal: either });
   } catch (error) {
-    if (error.name === "AbortError") throw error;
+    if (signal.aborted) throw error;
     return null;
   }
 }
