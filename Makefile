@@ -9,7 +9,7 @@ PARALLEL := -n $(JOBS) --dist loadfile
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test test-conversion test-tensorrt check format lint types contracts test-fast chaos fuzz deps deps-dev lock clean docs \
-  bench bench-control bench-gate bench-load bench-push bench-report bench-peers profile deps-bench deps-browser deps-kserve deps-postgres
+  bench bench-control bench-gate bench-live bench-load bench-push bench-report bench-peers profile deps-bench deps-browser deps-kserve deps-postgres
 
 help:  ## Explain the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -53,6 +53,9 @@ bench-control: deps-dev  ## Measure the warm start against a bare Triton, and a 
 
 bench-load: deps-bench  ## Measure the load generator: beside wrk and h2load, and whether it sees a stall
 	$(BIN)/python -m loadtests.bench.loading
+
+bench-live: deps-dev  ## Measure what twenty viewers of the Live page cost the control plane, beside one
+	$(BIN)/python -m loadtests.bench.live_viewers
 
 bench-push: deps-dev  ## Measure the push of half a gigabyte, beside cp and sha256sum of its file
 	$(BIN)/python -m loadtests.bench.push

