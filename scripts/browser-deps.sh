@@ -12,7 +12,9 @@ folder=.venv-browser
 
 # fonts: without one, all texts are as wide as empty boxes
 missing=""
-command -v chromium >/dev/null || command -v chromium-browser >/dev/null || missing="chromium"
+# Playwright's own node needs it, and Chromium does not bring it
+ldconfig -p 2>/dev/null | grep -q libatomic.so.1 || missing="libatomic1"
+command -v chromium >/dev/null || command -v chromium-browser >/dev/null || missing="$missing chromium"
 fc-list 2>/dev/null | grep -q . || missing="$missing fonts-dejavu-core"
 # shellcheck disable=SC2086  # a list of package names
 [ -z "$missing" ] || install_packages $missing

@@ -80,9 +80,8 @@ def type_of(made: onnx.ModelProto, operator: str) -> list[str]:
     return [TensorProto.DataType.Name(kind) for kind in found]
 
 
-@cache
 def digits() -> onnx.ModelProto:
-    """The demo model."""
+    """The demo model, read anew: ONNX Runtime's quantizer changes what it is given."""
     return onnx.load(ROOT / "model_repo/digits/2/model.onnx")
 
 
