@@ -29,9 +29,9 @@ def test_digits_keeps_its_accuracy_and_its_types_and_computes_in_fp16():
 
 
 def test_the_given_model_stays_as_it_was():
-    before = digits().SerializeToString()
-    to_fp16(digits(), samples())
-    assert digits().SerializeToString() == before
+    given = digits()
+    to_fp16(given, samples())
+    assert given.SerializeToString() == digits().SerializeToString()
 
 
 @pytest.mark.parametrize("operator", sorted(HEAVY | LIGHT | MOVES))

@@ -44,6 +44,12 @@ def test_digits_keeps_its_accuracy_and_computes_in_int8():
     assert [each.domain for each in small.opset_import] == [""]
 
 
+def test_what_was_given_stays_as_it_was():
+    given = digits()
+    to_int8(given, samples())
+    assert given.SerializeToString() == digits().SerializeToString()
+
+
 def test_weights_have_a_scale_per_output_channel_and_stay_fp32():
     made = model(
         [node("Conv", "x w b", "y")],
