@@ -92,6 +92,7 @@ def test_rows_are_walked_and_opened_without_a_mouse(page: Page, stage: Stage) ->
     expect(rows.nth(0)).to_be_focused()
     page.keyboard.press("Enter")
     expect(page).to_have_url(re.compile("/try/digits"))
+    page.wait_for_load_state()
     page.keyboard.press("Control+Enter")
     expect(page.locator("[data-result]")).to_contain_text("ifferen")
 
