@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Annotated, Any
 from urllib.parse import urlencode
 
-from fastapi import APIRouter, Form, Query, Response
+from fastapi import APIRouter, Depends, Form, Query, Response
 
 from serve.control.evaluating.results import Bucket
 from serve.core.errors import Invalid
@@ -24,6 +24,16 @@ _HEADLINES = 20  # evaluations of the list whose reports are read
 _GOING = ("queued", "running")
 Word = Annotated[str, Query(max_length=2000)]
 Field = Annotated[str, Form(max_length=5000)]
+
+
+def _chosen(
+    bucket: Word = "", slice: Word = "", label: Word = "", predicted: Word = ""
+) -> Mapping[str, str]:
+    """Which rows somebody wants to see."""
+    return {"bucket": bucket, "slice": slice, "label": label, "predicted": predicted}
+
+
+Chosen = Annotated[Mapping[str, str], Depends(_chosen)]
 
 
 @router.get("/evaluations")
@@ -89,14 +99,10 @@ async def begin(
 async def show(
     identity: str,
     visit: Visiting,
-    bucket: Word = "",
-    slice: Word = "",
-    label: Word = "",
-    predicted: Word = "",
+    chosen: Chosen,
     start: Annotated[int, Query(alias="from", ge=0)] = 0,
 ) -> Response:
     """One evaluation: how far it is, its report, and rows."""
-    chosen = {"bucket": bucket, "slice": slice, "label": label, "predicted": predicted}
     values = await _report(visit, identity)
     return page(
         visit, "evaluation.html", **values, **await _gallery(visit, values["one"], chosen, start)
@@ -122,14 +128,10 @@ async def show_classes(identity: str, visit: Visiting) -> Response:
 async def show_rows(
     identity: str,
     visit: Visiting,
-    bucket: Word = "",
-    slice: Word = "",
-    label: Word = "",
-    predicted: Word = "",
+    chosen: Chosen,
     start: Annotated[int, Query(alias="from", ge=0)] = 0,
 ) -> Response:
     """A page of rows, in the place of the one before."""
-    chosen = {"bucket": bucket, "slice": slice, "label": label, "predicted": predicted}
     values = await _report(visit, identity)
     gallery = await _gallery(visit, values["one"], chosen, start)
     here = f"/evaluations/{segment(identity)}{gallery['query'](start)}"
