@@ -18,7 +18,8 @@ demo: deps  ## Serve a trained digits classifier from two real Tritons, and prin
 	@exec $(BIN)/python examples/digits/demo.py
 
 test: deps-dev deps-kserve deps-postgres deps-browser  ## Run the whole test suite, with real Tritons
-	$(PYTEST) $(PARALLEL) -m "not chaos and not conversion"
+	$(PYTEST) $(PARALLEL) -m "not chaos and not conversion" --ignore=tests/browser
+	$(PYTEST) -n $(JOBS) tests/browser
 
 check: format lint types contracts test-fast  ## Format, lint, types, import contracts and the fast tests
 

@@ -1,7 +1,7 @@
 """A real Chromium before a real gateway; every test's browser is watched.
 
 Playwright keeps an event loop open in this thread. So everything here ends with the last test of
-this folder, and no test of it runs a loop of its own.
+this package, and no test of it runs a loop of its own.
 """
 
 from collections.abc import Iterator
