@@ -1,0 +1,1 @@
+"""Serving configurations of versions: shown, changed, measured, watched."""

@@ -1,0 +1,60 @@
+"""Revised configurations: what people change of how a version is run; its files stay as they are.
+
+A revision names whole fields of config.pbtxt: what it says takes the place of what a version came
+with, and null removes it. What a model takes, gives and is made of cannot be changed so.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from google.protobuf import json_format
+from tritonclient.grpc import model_config_pb2
+
+from serve.core.errors import Invalid
+from serve.triton.config import Configuration, of_message
+
+FIELDS = (
+    "max_batch_size",
+    "dynamic_batching",
+    "sequence_batching",
+    "instance_group",
+    "response_cache",
+    "model_warmup",
+)
+_CHOICE = ("dynamic_batching", "sequence_batching", "ensemble_scheduling")  # at most one of them
+
+
+def revised(base: Configuration, fields: Mapping[str, Any]) -> Configuration:
+    """The configuration with these fields; `Invalid` names what cannot be set, or cannot be read.
+
+    Fields are in the JSON form of `ModelConfig`, with the names of config.pbtxt.
+    """
+    strange = sorted(fields.keys() - set(FIELDS))
+    if strange:
+        raise Invalid(
+            f"{', '.join(strange)} cannot be changed",
+            why=f"only {', '.join(FIELDS)} say how a version is run",
+            try_this="push a version whose config.pbtxt says it",
+        )
+    page = json_format.MessageToDict(base.message, preserving_proto_field_name=True)
+    page = {name: value for name, value in page.items() if name not in fields}
+    page |= {name: value for name, value in fields.items() if value is not None}
+    both = [name for name in _CHOICE if name in page]
+    if len(both) > 1:
+        raise Invalid(
+            f"{both[0]} and {both[1]} exclude each other",
+            why="a model has one scheduler",
+            try_this=f"remove one of them: --field {both[0]}=null",
+        )
+    message = model_config_pb2.ModelConfig()
+    try:
+        json_format.ParseDict(page, message)
+    except (json_format.ParseError, RecursionError) as error:
+        raise Invalid("the configuration cannot be read", why=str(error)) from error
+    return of_message(message)
+
+
+def fields_of(configuration: Configuration) -> dict[str, Any]:
+    """What a configuration says of the fields that a revision may change, in their JSON form."""
+    page = json_format.MessageToDict(configuration.message, preserving_proto_field_name=True)
+    return {name: page[name] for name in FIELDS if name in page}
