@@ -1,10 +1,30 @@
-"""Service time: how long one execution of a batch takes, ℓ(b) = a + c·b."""
+"""Service time: how long one execution of a batch takes, ℓ(b) = a + c·b.
 
-from collections.abc import Mapping
+It is fitted to what Triton counts for each size of a batch: executions and their mean time. The
+scatter between executions of one size is not counted there; what shows is how far the means of
+the sizes lie from the line.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
 _ALONE: Mapping[int, float] = MappingProxyType({1: 1.0})
+_EXECUTIONS = 30  # fewer tell nothing
+_HALF_LIFE = 300.0  # seconds
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """Executions of one size: their rows, their mean time in seconds, and how many there were."""
+
+    rows: int
+    seconds: float
+    executions: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,3 +40,109 @@ class Service:
     per_row: float
     scatter: float = 0.0
     slowdown: Mapping[int, float] = field(default_factory=lambda: _ALONE)
+
+    def time(self, rows: float, busy: float = 1) -> float:
+        """Seconds for an execution of so many rows, while so many instances are busy."""
+        return (self.fixed + self.per_row * rows) * self.slowed(busy)
+
+    def slowed(self, busy: float) -> float:
+        """The factor for so many busy instances; never below 1."""
+        known = sorted({**_ALONE, **self.slowdown}.items())
+        if busy <= 1 or len(known) == 1:
+            return 1.0
+        (left, low), (right, high) = known[-2], known[-1]
+        for before, after in itertools.pairwise(known):
+            if busy <= after[0]:
+                (left, low), (right, high) = before, after
+                break
+        return max(1.0, low + (high - low) * (busy - left) / (right - left))
+
+    def scaled(self, factor: float) -> Service:
+        """The same, all of it slower by a factor."""
+        return Service(self.fixed * factor, self.per_row * factor, self.scatter, self.slowdown)
+
+
+def fitted(points: Iterable[Point]) -> Service | None:
+    """The line through the points, each weighted by its executions; a ≥ 0, c > 0.
+
+    None below 30 executions, or with one size only: then `at_one_size` says what is possible.
+    """
+    known = [point for point in points if point.executions > 0 and point.seconds > 0]
+    total = sum(point.executions for point in known)
+    if total < _EXECUTIONS or len({point.rows for point in known}) < 2:
+        return None
+    mean_rows = sum(point.rows * point.executions for point in known) / total
+    mean = sum(point.seconds * point.executions for point in known) / total
+    across = sum(each.executions * (each.rows - mean_rows) ** 2 for each in known)
+    along = sum(each.executions * (each.rows - mean_rows) * each.seconds for each in known)
+    per_row = along / across
+    fixed = mean - per_row * mean_rows
+    if fixed < 0:  # the line through the origin
+        squares = sum(each.executions * each.rows**2 for each in known)
+        products = sum(each.executions * each.rows * each.seconds for each in known)
+        fixed, per_row = 0.0, products / squares
+    if per_row <= 0:  # more rows cost nothing that can be seen
+        fixed, per_row = mean * (1 - 1e-6), mean * 1e-6 / mean_rows
+    return Service(fixed, per_row, scatter=_scatter(known, fixed, per_row))
+
+
+def at_one_size(points: Iterable[Point]) -> float | None:
+    """Mean seconds of an execution at the only size there was: a service time, but no line."""
+    known = [point for point in points if point.executions > 0]
+    total = sum(point.executions for point in known)
+    if total < _EXECUTIONS or len({point.rows for point in known}) != 1:
+        return None
+    return sum(point.seconds * point.executions for point in known) / total
+
+
+def _scatter(points: Iterable[Point], fixed: float, per_row: float) -> float:
+    """How far the sizes' means lie from the line, relatively: a lower bound of the scatter."""
+    known = list(points)
+    total = sum(point.executions for point in known)
+    square = sum(
+        point.executions * (point.seconds / (fixed + per_row * point.rows) - 1) ** 2
+        for point in known
+    )
+    return math.sqrt(square / total)
+
+
+class Decaying:
+    """A running estimate: what was counted long ago weighs less, half of it every `half_life`."""
+
+    def __init__(self, half_life: float = _HALF_LIFE) -> None:
+        self._half_life = half_life
+        self._sums: dict[int, tuple[float, float]] = {}  # rows: executions, seconds in all
+        self._at = -math.inf
+
+    def __repr__(self) -> str:
+        executions = sum(count for count, _ in self._sums.values())
+        return f"<Decaying of {executions:.0f} executions of {len(self._sums)} sizes>"
+
+    def add(self, rises: Iterable[Point], at: float) -> None:
+        """Count in what was executed up to `at`, in seconds of a monotonic clock."""
+        self._age(at)
+        for point in rises:
+            count, seconds = self._sums.get(point.rows, (0.0, 0.0))
+            more = point.seconds * point.executions
+            self._sums[point.rows] = (count + point.executions, seconds + more)
+
+    def points(self, at: float) -> tuple[Point, ...]:
+        """What is left at that time, by ascending size."""
+        left = self._left(at)
+        return tuple(
+            Point(rows, seconds / count, count * left)
+            for rows, (count, seconds) in sorted(self._sums.items())
+            if count * left > 0.5
+        )
+
+    def _age(self, at: float) -> None:
+        left = self._left(at)
+        self._at = max(self._at, at)
+        self._sums = {
+            rows: (count * left, seconds * left) for rows, (count, seconds) in self._sums.items()
+        }
+
+    def _left(self, at: float) -> float:
+        if self._at == -math.inf:
+            return 1.0
+        return float(0.5 ** (max(0.0, at - self._at) / self._half_life))

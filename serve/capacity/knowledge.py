@@ -1,0 +1,151 @@
+"""What a search knows of its setups: predictions, trials, and what to believe because of both."""
+
+import math
+from collections.abc import Iterable
+
+import numpy as np
+
+from serve.capacity.asking import Measured, Standing, Trial
+from serve.capacity.batcher import Floats, saturation
+from serve.capacity.believing import SHARES, Belief, Seen, believed, shift_of
+from serve.capacity.predicting import Prediction, Workload
+from serve.capacity.service import Service
+from serve.capacity.setup import Setup
+from serve.core.objectives import Objective
+
+_TOO_SLOW = 9.0  # log(latency ÷ limit) where calls failed or piled up
+_LEAST = 1e-9  # seconds
+CONFIRMING = "confirmation"
+
+
+class Knowledge:
+    """Predictions and trials of all setups of a grid, in the order of the grid."""
+
+    def __init__(
+        self,
+        objective: Objective,
+        service: Service,
+        work: Workload,
+        predictions: Iterable[Prediction],
+    ) -> None:
+        self._objective = objective
+        self._work = work
+        self.service = service
+        self.predictions = {each.setup: each for each in predictions}
+        self.out = {each.setup: each.why for each in self.predictions.values() if not each.rate}
+        self._trials: dict[Setup, list[tuple[Trial, Measured]]] = {}
+        self._curves: dict[Setup, Floats] = {}
+        self._errors: dict[Setup, float] = {}  # log(limit ÷ prediction), of what had a trial
+
+    def __repr__(self) -> str:
+        return f"<Knowledge of {len(self.predictions)} setups, {len(self._trials)} tried>"
+
+    @property
+    def overhead(self) -> float:
+        """Seconds that a call takes besides its queue and its execution."""
+        return self._work.overhead
+
+    def learn(self, trial: Trial, measured: Measured) -> None:
+        """Take a trial in."""
+        setup = trial.setup
+        self._trials.setdefault(setup, []).append((trial, measured))
+        alone = believed(
+            self.predictions[setup].rate, 0.0, 0.3, self._curve(setup), self._seen(setup)
+        )
+        self._errors[setup] = math.log(alone.rate / alone.predicted)
+
+    def trials(self, setup: Setup) -> tuple[tuple[Trial, Measured], ...]:
+        """Those of one setup, in order."""
+        return tuple(self._trials.get(setup, ()))
+
+    def belief(self, setup: Setup) -> Belief:
+        """What is believed of its limit; not for a setup whose prediction is 0."""
+        shift, spread = shift_of(setup, self._errors)
+        curve = self._curve(setup) if setup in self._trials else np.zeros(len(SHARES))
+        rate = self.predictions[setup].rate
+        return believed(rate, shift, spread, curve, self._seen(setup))
+
+    def ranked(self) -> list[Setup]:
+        """What is not out, by the limit that is believed, the highest first."""
+        rates = {each: self.belief(each).rate for each in self.predictions if each not in self.out}
+        return sorted(rates, key=lambda each: -rates[each])
+
+    def passed(self, setup: Setup) -> float:
+        """The highest rate that passed and never failed, if more passed there than failed below.
+
+        0 without one. A confirmation that failed rules its rate out, and all above it.
+        """
+        tried = self._outcomes(setup)
+        failed = [trial for trial, passes in tried if not passes]
+        passes = [trial.rate for trial, passes in tried if passes]
+        ceiling = min((each.rate for each in failed if each.step == CONFIRMING), default=math.inf)
+        for rate in sorted(set(passes) - {each.rate for each in failed}, reverse=True):
+            against = sum(each.rate <= rate for each in failed)
+            if rate < ceiling and sum(each >= rate for each in passes) > against:
+                return rate
+        return 0.0
+
+    def failed(self, setup: Setup) -> float:
+        """The lowest rate above `passed` that failed; `inf` without one."""
+        above = self.passed(setup)
+        tried = self._outcomes(setup)
+        rates = (trial.rate for trial, passes in tried if not passes and trial.rate > above)
+        return min(rates, default=math.inf)
+
+    def is_confirmed(self, setup: Setup) -> bool:
+        """Whether `passed` has passed a confirmation."""
+        rate = self.passed(setup)
+        return any(
+            trial.rate == rate and trial.step == CONFIRMING for trial, _ in self.trials(setup)
+        )
+
+    def at_passed(self, setup: Setup) -> Measured | None:
+        """The last measurement at the rate that passed."""
+        rate = self.passed(setup)
+        found = [measured for trial, measured in self.trials(setup) if trial.rate == rate]
+        return found[-1] if found else None
+
+    def standing(self, setup: Setup) -> Standing:
+        """All of it, for a report."""
+        prediction, at_passed = self.predictions[setup], self.at_passed(setup)
+        return Standing(
+            setup=setup,
+            predicted=prediction.rate,
+            predicted_p99=prediction.p99,
+            estimate=self.belief(setup).rate if prediction.rate else 0.0,
+            passed=self.passed(setup),
+            failed=self.failed(setup),
+            p99=at_passed.p99 if at_passed else math.nan,
+            trials=len(self.trials(setup)),
+            why_out=self.out.get(setup, ""),
+        )
+
+    def _outcomes(self, setup: Setup) -> list[tuple[Trial, bool]]:
+        return [
+            (trial, measured.passes(trial.rate, self._objective))
+            for trial, measured in self.trials(setup)
+        ]
+
+    def _seen(self, setup: Setup) -> list[Seen]:
+        predicted, limit = self.predictions[setup].rate, self._objective.limit
+        most = saturation(setup, self.service, self._work.rows)
+        found = []
+        for trial, measured in self.trials(setup):
+            excess = math.log(max(measured.latency, _LEAST) / limit)
+            worked_off = 0.0
+            if measured.errors or not measured.keeps_up(trial.rate):
+                excess = _TOO_SLOW
+            if measured.rate and not measured.keeps_up(trial.rate):
+                worked_off = measured.rate / most
+            found.append(Seen(trial.rate / predicted, excess, worked_off))
+        return found
+
+    def _curve(self, setup: Setup) -> Floats:
+        """log(latency ÷ limit) at the shares of the predicted limit; never falling."""
+        if setup not in self._curves:
+            rate, objective = self.predictions[setup].rate, self._objective
+            seen = (self._work.at(share * rate, setup, self.service) for share in SHARES)
+            latencies = np.array([each.quantile(objective.quantile) for each in seen])
+            excess: Floats = np.log(latencies / objective.limit)
+            self._curves[setup] = np.maximum.accumulate(excess)
+        return self._curves[setup]

@@ -1,0 +1,224 @@
+"""The simulation of Triton's batcher, against what mathematics says and what Triton does."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from serve.capacity.batcher import Simulated, saturation, simulate
+from serve.capacity.service import Service
+from serve.capacity.setup import Setup
+from serve.core.errors import Invalid
+
+SERVICE = Service(0.004, 0.001)
+ALONE = Setup(0)
+MANY = 40_000
+
+setups = st.builds(
+    Setup,
+    max_batch_size=st.integers(1, 16),
+    instances=st.integers(1, 3),
+    batches=st.booleans(),
+    delay=st.sampled_from([0.0, 0.001, 0.02]),
+    preferred=st.sampled_from([(), (1,)]),
+)
+services = st.builds(
+    Service,
+    fixed=st.floats(0.0, 0.01),
+    per_row=st.floats(1e-4, 0.005),
+    scatter=st.floats(0.0, 0.5),
+    slowdown=st.sampled_from([{1: 1.0}, {1: 1.0, 2: 1.7}]),
+)
+arrival_gaps = st.lists(st.floats(0.0, 0.05), min_size=2, max_size=60)
+
+
+def mean_wait(setup: Setup, service: Service, rate: float) -> float:
+    """Seconds in the queue, on average."""
+    seen = simulate(setup, service, rate, calls=MANY, seed=3)
+    return float(seen.latencies.mean()) - service.time(1)
+
+
+@pytest.mark.parametrize("load", [0.3, 0.6, 0.85])
+def test_without_batching_and_scatter_the_wait_is_that_of_an_m_d_1_queue(load: float) -> None:
+    rate = load / SERVICE.time(1)
+
+    expected = load / (2 * (1 - load)) * SERVICE.time(1)
+    assert mean_wait(ALONE, SERVICE, rate) == pytest.approx(expected, rel=0.1)
+
+
+@pytest.mark.parametrize("load", [0.3, 0.6, 0.85])
+def test_scatter_lengthens_the_wait_as_pollaczek_and_khinchine_say(load: float) -> None:
+    service = Service(0.004, 0.001, scatter=1.0)
+    rate = load / service.time(1)
+
+    expected = load / (1 - load) * service.time(1)  # as long as in M/M/1, of the same scatter
+    assert mean_wait(ALONE, service, rate) == pytest.approx(expected, rel=0.15)
+
+
+@pytest.mark.parametrize(("instances", "load"), [(2, 0.6), (2, 0.85), (4, 0.85)])
+def test_several_instances_wait_as_an_m_d_k_queue_does(instances: int, load: float) -> None:
+    rate = load * instances / SERVICE.time(1)
+
+    assert mean_wait(Setup(0, instances), SERVICE, rate) == pytest.approx(
+        wait_in_m_d_k(instances, load) * SERVICE.time(1), rel=0.1
+    )
+
+
+def wait_in_m_d_k(servers: int, load: float) -> float:
+    """Mean wait in service times: M/M/k halved, with Cosmetatos' correction (1976)."""
+    offered = servers * load
+    terms = [offered**n / math.factorial(n) for n in range(servers)]
+    last = offered**servers / math.factorial(servers) / (1 - load)
+    m_m_k = last / (sum(terms) + last) / (servers * (1 - load))
+    more = (1 - load) * (servers - 1) * (math.sqrt(4 + 5 * servers) - 2) / (16 * load * servers)
+    return m_m_k / 2 * (1 + more)
+
+
+@pytest.mark.parametrize("instances", [1, 2, 3])
+@pytest.mark.parametrize("delay", [0.0, 0.002])
+def test_a_flood_is_worked_off_at_saturation(instances: int, delay: float) -> None:
+    setup = Setup(8, instances, delay=delay)
+    service = Service(0.004, 0.001, slowdown={1: 1.0, 2: 1.5})
+
+    seen = simulate(setup, service, np.zeros(24_000))
+
+    assert seen.rate == pytest.approx(saturation(setup, service), rel=0.01)
+    assert saturation(setup, service) == pytest.approx(
+        instances * 8 / (0.012 * service.slowed(instances))
+    )
+
+
+def test_a_call_by_itself_takes_its_execution_and_the_overhead() -> None:
+    seen = simulate(Setup(8), SERVICE, [0.0, 1.0, 2.0], overhead=0.0005)
+
+    assert seen.p50 == pytest.approx(0.0055)
+    assert dict(seen.executions) == {1: 3}
+
+
+def test_what_waits_when_an_instance_is_free_goes_off_together() -> None:
+    arrivals = [0.0, 0.001, 0.002, 0.003, 0.5]
+
+    seen = simulate(Setup(8), SERVICE, arrivals)
+
+    assert dict(seen.executions) == {1: 2, 3: 1}
+
+
+def test_a_call_is_never_split_over_two_batches() -> None:
+    seen = simulate(Setup(8), SERVICE, np.zeros(5), rows=[3, 3, 3, 8, 1])
+
+    assert dict(seen.executions) == {1: 1, 3: 1, 6: 1, 8: 1}
+
+
+def test_with_a_delay_a_lone_call_waits_for_company_as_long_as_that() -> None:
+    seen = simulate(Setup(8, delay=0.01), SERVICE, [0.0, 1.0, 2.0])
+
+    assert seen.p50 == pytest.approx(0.015)
+
+
+def test_a_full_batch_does_not_wait_for_the_delay() -> None:
+    seen = simulate(Setup(4, delay=0.5), SERVICE, [0.0, 0.0, 0.0, 0.0])
+
+    assert seen.quantile(100) == pytest.approx(0.008)
+
+
+def test_a_preferred_size_does_not_wait_for_the_delay() -> None:
+    seen = simulate(Setup(8, delay=0.5, preferred=(2,)), SERVICE, [0.0, 0.1])
+
+    assert seen.quantile(100) == pytest.approx(0.106)
+
+
+def test_without_a_delay_a_preferred_size_cuts_the_batch_short() -> None:
+    seen = simulate(Setup(8, preferred=(4,)), SERVICE, [0.0] * 7)
+
+    assert max(seen.executions) == 4
+
+
+def test_with_a_delay_calls_behind_a_busy_instance_wait_for_one_execution_more() -> None:
+    """Triton wakes for them only when the preferred size is reached (see `forming.py`)."""
+    rate = 0.6 * saturation(Setup(16), SERVICE)
+
+    eager = simulate(Setup(16), SERVICE, rate)
+    patient = simulate(Setup(16, delay=0.0001), SERVICE, rate)
+
+    assert patient.p50 - eager.p50 > 0.3 * SERVICE.time(eager.rows_per_execution)
+
+
+def test_too_many_calls_are_not_kept_up_with() -> None:
+    most = saturation(Setup(8), SERVICE)
+
+    assert simulate(Setup(8), SERVICE, 0.95 * most).stable
+    assert not simulate(Setup(8), SERVICE, 1.3 * most).stable
+
+
+def test_a_call_larger_than_any_batch_is_refused_with_its_reason() -> None:
+    with pytest.raises(Invalid, match="a call of 9 rows is refused: max_batch_size is 8"):
+        simulate(Setup(8), SERVICE, 10.0, rows=9)
+
+
+def test_the_same_seed_meets_the_same_luck() -> None:
+    service = Service(0.004, 0.001, scatter=0.3)
+
+    first, second = (simulate(Setup(8), service, 300.0, seed=5) for _ in range(2))
+
+    assert first.latencies.tolist() == second.latencies.tolist()
+
+
+@given(setup=setups, service=services, gaps=arrival_gaps)
+@settings(max_examples=150, deadline=None)
+def test_all_calls_are_answered_once_in_batches_of_at_most_the_largest(
+    setup: Setup, service: Service, gaps: list[float]
+) -> None:
+    seen = simulate(setup, service, np.cumsum(gaps))
+
+    assert calls_in(seen) == len(gaps)
+    assert max(seen.executions) <= (setup.max_batch_size if setup.batches else 1)
+    assert seen.latencies.size == len(gaps) - int(len(gaps) * 0.1)
+    assert seen.latencies[0] > 0
+
+
+@given(size=st.integers(1, 16), delay=st.floats(0.0, 0.05), gaps=arrival_gaps)
+@settings(max_examples=100, deadline=None)
+def test_where_an_instance_is_always_free_no_call_waits_longer_than_the_delay(
+    size: int, delay: float, gaps: list[float]
+) -> None:
+    setup = Setup(size, instances=len(gaps), delay=delay)
+
+    seen = simulate(setup, SERVICE, np.cumsum(gaps))
+
+    assert seen.latencies[-1] <= delay + SERVICE.time(size) + 1e-9
+
+
+@given(setup=setups, service=services, share=st.floats(0.1, 0.7))
+@settings(max_examples=40, deadline=None)
+def test_without_a_delay_more_calls_never_make_the_median_shorter(
+    setup: Setup, service: Service, share: float
+) -> None:
+    eager = Setup(setup.max_batch_size, setup.instances, setup.batches)
+    steady = Service(service.fixed, service.per_row)
+    most = saturation(eager, steady)
+
+    low = simulate(eager, steady, share * most, calls=2000)
+    high = simulate(eager, steady, 1.3 * share * most, calls=2000)
+
+    assert high.p50 >= low.p50 * 0.99
+
+
+@given(setup=setups, service=services, delay=st.floats(1e-4, 0.05))
+@settings(max_examples=40, deadline=None)
+def test_a_delay_never_makes_a_flood_go_faster(
+    setup: Setup, service: Service, delay: float
+) -> None:
+    steady = Service(service.fixed, service.per_row, 0.0, service.slowdown)
+    eager = Setup(setup.max_batch_size, setup.instances)
+    patient = Setup(setup.max_batch_size, setup.instances, delay=delay)
+
+    first, second = (simulate(each, steady, np.zeros(500)) for each in (eager, patient))
+
+    assert second.rate <= first.rate * (1 + 1e-9)
+
+
+def calls_in(seen: Simulated) -> int:
+    """All rows that were executed; each call has one."""
+    return sum(rows * count for rows, count in seen.executions.items())

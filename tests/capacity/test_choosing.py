@@ -1,0 +1,242 @@
+"""The search for a setup, on servers that are simulated and are not quite what is predicted."""
+
+import itertools
+import json
+import math
+
+import numpy as np
+import pytest
+from capacity.simulated_server import SimulatedServer
+
+from serve.capacity.asking import Calibration, Measured, Trial
+from serve.capacity.choosing import Halving, candidates
+from serve.capacity.service import Point, Service
+from serve.capacity.setup import Setup
+from serve.core.errors import Invalid
+from serve.core.objectives import Objective
+
+WITHIN_100_MS = Objective.parse("p99<100ms")
+TRIALS_OF_A_GRID = 10  # a search for the highest rate of one setup takes 10 to 16
+
+
+def server(seed: int = 1, **changes: float) -> SimulatedServer:
+    service = Service(0.004, 0.001, 0.1, {1: 1.0, 2: 1.5})
+    return SimulatedServer(service, 0.0003, WITHIN_100_MS, seed=seed, **changes)
+
+
+def search(grid: tuple[Setup, ...], most: int | None = None) -> Halving:
+    return Halving(grid, WITHIN_100_MS, most=most)
+
+
+SMALL = candidates(8, instances=2, objective=WITHIN_100_MS, delays=[0.0, 0.005])
+
+
+def run(halving: Halving, measured: SimulatedServer, steps: int = 1000) -> Halving:
+    while steps and (ask := halving.next()) is not None:
+        halving.told(measured.answer(ask))
+        steps -= 1
+    return halving
+
+
+def random_server(seed: int) -> tuple[SimulatedServer, tuple[Setup, ...]]:
+    """Services from half a millisecond to ten, objectives from four to thirty executions."""
+    random = np.random.default_rng(seed)
+    fixed = 10 ** random.uniform(-3.3, -2)
+    per_row = fixed * 10 ** random.uniform(-1.7, 0.3)
+    service = Service(
+        fixed, per_row, random.uniform(0.02, 0.3), {1: 1.0, 2: random.uniform(1.0, 2.2)}
+    )
+    limit = (fixed + per_row) * 10 ** random.uniform(0.6, 1.5)
+    objective = Objective.parse(f"p99<{limit * 1e3:.1f}ms")
+    measured = SimulatedServer(service, 0.0003, objective, noise=0.02, faults=0.01, seed=seed)
+    largest = int(random.choice([8, 16, 32]))
+    delays = [0.0, limit / 20]
+    return measured, candidates(largest, instances=2, objective=objective, delays=delays)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_it_finds_a_setup_close_to_the_best_with_a_tenth_of_the_measurements(seed: int) -> None:
+    measured, grid = random_server(seed)
+    halving = run(Halving(grid, measured.objective), measured)
+
+    best = halving.best()
+
+    assert best is not None
+    assert measured.limit(best.setup) >= 0.95 * max(measured.limit(each) for each in grid)
+    assert halving.measurements <= len(grid) * TRIALS_OF_A_GRID / 10
+    assert best.measurements == halving.measurements
+
+
+def test_what_it_found_passed_twice() -> None:
+    halving = run(search(SMALL), server())
+
+    best = halving.best()
+
+    assert best is not None
+    assert best.is_confirmed
+    rates = [ask.rate for ask, _ in halving.history() if isinstance(ask, Trial)]
+    assert rates.count(best.rate) >= 2
+    assert best.rate <= 1.06 * server().limit(best.setup)
+
+
+def test_it_calibrates_before_it_tries_anything() -> None:
+    halving = run(search(SMALL), server())
+
+    asks = [ask for ask, _ in halving.history()]
+
+    calibrations = [ask for ask in asks if isinstance(ask, Calibration)]
+    assert asks[: len(calibrations)] == calibrations
+    assert [(each.setup.instances, each.callers) for each in calibrations] == [
+        (1, 1),
+        (1, 4),
+        (1, 16),
+        (2, 32),
+    ]
+    assert halving.service is not None
+    assert halving.service.fixed == pytest.approx(0.004, rel=0.15)
+    assert halving.service.slowed(2) == pytest.approx(1.5, rel=0.15)
+
+
+def test_trials_of_one_setup_follow_each_other_so_that_it_is_loaded_once() -> None:
+    halving = run(search(SMALL), server())
+
+    trials = [ask for ask, _ in halving.history() if isinstance(ask, Trial)]
+
+    for step in ("rung 2", "rung 3"):
+        setups = [each.setup for each in trials if each.step == step]
+        changes = sum(one != other for one, other in itertools.pairwise(setups))
+        assert changes == len(set(setups)) - 1
+
+
+@pytest.mark.parametrize("most", [10, 17])
+def test_it_never_asks_for_more_than_it_may(most: int) -> None:
+    halving = run(search(SMALL, most), server())
+
+    assert halving.measurements <= most
+    assert halving.best() is not None
+    assert halving.next() is None
+
+
+def test_a_question_stays_until_it_is_answered() -> None:
+    halving = search(SMALL)
+
+    assert halving.next() is halving.next()
+
+
+@pytest.mark.parametrize("steps", [0, 2, 4, 9, 15, 25])
+def test_a_state_goes_on_where_it_left_off(steps: int) -> None:
+    whole, parted = server(), server()
+    expected = run(search(SMALL), whole)
+    before = run(search(SMALL), parted, steps)
+
+    after = Halving.from_json(json.loads(json.dumps(before.to_json())))
+
+    assert after.to_json() == before.to_json()
+    assert after.next() == before.next()
+    run(after, parted)
+    assert after.history() == expected.history()
+    assert after.best() == expected.best()
+
+
+def test_a_state_that_is_none_is_refused() -> None:
+    with pytest.raises(Invalid, match="this is no state of a search"):
+        Halving.from_json({"format": 1, "grid": 7})
+
+
+def test_a_setup_that_does_not_load_is_out_and_never_asked_for_again() -> None:
+    halving, measured = search(SMALL), server()
+    while (ask := halving.next()) is not None:
+        if isinstance(ask, Trial) and ask.setup.instances == 2:
+            halving.failed("no memory")
+        else:
+            halving.told(measured.answer(ask))
+
+    best = halving.best()
+
+    assert best is not None
+    assert best.setup.instances == 1
+    failed = [ask.setup for ask, told in halving.history() if told == "no memory"]
+    assert len(failed) == len(set(failed)) > 0
+    assert {each.why_out for each in halving.standings if each.setup in failed} == {"no memory"}
+
+
+def test_errors_count_as_a_failure() -> None:
+    fine = Measured(5.0, 100.0, 0.01, 0.01, 0.01)
+
+    assert fine.passes(100, WITHIN_100_MS)
+    assert not Measured(5.0, 100.0, 0.01, 0.01, 0.01, errors=1).passes(100, WITHIN_100_MS)
+    assert not fine.passes(130, WITHIN_100_MS)
+    assert not Measured(5.0, 100.0, 0.11, 0.01, 0.11).passes(100, WITHIN_100_MS)
+
+
+def test_a_little_fewer_calls_than_the_rate_are_no_failure_of_the_server() -> None:
+    """A Poisson process of 20 calls a second brings 80 ± 9 in four seconds."""
+    assert Measured(4.0, 16.0, 0.01, 0.01, 0.01).passes(20, WITHIN_100_MS)
+    assert not Measured(400.0, 16.0, 0.01, 0.01, 0.01).passes(20, WITHIN_100_MS)
+
+
+def test_an_objective_that_nothing_meets_ends_the_search_after_calibration() -> None:
+    measured = server()
+    halving = Halving(SMALL, Objective.parse("p99<2ms"))
+    run(halving, measured)
+
+    assert halving.best() is None
+    assert all(isinstance(ask, Calibration) for ask in measured.asked)
+    assert "a call by itself takes" in halving.standings[0].why_out
+
+
+def test_without_any_execution_there_is_nothing_to_search() -> None:
+    halving = search(SMALL)
+    while halving.next() is not None:
+        halving.told(Measured(5.0, 0.0, math.inf, math.inf, math.inf, errors=9))
+
+    assert (halving.best(), halving.service, halving.standings) == (None, None, ())
+
+
+def test_a_model_that_takes_no_batches_is_searched_over_its_instances() -> None:
+    grid = candidates(0, instances=2, objective=WITHIN_100_MS)
+    halving = run(Halving(grid, WITHIN_100_MS), server())
+
+    best = halving.best()
+
+    assert best is not None
+    assert best.setup == Setup(0, 2, batches=False)
+
+
+def test_a_prediction_that_is_off_for_all_setups_is_put_right_by_trials() -> None:
+    """The calibration misses half of the time, as if calls cost more than executions tell."""
+    honest, measured = server(), server()
+    halving = search(SMALL)
+    while (ask := halving.next()) is not None:
+        told = measured.answer(ask)
+        if isinstance(ask, Calibration):
+            points = [Point(each.rows, each.seconds / 2, each.executions) for each in told.points]
+            seconds = told.seconds / 2
+            told = Measured(
+                seconds, 2 * told.rate, 0.0, told.p50 / 2, told.p99 / 2, points=(*points,)
+            )
+        halving.told(told)
+
+    best = halving.best()
+
+    assert best is not None
+    assert best.rate == pytest.approx(honest.limit(best.setup), rel=0.12)
+
+
+def test_the_grid_has_each_size_with_each_delay_and_none() -> None:
+    grid = candidates(6, instances=2, objective=WITHIN_100_MS, delays=[0.0, 0.001])
+
+    assert len(grid) == len(set(grid)) == 2 * (1 + 3 * 2)
+    assert {each.max_batch_size for each in grid if each.batches} == {2, 4, 6}
+    assert grid[0] == Setup(6, 1, batches=False)
+
+
+def test_delays_without_a_word_are_shares_of_the_objective() -> None:
+    grid = candidates(4, instances=1, objective=WITHIN_100_MS)
+
+    assert sorted({each.delay for each in grid}) == [0.0, 0.002, 0.005, 0.015]
+
+
+def test_calls_that_no_setup_takes_are_refused() -> None:
+    with pytest.raises(Invalid, match="no setup takes calls of 16 rows"):
+        Halving(SMALL, WITHIN_100_MS, rows=16)
