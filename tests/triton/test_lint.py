@@ -2,16 +2,17 @@
 
 import json
 import time
+from pathlib import Path
 
 import pytest
 
 from serve.triton.config import parse
-from serve.triton.lint import RULES, Diagnosis, Severity, Subject, lint
+from serve.triton.lint import BATCHING, RULES, Diagnosis, Severity, Subject, lint
 
-from . import lint_cases, lint_ensembles
+from . import batching_cases, lint_cases, lint_ensembles
 from .lint_cases import BACKEND, FIXED, GOOD, HEAD, IO, file_of, onnx, subject
 
-CASES = {**lint_cases.CASES, **lint_ensembles.CASES}
+CASES = {**lint_cases.CASES, **batching_cases.CASES, **lint_ensembles.CASES}
 
 
 def test_every_rule_has_a_failing_case_and_every_case_a_rule() -> None:
@@ -30,6 +31,17 @@ def test_a_failing_case_is_found_by_its_rule_alone(rule: str, wrong: Subject) ->
     found = lint(wrong)
     assert {each.rule for each in found} == {rule}, "\n".join(map(str, found))
     assert all(each.field and each.why and each.fix for each in found)
+
+
+def test_a_case_of_batching_is_told_in_exactly_the_words_of_the_list() -> None:
+    """Each line of the list is one case, in the order of the rules and their cases."""
+    told = [str(found) for rule in BATCHING for case in CASES[rule.name] for found in lint(case)]
+    assert told == (Path(__file__).parent / "batching_messages.txt").read_text().splitlines()
+
+
+def test_lint_runs_only_the_rules_that_are_asked_for() -> None:
+    wrong = onnx('name: "other" instance_group { count: -1 }')
+    assert [each.rule for each in lint(wrong, BATCHING)] == ["instance-count"]
 
 
 @pytest.mark.parametrize(
@@ -53,6 +65,15 @@ def test_a_failing_case_is_found_by_its_rule_alone(rule: str, wrong: Subject) ->
             files=(*lint_cases.FILES, "warmup/x.raw"),
         ),
         lint_cases.group("kind: KIND_GPU", gpus=1),
+        batching_cases.queue(
+            "default_timeout_microseconds: 90000 allow_timeout_override: true max_queue_size: 64",
+            "max_queue_delay_microseconds: 500",
+        ),
+        batching_cases.prioritised(
+            "timeout_action: DELAY default_timeout_microseconds: 100",
+            "max_queue_delay_microseconds: 500",
+        ),
+        batching_cases.oldest("max_candidate_sequences: 8 max_queue_delay_microseconds: 500"),
         lint_cases.flavoured(
             {
                 "name": "plan-sm90",

@@ -1,5 +1,8 @@
 """Lint against a real Triton: what a rule calls an error, Triton refuses; what passes, loads."""
 
+import json
+import urllib.error
+import urllib.request
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
@@ -8,6 +11,7 @@ import pytest
 from serve.triton.canonical import canonical_text
 from serve.triton.lint import RULES, Severity, Subject
 
+from .batching_cases import CASES as BATCHED_CASES
 from .conftest import BareTriton, BareTritonFactory, load
 from .lint_cases import CASES, FILES, ONNX, onnx, subject
 from .lint_ensembles import CASES as ENSEMBLES
@@ -19,6 +23,7 @@ pytestmark = pytest.mark.triton
 # What Triton 2.51 loads all the same: its meaning is a matter of luck, or only other things fail.
 LOADS = {
     *("tensor-twice", "instance-count", "field-refused"),
+    "instances-passive",  # and dies of the first call
     *("tensor-cycle", "input-overwritten", "step-itself"),
 }
 # A warm-up that fails while it runs: Triton 2.51 fails the load, or dies of SIGSEGV.
@@ -38,7 +43,7 @@ def errors() -> list[tuple[str, Subject]]:
     wrong = {rule.name for rule in RULES if rule.severity is Severity.ERROR}
     return [
         (rule, case)
-        for rule, cases in {**CASES, **ENSEMBLES}.items()
+        for rule, cases in {**CASES, **BATCHED_CASES, **ENSEMBLES}.items()
         for case in cases
         if rule in wrong - LOADS - DEADLY and case.name == "m" and case.gpus is None
         if not case.flavours  # which Triton does not read
@@ -65,7 +70,7 @@ def write(server: BareTriton, name: str, case: Subject, model: bytes = BATCHED) 
 
 @pytest.fixture(scope="module")
 def server(bare_triton_factory: BareTritonFactory) -> BareTriton:
-    running = bare_triton_factory()
+    running = bare_triton_factory("--rate-limit=execution_count")
     write(running, "a", subject(OTHERS["a"]))
     write(running, "two", subject(OTHERS["two"]), TWO)
     return running
@@ -94,3 +99,19 @@ def test_triton_loads_what_lint_passes(server: BareTriton) -> None:
     for index, case in enumerate(good):
         write(server, f"good_{index}", case)
         load(server, f"good_{index}")
+
+
+def test_triton_refuses_a_lone_call_whose_timeout_is_before_the_delay(server: BareTriton) -> None:
+    """What `timeout-before-delay` warns of."""
+    batching = (
+        "dynamic_batching { max_queue_delay_microseconds: 500000 "
+        "default_queue_policy { default_timeout_microseconds: 1000 } }"
+    )
+    write(server, "impatient", onnx(batching))
+    load(server, "impatient")
+    sent = {"name": "x", "shape": [1, 3], "datatype": "FP32", "data": [1, 2, 3]}
+    address = f"http://{server.http}/v2/models/impatient/infer"
+    with pytest.raises(urllib.error.HTTPError) as refused:
+        urllib.request.urlopen(address, json.dumps({"inputs": [sent]}).encode(), timeout=30)
+    assert refused.value.code == 503
+    assert b"Request timeout expired" in refused.value.read()

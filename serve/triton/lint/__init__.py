@@ -5,7 +5,7 @@ how to mend it. What Triton itself does with such a configuration stands in the 
 seen with Triton 2.51: mostly it refuses the load and says so only in its log.
 """
 
-from serve.triton.lint.rules import RULES, Rule, lint
+from serve.triton.lint.rules import BATCHING, RULES, Rule, lint
 from serve.triton.lint.subject import Diagnosis, Severity, Subject
 
-__all__ = ["RULES", "Diagnosis", "Rule", "Severity", "Subject", "lint"]
+__all__ = ["BATCHING", "RULES", "Diagnosis", "Rule", "Severity", "Subject", "lint"]

@@ -1,4 +1,4 @@
-"""Rules about batches, queues, sequences and the response cache."""
+"""Rules about batches: how large they get, how long calls wait for each other, who comes first."""
 
 from serve.tensors.signature import DYNAMIC
 from serve.triton.lint.subject import Finding, Findings, Subject
@@ -48,48 +48,6 @@ def batching_without_batches(subject: Subject) -> Findings:
             "max_batch_size is 0, so no request is ever put together with another",
             "max_batch_size: 8, or no dynamic_batching",
         )
-
-
-def preferred_beyond_largest(subject: Subject) -> Findings:
-    """A preferred batch size above `max_batch_size`.
-
-    Triton: `dynamic batching preferred size must be <= max batch size`.
-    """
-    message = subject.message
-    if message.max_batch_size <= 0:
-        return
-    for field, sizes in _preferred(subject):
-        for size in sizes:
-            if size > message.max_batch_size:
-                yield Finding(
-                    field,
-                    f"{size} is above max_batch_size {message.max_batch_size}: never reached",
-                    f"sizes up to {message.max_batch_size}",
-                )
-
-
-def preferred_not_positive(subject: Subject) -> Findings:
-    """A preferred batch size below 1.
-
-    Triton: `dynamic batching preferred size must be positive`.
-    """
-    for field, sizes in _preferred(subject):
-        if any(size < 1 for size in sizes):
-            yield Finding(field, f"{shown(sizes)} holds a size below 1", "sizes from 1 on")
-
-
-def _preferred(subject: Subject) -> list[tuple[str, list[int]]]:
-    message = subject.message
-    return [
-        (
-            "dynamic_batching.preferred_batch_size",
-            list(message.dynamic_batching.preferred_batch_size),
-        ),
-        (
-            "sequence_batching.oldest.preferred_batch_size",
-            list(message.sequence_batching.oldest.preferred_batch_size),
-        ),
-    ]
 
 
 def delay_absurd(subject: Subject) -> Findings:
@@ -177,40 +135,6 @@ def priority_without_levels(subject: Subject) -> Findings:
             "it is 0, so all requests have the same priority",
             "priority_levels: 2, or no priorities",
         )
-
-
-def cache_unsupported(subject: Subject) -> Findings:
-    """The response cache on a model of sequences or of decoupled answers.
-
-    Triton: `Response Cache does not currently support model … with sequence batching scheduler`.
-    """
-    message = subject.message
-    kinds = {
-        "sequences": message.HasField("sequence_batching"),
-        "decoupled answers": message.model_transaction_policy.decoupled,
-    }
-    for kind, is_used in kinds.items():
-        if message.response_cache.enable and is_used:
-            yield Finding(
-                "response_cache",
-                f"it cannot be used with {kind}",
-                "response_cache { enable: false }",
-            )
-
-
-def control_unknown(subject: Subject) -> Findings:
-    """A control of sequences names an input that the model file does not have.
-
-    The onnxruntime backend refuses the load.
-    """
-    known = {**subject.inputs, **subject.defaulted}
-    for control in subject.message.sequence_batching.control_input if known else ():
-        if control.name not in known:
-            yield Finding(
-                f"sequence_batching.control_input '{control.name}'",
-                f"the model file has no such input, only {', '.join(known)}",
-                "an input that the model file has",
-            )
 
 
 def unsupported_here(subject: Subject) -> Findings:

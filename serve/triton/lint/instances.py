@@ -4,6 +4,7 @@ from tritonclient.grpc import model_config_pb2
 
 from serve.triton.lint.subject import Finding, Findings, Subject
 
+MANY = 64  # instances of a group: each has the model's memory once more, and threads of its own
 _GROUP = model_config_pb2.ModelInstanceGroup
 
 
@@ -15,6 +16,48 @@ def instance_count(subject: Subject) -> Findings:
     for index, group in enumerate(subject.message.instance_group):
         if group.count < 0:
             yield Finding(f"instance_group[{index}].count", f"it is {group.count}", "count: 1")
+
+
+def instances_many(subject: Subject) -> Findings:
+    """More instances in a group than any machine has use for.
+
+    Triton loads them all: memory and threads of the model that many times.
+    """
+    for index, group in enumerate(subject.message.instance_group):
+        if group.count > MANY:
+            yield Finding(
+                f"instance_group[{index}].count",
+                f"{group.count} instances each hold the model in memory and run at the same time",
+                "one or two for each GPU, or for the cores that one call leaves idle",
+            )
+
+
+def instances_passive(subject: Subject) -> Findings:
+    """All instances are passive: none answers calls.
+
+    Triton 2.51 loads it and dies of the first call.
+    """
+    groups = subject.message.instance_group
+    if groups and all(group.passive for group in groups):
+        yield Finding(
+            "instance_group.passive",
+            "no instance answers calls, and the first call kills the Triton",
+            "passive: false in one group",
+        )
+
+
+def profile_without_plan(subject: Subject) -> Findings:
+    """Optimisation profiles in a group of a model that is no TensorRT plan.
+
+    Triton: `specifies profile field which is only supported for TensorRT models`.
+    """
+    for index, group in enumerate(subject.message.instance_group):
+        if group.profile and subject.backend not in ("", "tensorrt"):
+            yield Finding(
+                f"instance_group[{index}].profile",
+                f"only TensorRT plans have profiles, the backend is {subject.backend}",
+                "no profile",
+            )
 
 
 def gpu_missing(subject: Subject) -> Findings:

@@ -4,7 +4,7 @@ A rule that is not in this table does not exist. Each has a failing case of its 
 which triggers it and no other.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from serve.triton.lint import (
@@ -15,10 +15,15 @@ from serve.triton.lint import (
     flavours,
     instances,
     model_file,
+    preferring,
     preprocessing,
+    queues,
     refusals,
+    resources,
     running,
+    sequences,
     tensors,
+    warming,
 )
 from serve.triton.lint.subject import Diagnosis, Findings, Severity, Subject
 
@@ -38,6 +43,63 @@ class Rule:
 
 
 _E, _W = Severity.ERROR, Severity.WARNING
+BATCHING: tuple[Rule, ...] = (  # how a version is run; what `servegate batching` may change
+    # batches
+    Rule("batch-size-negative", _E, batching.batch_size_negative),
+    Rule("batch-dimension-fixed", _E, batching.batch_dimension_fixed),
+    Rule("batching-without-batches", _W, batching.batching_without_batches),
+    Rule("preferred-beyond-largest", _E, preferring.preferred_beyond_largest),
+    Rule("preferred-not-positive", _E, preferring.preferred_not_positive),
+    Rule("preferred-twice", _W, preferring.preferred_twice),
+    Rule("preferred-one", _W, preferring.preferred_one),
+    Rule("preferred-caps", _W, preferring.preferred_caps),
+    Rule("delay-absurd", _W, batching.delay_absurd),
+    Rule("delay-without-effect", _W, batching.delay_without_effect),
+    # queues
+    Rule("ordering-with-priorities", _E, queues.ordering_with_priorities),
+    Rule("ordering-with-delayed", _E, queues.ordering_with_delayed),
+    Rule("ordering-holds-answers", _W, queues.ordering_holds_answers),
+    Rule("timeout-never", _W, queues.timeout_never),
+    Rule("timeout-override-without-effect", _W, queues.timeout_override_without_effect),
+    Rule("timeout-before-delay", _W, queues.timeout_before_delay),
+    Rule("timeout-absurd", _W, queues.timeout_absurd),
+    Rule("queue-below-batch", _W, queues.queue_below_batch),
+    Rule("priority-default-outside", _E, batching.priority_default_outside),
+    Rule("priority-policy-outside", _E, batching.priority_policy_outside),
+    Rule("priority-without-levels", _W, batching.priority_without_levels),
+    Rule("priority-single", _W, queues.priority_single),
+    # sequences
+    Rule("control-unknown", _E, sequences.control_unknown),
+    Rule("slot-utilization", _E, sequences.slot_utilization),
+    Rule("candidates-negative", _W, sequences.candidates_negative),
+    Rule("candidates-few", _W, sequences.candidates_few),
+    Rule("idle-absurd", _W, sequences.idle_absurd),
+    # instances
+    Rule("instance-count", _E, instances.instance_count),
+    Rule("instances-many", _W, instances.instances_many),
+    Rule("instances-passive", _E, instances.instances_passive),
+    Rule("profile-without-plan", _E, instances.profile_without_plan),
+    Rule("gpu-missing", _W, instances.gpu_missing),
+    Rule("gpus-without-gpu-kind", _E, instances.gpus_without_gpu_kind),
+    Rule("gpu-number", _E, instances.gpu_number),
+    Rule("gpu-required", _E, instances.gpu_required),
+    # rate limiter and response cache
+    Rule("resource-twice", _W, resources.resource_twice),
+    Rule("resource-both", _E, resources.resource_both),
+    Rule("resource-empty", _W, resources.resource_empty),
+    Rule("rate-limiter-off", _W, resources.rate_limiter_off),
+    Rule("cache-unsupported", _E, resources.cache_unsupported),
+    Rule("cache-off", _W, resources.cache_off),
+    # warm-up
+    Rule("warmup-input-unknown", _E, warming.warmup_input_unknown),
+    Rule("warmup-input-missing", _E, warming.warmup_input_missing),
+    Rule("warmup-differs", _E, warming.warmup_differs),
+    Rule("warmup-batch-size", _E, warming.warmup_batch_size),
+    Rule("warmup-file-missing", _E, warming.warmup_file_missing),
+    Rule("warmup-data-missing", _E, warming.warmup_data_missing),
+    Rule("warmup-random-text", _W, warming.warmup_random_text),
+    Rule("warmup-count", _W, warming.warmup_count),
+)
 RULES: tuple[Rule, ...] = (
     # inputs and outputs
     Rule("tensor-unnamed", _E, tensors.tensor_unnamed),
@@ -58,26 +120,7 @@ RULES: tuple[Rule, ...] = (
     Rule("optional-without-default", _E, model_file.optional_without_default),
     Rule("default-not-optional", _E, model_file.default_not_optional),
     Rule("optional-batched", _W, model_file.optional_batched),
-    # batches and queues
-    Rule("batch-size-negative", _E, batching.batch_size_negative),
-    Rule("batch-dimension-fixed", _E, batching.batch_dimension_fixed),
-    Rule("batching-without-batches", _W, batching.batching_without_batches),
-    Rule("preferred-beyond-largest", _E, batching.preferred_beyond_largest),
-    Rule("preferred-not-positive", _E, batching.preferred_not_positive),
-    Rule("delay-absurd", _W, batching.delay_absurd),
-    Rule("delay-without-effect", _W, batching.delay_without_effect),
-    Rule("priority-default-outside", _E, batching.priority_default_outside),
-    Rule("priority-policy-outside", _E, batching.priority_policy_outside),
-    Rule("priority-without-levels", _W, batching.priority_without_levels),
-    Rule("cache-unsupported", _E, batching.cache_unsupported),
-    Rule("control-unknown", _E, batching.control_unknown),
-    Rule("unsupported-here", _W, batching.unsupported_here),
-    # instances
-    Rule("instance-count", _E, instances.instance_count),
-    Rule("gpu-missing", _W, instances.gpu_missing),
-    Rule("gpus-without-gpu-kind", _E, instances.gpus_without_gpu_kind),
-    Rule("gpu-number", _E, instances.gpu_number),
-    Rule("gpu-required", _E, instances.gpu_required),
+    *BATCHING,
     # names, files and backends
     Rule("name-invalid", _E, files.name_invalid),
     Rule("name-differs", _W, files.name_differs),
@@ -98,13 +141,7 @@ RULES: tuple[Rule, ...] = (
     Rule("opset-new", _W, files.opset_new),
     Rule("graph-invalid", _W, files.graph_invalid),
     # how it is run
-    Rule("warmup-input-unknown", _E, running.warmup_input_unknown),
-    Rule("warmup-input-missing", _E, running.warmup_input_missing),
-    Rule("warmup-differs", _E, running.warmup_differs),
-    Rule("warmup-batch-size", _E, running.warmup_batch_size),
-    Rule("warmup-file-missing", _E, running.warmup_file_missing),
-    Rule("warmup-data-missing", _E, running.warmup_data_missing),
-    Rule("warmup-random-text", _W, running.warmup_random_text),
+    Rule("unsupported-here", _W, batching.unsupported_here),
     Rule("accelerator-unknown", _E, running.accelerator_unknown),
     Rule("accelerator-parameter", _E, running.accelerator_parameter),
     Rule("precision-mode-removed", _W, running.precision_mode_removed),
@@ -139,24 +176,24 @@ RULES: tuple[Rule, ...] = (
 )
 
 
-def lint(subject: Subject) -> tuple[Diagnosis, ...]:
-    """All that is wrong with a version, errors first, in the order of the table.
+def lint(subject: Subject, rules: Sequence[Rule] = RULES) -> tuple[Diagnosis, ...]:
+    """All that these rules find wrong with a version, errors first, in the order of the table.
 
     What is wrong with a flavour alone names it.
     """
-    found = _run(subject)
+    found = _run(subject, rules)
     for name, each in subject.flavoured.items():
         found += [
             replace(one, field=f"flavour '{name}': {one.field}")
-            for one in _run(each)
+            for one in _run(each, rules)
             if one not in found
         ]
     return tuple(sorted(found, key=lambda each: each.severity is Severity.WARNING))
 
 
-def _run(subject: Subject) -> list[Diagnosis]:
+def _run(subject: Subject, rules: Sequence[Rule]) -> list[Diagnosis]:
     return [
         Diagnosis(rule.name, rule.severity, *finding)
-        for rule in RULES
+        for rule in rules
         for finding in rule.check(subject)
     ]

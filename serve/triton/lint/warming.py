@@ -1,0 +1,149 @@
+"""Rules about warm-up: the samples that Triton sends through a model before it is ready."""
+
+from serve.core.errors import Invalid
+from serve.tensors.datatypes import numpy_dtype
+from serve.triton.lint.subject import Finding, Findings, Subject
+from serve.triton.lint.tensors import datatype_of, datatype_word, shown
+
+MANY = 1000  # runs of one sample
+_KINDS = frozenset({"zero_data", "random_data", "input_data_file"})
+
+
+def warmup_input_unknown(subject: Subject) -> Findings:
+    """A warm-up sample for an input that the model does not have.
+
+    Triton fails the load: `failed to run warmup sample`. Now and then 2.51 dies of SIGSEGV over it.
+    """
+    known = {entry.name for entry in subject.message.input}
+    for sample in subject.message.model_warmup if known else ():
+        for name in sorted(sample.inputs):
+            if name not in known:
+                yield Finding(
+                    f"model_warmup '{sample.name}'",
+                    f"there is no input '{name}', only {', '.join(sorted(known))}",
+                    "the inputs of the configuration",
+                )
+
+
+def warmup_input_missing(subject: Subject) -> Findings:
+    """A warm-up sample without one of the inputs.
+
+    Triton fails the load: `missing required input(s)`.
+    """
+    wanted = [entry.name for entry in subject.message.input if not entry.optional]
+    for sample in subject.message.model_warmup:
+        for name in wanted:
+            if name not in sample.inputs:
+                yield Finding(
+                    f"model_warmup '{sample.name}'",
+                    f"input '{name}' is missing",
+                    f'inputs {{ key: "{name}" value {{ … }} }}',
+                )
+
+
+def warmup_differs(subject: Subject) -> Findings:
+    """A warm-up sample of another data type or shape than the input has.
+
+    Triton fails the load: `unexpected shape for input`, or `inference input 'x' data-type is`.
+    """
+    entries = {entry.name: entry for entry in subject.message.input}
+    for sample in subject.message.model_warmup:
+        for name, value in sorted(sample.inputs.items()):
+            entry = entries.get(name)
+            if entry is None:
+                continue
+            field = f"model_warmup '{sample.name}' input '{name}'"
+            if value.data_type != entry.data_type:
+                wanted = datatype_word(entry.data_type)
+                yield Finding(
+                    field, f"it is {datatype_word(value.data_type)}, the input {wanted}", wanted
+                )
+            given = list(value.dims)
+            if len(given) != len(entry.dims) or any(
+                size < 1 or wanted not in (-1, size)
+                for size, wanted in zip(given, entry.dims, strict=True)
+            ):
+                yield Finding(
+                    field,
+                    f"dims are {shown(given)}, the input has {shown(entry.dims)}",
+                    "whole sizes that fit the input, without the batch dimension",
+                )
+
+
+def warmup_batch_size(subject: Subject) -> Findings:
+    """A warm-up sample of a larger batch than `max_batch_size`.
+
+    Triton fails the load: `batch size 16 for 'm', max allowed is 8`.
+    """
+    largest = subject.message.max_batch_size
+    for sample in subject.message.model_warmup:
+        if sample.batch_size > max(largest, 1):
+            yield Finding(
+                f"model_warmup '{sample.name}'.batch_size",
+                f"{sample.batch_size} is above max_batch_size {largest}",
+                f"batch_size: {max(largest, 1)}",
+            )
+
+
+def warmup_file_missing(subject: Subject) -> Findings:
+    """The data file of a warm-up sample is not in the folder `warmup` beside config.pbtxt.
+
+    Triton fails the load: `failed to open text file for read …/warmup/x.raw`.
+    """
+    for sample in subject.message.model_warmup:
+        for name, value in sorted(sample.inputs.items()):
+            path = f"warmup/{value.input_data_file}"
+            if value.input_data_file and path not in subject.model_files:
+                yield Finding(
+                    f"model_warmup '{sample.name}' input '{name}'",
+                    f"there is no file '{path}'",
+                    "add the file, or zero_data: true",
+                )
+
+
+def warmup_data_missing(subject: Subject) -> Findings:
+    """A warm-up sample that does not say which data an input gets.
+
+    Triton fails the load: `warmup setting expects input 'x' to have input_data_type set`.
+    """
+    for sample in subject.message.model_warmup:
+        for name, value in sorted(sample.inputs.items()):
+            if value.WhichOneof("input_data_type") not in _KINDS:
+                yield Finding(
+                    f"model_warmup '{sample.name}' input '{name}'",
+                    "it does not say which data to send",
+                    "zero_data: true, random_data: true, or input_data_file",
+                )
+
+
+def warmup_random_text(subject: Subject) -> Findings:
+    """Random data for an input of text.
+
+    Triton sends empty strings in its place.
+    """
+    for sample in subject.message.model_warmup:
+        for name, value in sorted(sample.inputs.items()):
+            try:
+                is_text = numpy_dtype(datatype_of(value.data_type)).hasobject
+            except Invalid:
+                continue
+            if value.random_data and is_text:
+                yield Finding(
+                    f"model_warmup '{sample.name}' input '{name}'",
+                    "there is no random text: Triton sends empty strings",
+                    "input_data_file with texts of your own",
+                )
+
+
+def warmup_count(subject: Subject) -> Findings:
+    """A sample that is sent thousands of times.
+
+    Triton is not ready before, and a change of the configuration takes as long on each replica.
+    """
+    for sample in subject.message.model_warmup:
+        if sample.count > MANY:
+            yield Finding(
+                f"model_warmup '{sample.name}'.count",
+                f"it runs {sample.count} times before the model is ready",
+                "count: 3",
+            )
