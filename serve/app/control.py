@@ -13,9 +13,12 @@ from typing import Any
 from prometheus_client import CollectorRegistry
 from prometheus_client.core import GaugeMetricFamily, Metric
 
+from serve.app.benches import benches_of
+from serve.app.configuring import configuring_of
 from serve.app.conversions import conversions_of
 from serve.app.evaluating import evaluating_of
 from serve.app.gateway import gateway_of
+from serve.app.observing import observing_of
 from serve.app.paths import LEADER_FILE, control_socket, store_place
 from serve.app.publishing import Publishing, delivery_of, storage_of
 from serve.app.scraping import scrape
@@ -166,16 +169,41 @@ class ControlPlane:
             publish=self._publisher.committed,
             wall=time.time,
         )
+        self._configuring = configuring_of(
+            settings,
+            self._storage,
+            self._publishing.trials,
+            self._gateway,
+            store=self._store,
+            models=self._models,
+            inventory=self._inventory,
+            fleet=self._fleet,
+            publisher=self._publisher,
+            keepers=list(self._keepers.values()),
+            decisions=self._decided,
+            reload=self._reload,
+        )
         restoring = Restoring(
             self._models,
             self._management,
             decisions=self._decided,
             generation=lambda: self._publisher.snapshot.generation,
+            revising=self._configuring,
         )
         self._history = History(self._store, restoring.by_kind)
         self._datasets, self._evaluations = evaluating_of(
             settings, self._storage, self._gateway, self._models
         )
+        self._benches = benches_of(
+            settings,
+            self._storage,
+            self._inventory,
+            self._fleet,
+            self._models,
+            {name: keeper.lending for name, keeper in self._keepers.items()},
+            decisions=self._decided,
+        )
+        self._watching = observing_of(self._models, self._fleet, self._publisher, self._gateway)
         self._live = Live(
             Sources(
                 self._gateway,
@@ -194,6 +222,7 @@ class ControlPlane:
             lambda: self._publisher.snapshot.generation,
         )
         self._meters.table(self._replica_states)
+        self._meters.table(self._watching.hints.collect)
         if self._tls is not None:
             self._meters.table(self._tls.collect)
 
@@ -282,6 +311,9 @@ class ControlPlane:
             tasks.create_task(self._follow())
             tasks.create_task(self._live.run())
             tasks.create_task(self._evaluations.run())
+            tasks.create_task(self._configuring.run())
+            tasks.create_task(self._watching.run())
+            tasks.create_task(self._benches.run())
             if self._settings.publishes:
                 tasks.create_task(self._courier.run())
                 tasks.create_task(self._publishing.run())
@@ -320,6 +352,9 @@ class ControlPlane:
             ),
             datasets=self._datasets,
             evaluations=self._evaluations,
+            configuring=self._configuring,
+            benches=self._benches,
+            overviews=self._watching.overviews,
             live=self._live,
             readings=scrape,
             metrics=self._meters.text,

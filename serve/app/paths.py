@@ -18,6 +18,7 @@ DELIVERY_FOLDER = "repository"  # published versions, as the local Tritons read 
 STORAGE_FOLDER = "registry"  # published versions, by digest
 UPLOADS_FOLDER = "uploads"
 QUARANTINE_FOLDER = "quarantine"
+BENCHES_FOLDER = "benches"  # the throw-away Tritons that are measured, and what is lent
 CONVERSIONS_FOLDER = "conversions"  # where they work; nothing of it outlives them
 _LONGEST_SOCKET = 107  # bytes; the kernel's limit for the path of a Unix socket
 

@@ -72,11 +72,11 @@ def quarantine_of(settings: Settings) -> Quarantine | None:
         logger=logging.getLogger("servegate.triton"),
         limits=TrialLimits(settings.quarantine_bytes, settings.quarantine_timeout),
         extra_args=settings.triton_args,
-        avoid=_ports(settings),
+        avoid=ports_of(settings),
     )
 
 
-def _ports(settings: Settings) -> frozenset[int]:
+def ports_of(settings: Settings) -> frozenset[int]:
     """The ports of all replicas, also of those that are just being started again."""
     return frozenset(
         port
@@ -113,6 +113,15 @@ class Publishing:
         holding = Holding(self.records, models.serving_now)
         work = state / "checks"
         plain = Path(settings.model_repo) if settings.model_repo else None
+        self.trials = Trials(
+            storage,
+            quarantine_of(settings),
+            parts,
+            folder=work,
+            plain=plain,
+            judge=contracts.judge,
+            machine=settings.machine(NAME),
+        )
         pipeline = Pipeline(
             self.records,
             storage,
@@ -124,15 +133,7 @@ class Publishing:
                 read_model=read_model,
                 allow_code=settings.allow_code_models,
             ),
-            trials=Trials(
-                storage,
-                quarantine_of(settings),
-                parts,
-                folder=work,
-                plain=plain,
-                judge=contracts.judge,
-                machine=settings.machine(NAME),
-            ),
+            trials=self.trials,
             holding=holding,
             has_plain=inventory.has_plain,
             folder=work,

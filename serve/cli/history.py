@@ -18,6 +18,7 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 Number = Annotated[int, typer.Argument(metavar="REVISION", min=1)]
+_PATIENCE = 1000.0  # seconds: a configuration is tried, and comes to one replica after the other
 
 
 @app.command("show")
@@ -90,7 +91,7 @@ def roll_back(
 
     Example: servegate history rollback 12 --reason 'version 3 is too slow'
     """
-    admin = connect(admin_url, key_file, reason=reason)
+    admin = connect(admin_url, key_file, reason=reason, timeout=_PATIENCE)
     one = admin.get(f"/api/history/{revision}")
     thing = f"{one['kind']} {one['key']}".rstrip()
     if not yes:

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from serve.control.applying import configuration_of
 from serve.control.models import Models
 from serve.tensors.signature import DYNAMIC, TensorSpec
 from serve.triton.canonical import canonical_text
@@ -21,7 +22,8 @@ _MOST_LINES = 20_000  # of two texts together that are compared
 @dataclass(frozen=True, slots=True)
 class Configured:
     """One version. `config` is canonical config.pbtxt for a published version, and that of the
-    folder otherwise; empty where there is none, or nobody but a Triton knows it."""
+    folder otherwise; empty where there is none, or nobody but a Triton knows it. The shapes are
+    those that callers see, with what people have changed of it."""
 
     model: str
     version: int
@@ -52,7 +54,8 @@ def configured(models: Models, model: str, number: int) -> Configured:
     models.version(model, number)
     record = models.decisions.versions.get(model, {}).get(number)
     if record is not None:
-        configuration = record.configuration if record.config else None
+        decisions = models.decisions
+        configuration = configuration_of(decisions, record) if record.config else None
         inputs, outputs = _tensors(configuration, record.signature)
         return Configured(
             *(model, number, True, record.config, inputs, outputs),

@@ -1,17 +1,18 @@
 """Decisions: what people have set, read out of the store as values.
 
-| kind  | key           | body                                      |
-|-------|---------------|-------------------------------------------|
-| route | model         | {"split": {"1": 90, "2": 10}}             |
-| label | model:label   | {"version": 2}                            |
-| model | model         | {"objective": "p99<50ms", "pool": "a100"} |
-| serving | model       | {"unloaded": true} or {"config": "{…}"}   |
-| trace | model or empty | {"trace_level": ["TIMESTAMPS"]}          |
-| logging | empty       | {"log_verbose_level": 1}                  |
-| key   | the key's id  | {"digest": "…", "role": "predictor", …}   |
-| version | model:number | see `control/versions.py`                |
-| conversion | its id | see `control/conversions/job.py`            |
-| contract | model:number | see `control/added_cases.py`           |
+| kind          | key            | body                                      |
+|---------------|----------------|-------------------------------------------|
+| route         | model          | {"split": {"1": 90, "2": 10}}             |
+| label         | model:label    | {"version": 2}                            |
+| model         | model          | {"objective": "p99<50ms", "pool": "a100"} |
+| serving       | model          | {"unloaded": true} or {"config": "{…}"}   |
+| trace         | model or empty | {"trace_level": ["TIMESTAMPS"]}           |
+| logging       | empty          | {"log_verbose_level": 1}                  |
+| key           | the key's id   | {"digest": "…", "role": "predictor", …}   |
+| version       | model:number   | see `control/versions.py`                 |
+| conversion    | its id         | see `control/conversions/job.py`          |
+| contract      | model:number   | see `control/added_cases.py`              |
+| configuration | name in Triton | see `control/revision.py`                 |
 
 A key that is revoked stays, marked so: a gateway that has had a key is never open again.
 """

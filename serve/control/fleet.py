@@ -72,6 +72,7 @@ class Fleet:
         self.failures: dict[tuple[str, str], Failure] = {}
         self.flavours: dict[tuple[str, str], str] = {}  # in force, by replica and name in Triton
         self._choices: dict[tuple[str, str], Choice] = {}
+        self._trying: dict[str, tuple[str, str]] = {}  # name in Triton → revision, replica
 
     def __repr__(self) -> str:
         states = {name: seen.state for name, seen in self._seen.items()}
@@ -112,6 +113,12 @@ class Fleet:
             yield
         finally:
             self.steered.discard(name)
+
+    def can_be_called(self, replica: str, name: str, version: int) -> bool:
+        """Whether a replica answers, holds a version, and calls for it may come."""
+        seen, slot = self._seen[replica], (replica, name, version)
+        is_held = seen.is_up and version in seen.held.get(name, ())
+        return is_held and slot not in self._barred and slot not in self._leaving
 
     def bar(self, replica: str, name: str, versions: Iterable[int], why: str) -> None:
         """No calls go to these versions there, even if nobody else can answer them."""
@@ -162,6 +169,20 @@ class Fleet:
             for (where, name, _), why in self._barred.items()
             if (where, why) == (replica, LOADING)
         )
+
+    def tries(self, replica: str, name: str, revision: str) -> None:
+        """The replica is the one that finds out whether this revised configuration is good."""
+        self._trying[name] = revision, replica
+
+    def found_good(self, replica: str, name: str, revision: str) -> None:
+        """It is, so the next one may try it."""
+        if self._trying.get(name) == (revision, replica):
+            del self._trying[name]
+
+    def tried_by(self, name: str, revision: str) -> str:
+        """The replica that tries a revised configuration, or on which it has failed; or empty."""
+        known, replica = self._trying.get(name, ("", ""))
+        return replica if revision and known == revision else ""
 
     def choose(self, replica: str, choices: Mapping[str, Choice]) -> None:
         """In which flavours a replica should hold what has flavours, by name in Triton."""

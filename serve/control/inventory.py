@@ -11,6 +11,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from serve.control.applying import all_applied
 from serve.control.decisions import MODEL, SERVING, Decisions
 from serve.control.fleet import Fleet, Held
 from serve.control.placement import Name, Placed, Placement, Rules
@@ -129,6 +130,11 @@ class Inventory:
         one = self._registry.models.get(model) if self._registry else None
         return one.versions if one else ()
 
+    def plain_configuration(self, name: str) -> Configuration | None:
+        """What config.pbtxt of a plain folder says; None where there is none."""
+        one = self._registry.models.get(name) if self._registry else None
+        return one.configuration if one else None
+
     def has_plain(self, model: str) -> bool:
         """Whether people keep a folder of this name."""
         return self._registry is not None and model in self._registry.models
@@ -193,13 +199,14 @@ class Inventory:
         return self._published
 
     def _as_decided(self, plain: Mapping[str, Loadable]) -> Mapping[str, Loadable]:
-        """What is on disk, with what management calls have changed."""
+        """What is on disk, with what management calls and changes of configurations say."""
         decisions = self._decisions()
         changed = {}
         for kind, name in decisions.entries:
             one = plain.get(name) if kind == SERVING else None
             if one is not None:
                 changed[name] = _decided(one, decisions)
+        changed |= all_applied({**plain, **changed}, decisions)
         return MappingProxyType({**plain, **changed}) if changed else plain
 
     def _discovered(self) -> Mapping[str, Loadable]:

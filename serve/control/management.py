@@ -65,7 +65,7 @@ class Management:
         self._one = asyncio.Lock()  # command at a time, as in Triton
         self._looked = asyncio.Event()  # some keeper has done a round
         for keeper in keepers:
-            keeper.on_round = self._looked.set
+            keeper.after_rounds(self._looked.set)
 
     def __repr__(self) -> str:
         return f"<Management of {len(self._keepers)} replicas>"

@@ -1,8 +1,12 @@
-"""Published versions as loadables: those that share a configuration share a name in Triton."""
+"""Published versions as loadables: those that share a configuration share a name in Triton.
+
+What people have changed of it is applied.
+"""
 
 from collections.abc import Collection, Mapping
 from types import MappingProxyType
 
+from serve.control.applying import applied_to
 from serve.control.decisions import Decisions
 from serve.control.placement import Name
 from serve.control.registry import Loadable
@@ -17,7 +21,10 @@ def loadables_of(decisions: Decisions, wanted: Collection[Name]) -> Mapping[str,
             if version.is_published:
                 groups.setdefault(version.physical, []).append(version)
     return MappingProxyType(
-        {name: _loadable(name, group, wanted) for name, group in groups.items()}
+        {
+            name: applied_to(_loadable(name, group, wanted), decisions, group[-1].group)
+            for name, group in groups.items()
+        }
     )
 
 

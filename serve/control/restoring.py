@@ -1,11 +1,12 @@
 """Restoring: by which command each kind of thing gets an earlier body, and so by which checks.
 
-| kind    | a body                        | none                    |
-|---------|-------------------------------|-------------------------|
-| route   | the route is set              | refused: none can go    |
-| label   | the label is set              | the label is removed    |
-| model   | objective and pool are set    | both are emptied        |
-| serving | unloaded, or loaded with it   | loaded as its folder is |
+| kind          | a body                      | none                    |
+|---------------|-----------------------------|-------------------------|
+| route         | the route is set            | refused: none can go    |
+| label         | the label is set            | the label is removed    |
+| model         | objective and pool are set  | both are emptied        |
+| serving       | unloaded, or loaded with it | loaded as its folder is |
+| configuration | its fields are set          | it is run as it came    |
 """
 
 from collections.abc import Callable, Mapping
@@ -14,6 +15,7 @@ from typing import Any, Protocol
 from serve.control.decisions import LABEL, MODEL, ROUTE, SERVING, Decisions, split_of
 from serve.control.history import Restore
 from serve.control.models import By, Written
+from serve.control.revision import CONFIGURATION
 from serve.core.errors import Invalid, PreconditionFailed
 from serve.core.routes import Split
 
@@ -46,6 +48,13 @@ class Loading(Protocol):
         """Serve a model no longer."""
 
 
+class Revising(Protocol):
+    """What changes configurations, with all checks: `control.batching.configuring.Configuring`."""
+
+    async def restore(self, name: str, body: Mapping[str, Any] | None, by: By) -> Written:
+        """Run what is under a name in Triton as it was decided once."""
+
+
 class Restoring:
     """The commands by kind. `generation` is that of the present snapshot."""
 
@@ -56,12 +65,14 @@ class Restoring:
         *,
         decisions: Callable[[], Decisions],
         generation: Callable[[], int],
+        revising: Revising | None = None,
         within: float = 60.0,
     ) -> None:
         self._commands = commands
         self._loading = loading
         self._decisions = decisions
         self._generation = generation
+        self._revising = revising
         self._within = within
 
     def __repr__(self) -> str:
@@ -70,12 +81,13 @@ class Restoring:
     @property
     def by_kind(self) -> Mapping[str, Restore]:
         """What `History` wants."""
-        return {
+        found: dict[str, Restore] = {
             ROUTE: self._route,
             LABEL: self._label,
             MODEL: self._model,
             SERVING: self._serving,
         }
+        return found | ({} if self._revising is None else {CONFIGURATION: self._revising.restore})
 
     async def _route(self, key: str, body: Any, by: By) -> Written:
         if body is None:

@@ -238,6 +238,8 @@ class Statuses:
                 problems.append(one.trouble)
             elif one.trouble:
                 problems.append(f"what was read before stays in force: {one.trouble}")
+            if one.passed_over:
+                problems.append(one.passed_over)
         problems += [
             f"version {status.number}: {status.reason}"
             for status in versions

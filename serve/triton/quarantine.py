@@ -6,7 +6,7 @@
 
 It listens on loopback, has the lowest claim to processor and memory, and knows no secret. Nothing
 of it outlives this process: see `serve/processes`; what a killed process has left is swept away
-when the next quarantine is made.
+when the next quarantine is made. A bench, where times are measured, is the same with a usual claim.
 """
 
 import asyncio
@@ -16,8 +16,9 @@ import http.client
 import logging
 import os
 import random
-from collections.abc import AsyncIterator, Callable, Container, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Awaitable, Callable, Container, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
 from serve.core.errors import (
@@ -56,14 +57,28 @@ class Order:
     config_json: str
 
 
+async def _is_never_over() -> None:
+    await asyncio.Event().wait()
+
+
+async def _refuses(orders: Sequence[Order]) -> "Trial":
+    raise TrialFailed(f"{orders[-1].name} cannot be loaded again here")
+
+
 @dataclass(frozen=True, slots=True)
 class Trial:
     """A Triton that has loaded everything. `memory` is the bytes that the last order added to its
-    processes, `gpu_memory` those on the GPUs; None where there is no GPU."""
+    processes, `gpu_memory` those on the GPUs; None where there is no GPU.
+
+    `again` obeys further orders, and raises `TrialFailed` as a trial does; `is_over` returns when
+    the Triton has died or was killed, of which the end of the trial says why.
+    """
 
     replica: Replica
     memory: int
     gpu_memory: int | None = None
+    again: Callable[[Sequence[Order]], Awaitable["Trial"]] = field(default=_refuses, repr=False)
+    is_over: Callable[[], Awaitable[None]] = field(default=_is_never_over, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +94,8 @@ class TrialLimits:
 class Quarantine:
     """Trials, one at a time. The caller holds the lock of the state folder.
 
-    `avoid` are ports that belong to others, even if nobody listens on them now.
+    `avoid` are ports that belong to others, even if nobody listens on them now. `name` is what
+    it calls itself. `steps_back`: it lets everything else on the machine go first.
     """
 
     def __init__(
@@ -93,6 +109,8 @@ class Quarantine:
         environ: Mapping[str, str] = os.environ,
         avoid: Container[int] = (),
         draw: Callable[[], float] = random.random,
+        name: str = NAME,
+        steps_back: bool = True,
     ) -> None:
         self._installation = installation
         self._state = state.resolve()
@@ -102,9 +120,11 @@ class Quarantine:
         self._environ = environ
         self._avoid = avoid
         self._draw = draw
+        self._name = name
+        self._steps_back = steps_back
         self._turn = asyncio.Lock()
         self._mark = hashlib.sha256(os.fsencode(self._state)).hexdigest()[:8]
-        self._server_id = f"servegate-{self._mark}-{NAME}"
+        self._server_id = f"servegate-{self._mark}-{name}"
         self._ledger = Ledger(self._state / LEDGER_FILE)
         self._ledger.sweep()
         self._sweep_shared_memory()
@@ -122,7 +142,7 @@ class Quarantine:
         """
         async with self._turn:
             setup = await asyncio.to_thread(self._setup, repository)
-            log = LogRelay(NAME, self._logger)
+            log = LogRelay(self._name, self._logger)
             clean = _Cleaner(setup, orders)
             try:
                 child, replica = await self._start(setup, log)
@@ -130,7 +150,9 @@ class Quarantine:
                     child, last_words=lambda: clean(_end_of(log)), limit=self._limits.memory
                 ) as watch:
                     try:
-                        yield await self._load(replica, orders, watch, clean)
+                        again = partial(self._load, replica, watch=watch, clean=clean)
+                        loaded = await again(orders)
+                        yield replace(loaded, again=again, is_over=watch.is_over)
                     except ServegateError as error:
                         if isinstance(error, Unavailable):
                             await watch.settle()
@@ -143,7 +165,7 @@ class Quarantine:
                 self._sweep_shared_memory()
 
     async def _load(
-        self, replica: Replica, orders: Sequence[Order], watch: Watch, clean: "_Cleaner"
+        self, replica: Replica, orders: Sequence[Order], *, watch: Watch, clean: "_Cleaner"
     ) -> Trial:
         control = TritonControl(replica, timeout=_QUICK)
         memory, gpu = 0, None
@@ -183,13 +205,14 @@ class Quarantine:
             self._sweep_shared_memory()
             log.begin()
             ports = free_ports(3, self._draw, besides=self._avoid)
-            replica = Replica(NAME, LOOPBACK, ports[0], ports[1], ports[2])
+            replica = Replica(self._name, LOOPBACK, ports[0], ports[1], ports[2])
             try:
                 child = spawn(self._program(setup, replica), on_line=log, ledger=self._ledger)
             except OSError as error:
-                raise TritonDidNotStart(NAME, str(error.strerror), ()) from error
+                raise TritonDidNotStart(self._name, str(error.strerror), ()) from error
             try:
-                step_back(child.pid)
+                if self._steps_back:
+                    step_back(child.pid)
                 async with asyncio.timeout(self._limits.starting):
                     if await self._answers(child, replica):
                         return child, replica
@@ -201,7 +224,7 @@ class Quarantine:
             except BaseException:
                 await child.stop(0)
                 raise
-        raise TritonDidNotStart(NAME, why, log.last_lines)
+        raise TritonDidNotStart(self._name, why, log.last_lines)
 
     async def _answers(self, child: Child, replica: Replica) -> bool:
         """Wait until it answers; False when it ends before."""
@@ -228,7 +251,7 @@ class Quarantine:
     def _program(self, setup: Setup, replica: Replica) -> Program:
         inherited = {k: v for k, v in setup.environ.items() if not k.startswith(_WITHHELD)}
         return Program(
-            NAME,
+            self._name,
             command(setup, replica, self._server_id),
             env=setup.installation.environment(inherited),
             cwd=setup.folder,

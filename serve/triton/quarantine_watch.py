@@ -52,6 +52,10 @@ class Watch:
             async with asyncio.timeout(_SETTLING):
                 await self._told.wait()
 
+    async def is_over(self) -> None:
+        """Return when there is a failure."""
+        await self._told.wait()
+
     async def run(self) -> None:
         """Look again and again, until there is a failure."""
         while self.failure is None:

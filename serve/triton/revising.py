@@ -58,3 +58,34 @@ def fields_of(configuration: Configuration) -> dict[str, Any]:
     """What a configuration says of the fields that a revision may change, in their JSON form."""
     page = json_format.MessageToDict(configuration.message, preserving_proto_field_name=True)
     return {name: page[name] for name in FIELDS if name in page}
+
+
+def is_in_force(own: Configuration, found: Configuration) -> bool:
+    """Whether a Triton that tells `found` runs what `own` says of these fields.
+
+    Triton 2.51 completes them: preferred batch sizes, the idle time of sequences, and names, counts
+    and kinds of instances. A group of instances that it made by itself bears the model's name.
+    """
+    said, told = fields_of(own), fields_of(found)
+    groups, made = said.pop("instance_group", []), told.pop("instance_group", [])
+    if not groups:
+        has_groups = all(group.get("name") == found.message.name for group in made)
+    else:
+        has_groups = len(groups) == len(made) and all(
+            group.items() <= done.items() for group, done in zip(groups, made, strict=True)
+        )
+    return has_groups and _completed(said, own) == _completed(told, own)
+
+
+def _completed(fields: Mapping[str, Any], own: Configuration) -> dict[str, Any]:
+    """Fields as Triton completes them."""
+    whole = {"preferred_batch_size": [own.message.max_batch_size]}
+    done = dict(fields)
+    if "dynamic_batching" in done:
+        done["dynamic_batching"] = {**whole, **done["dynamic_batching"]}
+    if "sequence_batching" in done:
+        batching = {"max_sequence_idle_microseconds": "1000000", **done["sequence_batching"]}
+        if "oldest" in batching:
+            batching["oldest"] = {**whole, **batching["oldest"]}
+        done["sequence_batching"] = batching
+    return done

@@ -54,6 +54,9 @@ def for_people(folder: Path, one: ControlPlane) -> dict[str, Any]:
             wall=one.wall,
             new_id=lambda: "e1",
         ),
+        "overviews": nothing,
+        "configuring": nothing,
+        "benches": nothing,
         "live": nothing,
     }
 

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 from tritonclient.grpc import model_config_pb2
 
+from serve.control.applying import configuration_of
 from serve.control.decisions import Decisions
 from serve.control.placement import pinned_parts
 from serve.control.registry import Loadable
@@ -68,6 +69,10 @@ class Parts:
             found = self._published(model, max(published)) if published else None
         return found or self.newest_plain(model)
 
+    def own(self, version: Version) -> Configuration:
+        """What a checked version is run by once it is published."""
+        return configuration_of(self._decisions(), version)
+
     def meant(self, model: str, written: int) -> Part | None:
         """As `find`, for the version of a step as it is written: 0 is what nobody has written."""
         return self.find(model, written or NEWEST)
@@ -77,7 +82,7 @@ class Parts:
         for versions in self._decisions().versions.values():
             version = versions.get(number)
             if version is not None and version.physical == name and version.is_published:
-                return _part(version)
+                return _part(self._decisions(), version)
         return self._plain(name, number)
 
     def _versions(self, model: str) -> Iterable[Version]:
@@ -85,7 +90,7 @@ class Parts:
 
     def _published(self, model: str, number: int) -> Part | None:
         found = [one for one in self._versions(model) if one.number == number and one.is_published]
-        return _part(found[0]) if found else None
+        return _part(self._decisions(), found[0]) if found else None
 
     def _plain(self, name: str, number: int) -> Part | None:
         one = self._plain_folder(name)
@@ -162,5 +167,6 @@ def ensembles_with(
     )
 
 
-def _part(version: Version) -> Part:
-    return Part(version.physical, version.number, version.configuration, version)
+def _part(decisions: Decisions, version: Version) -> Part:
+    configuration = configuration_of(decisions, version)
+    return Part(version.physical, version.number, configuration, version)

@@ -4,14 +4,16 @@ The throw-away Triton gets a repository of its own: the version as it would be p
 ensemble also all that it is pinned to, each loaded by number, parts before what is made of them.
 """
 
+import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from serve.control.artifacts.contents import Contents, scratch
 from serve.control.artifacts.storage import Storage
 from serve.control.delivering.materialising import materialise
 from serve.control.publishing.ensembles import Part, Parts, parts_of
+from serve.control.registry import Loadable
 from serve.control.versions import Version
 from serve.core.errors import TrialFailed
 from serve.core.flavours import BASE, UNKNOWN, Flavour, Machine
@@ -19,6 +21,7 @@ from serve.core.replicas import Replica
 from serve.core.versions import Manifest
 from serve.processes.failpoints import reach
 from serve.tensors.contracts import Contract
+from serve.triton.canonical import canonical_text
 from serve.triton.config import Configuration
 from serve.triton.flavoured import configured
 from serve.triton.quarantine import Order, Quarantine
@@ -66,8 +69,13 @@ class Trials:
     def __repr__(self) -> str:
         return f"<Trials {self._quarantine or 'without a Triton'}>"
 
-    async def run(self, version: Version, manifest: Manifest) -> Tried:
-        """Load it and run its contract; `TrialFailed` says why it is not fit to be published."""
+    async def run(
+        self, version: Version, manifest: Manifest, config: Configuration | None = None
+    ) -> Tried:
+        """Load it and run its contract; `TrialFailed` says why it is not fit to be published.
+
+        With `config` it is run by that, and not as it is or will be run by the replicas.
+        """
         parts = parts_of(version.configuration, self._parts)
         if self._quarantine is None:
             return Tried(None, (NOT_TRIED,))
@@ -78,10 +86,23 @@ class Trials:
         async with scratch(self._folder) as repository:
             await self._build(repository, version, manifest, parts)
             found = [
-                await self._try(repository, version, one, parts, contract)
+                await self._try(repository, _run_by(version, config), one, parts, contract)
                 for one in reversed(able)  # the base first
             ]
         return Tried(max(found))
+
+    async def try_plain(self, one: Loadable, config: Configuration) -> bool:
+        """Load a plain folder so, without asking it; raises as `run` does. Whether it was tried."""
+        if self._quarantine is None or self._plain is None or not one.wanted:
+            return False
+        parts = parts_of(config, self._parts)
+        own = [Part(one.name, number, config, None) for number in one.wanted]
+        await asyncio.to_thread(self._folder.mkdir, parents=True, exist_ok=True)
+        async with scratch(self._folder) as repository:
+            await lay_out(repository, (*parts, *own), self._storage, self._plain)
+            async with self._quarantine.trial(repository, orders_of((*parts, *own[:-1]), own[-1])):
+                reach("quarantine.started")
+        return True
 
     async def _try(
         self,
@@ -93,8 +114,9 @@ class Trials:
     ) -> int:
         """Bytes of memory that it takes in this form."""
         assert self._quarantine is not None
-        config = configured(version.configuration, form, self._machine.engine_cache)
-        orders = _orders(parts, Part(version.physical, version.number, config, version))
+        own = self._parts.own(version)
+        config = configured(own, form, self._machine.engine_cache)
+        orders = orders_of(parts, Part(version.physical, version.number, config, version))
         try:
             async with self._quarantine.trial(repository, orders) as trial:
                 reach("quarantine.started")
@@ -111,18 +133,32 @@ class Trials:
     async def _build(
         self, repository: Path, version: Version, manifest: Manifest, parts: Sequence[Part]
     ) -> None:
-        for part in parts:
-            if part.version is not None:
-                made_of = await self._storage.manifest(part.version.model, part.number)
-                await materialise(self._storage, made_of, part.version.config, repository)
-            elif self._plain is not None:
-                link = repository / part.name
-                if not link.is_symlink():
-                    link.symlink_to((self._plain / part.name).absolute())
+        await lay_out(repository, parts, self._storage, self._plain)
         await materialise(self._storage, manifest, version.config, repository)
 
 
-def _orders(parts: Sequence[Part], last: Part) -> tuple[Order, ...]:
+def _run_by(version: Version, config: Configuration | None) -> Version:
+    """The version as if it had come with this configuration, and so were of another group."""
+    if config is None:
+        return version
+    return replace(version, config=canonical_text(config), group=config.digest)
+
+
+async def lay_out(
+    repository: Path, parts: Sequence[Part], storage: Storage, plain: Path | None
+) -> None:
+    """Build what is published in a model repository, and link to what is in the plain one."""
+    for part in parts:
+        if part.version is not None:
+            made_of = await storage.manifest(part.version.model, part.number)
+            await materialise(storage, made_of, part.version.config, repository)
+        elif plain is not None:
+            link = repository / part.name
+            if not link.is_symlink():
+                link.symlink_to((plain / part.name).absolute())
+
+
+def orders_of(parts: Sequence[Part], last: Part) -> tuple[Order, ...]:
     """One load for each name, with all its numbers; what is tried comes last."""
     numbers: dict[str, list[int]] = {}
     configs: dict[str, Configuration | None] = {}

@@ -8,7 +8,7 @@ from serve.control.fleet import Fleet
 from serve.control.inventory import Inventory
 from serve.control.reconciling.flavouring import Flavouring
 from serve.control.reconciling.loader import Loader
-from serve.control.reconciling.planning import Step, delivered, plan, takes_time
+from serve.control.reconciling.planning import Load, Step, delivered, plan, takes_time
 from serve.control.registry import Loadable
 from serve.control.versions import Version
 
@@ -51,6 +51,12 @@ class Agenda:
     def has_loads(self, again: Collection[str] = ()) -> bool:
         """Whether there is something to be loaded now."""
         return any(takes_time(step) and self._loader.is_due(step) for step in self.steps(again))
+
+    def has_nothing_for(self, name: str) -> bool:
+        """Whether what is under this name is here as it should be."""
+        lacking = any(isinstance(step, Load) and step.name == name for step in self.steps())
+        held = self._fleet.observations[self._name].held.get(name)
+        return not lacking and (not held or name in self._loader.applied)
 
     @property
     def awaited(self) -> frozenset[str]:

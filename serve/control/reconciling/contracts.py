@@ -14,6 +14,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from tritonclient.grpc import model_config_pb2
 
 from serve.control.added_cases import added_case, added_of, has_cases
+from serve.control.applying import configuration_of
 from serve.control.artifacts.contents import Contents
 from serve.control.artifacts.storage import Storage
 from serve.control.decisions import Decisions
@@ -72,7 +73,7 @@ class Contracts:
 
     async def judge(self, replica: Replica, version: Version, contract: Contract) -> str:
         """The same with a contract that need not be published yet."""
-        config = version.configuration
+        config = configuration_of(self._decisions(), version)
         takes_sequences = self._takes_sequences(config)
         for number, case in enumerate(contract.cases):
             parameters = self._sequence(config) if takes_sequences else {}
@@ -91,7 +92,7 @@ class Contracts:
     async def warm(self, replica: Replica, version: Version) -> None:
         """Ask what the contract asks, or something made up; models of sequences are left alone."""
         try:
-            config = version.configuration
+            config = configuration_of(self._decisions(), version)
             if self._takes_sequences(config):
                 return
             contract = await self._contract(version)
@@ -189,7 +190,7 @@ class Contracts:
         steps = config.message.ensemble_scheduling.step
         parts = {(step.model_name, int(step.model_version)) for step in steps}
         return any(
-            one.configuration.batches_sequences
+            configuration_of(self._decisions(), one).batches_sequences
             for versions in self._decisions().versions.values()
             for one in versions.values()
             if (one.physical, one.number) in parts

@@ -3,7 +3,7 @@
 | a flavour, in the order of preference            | then                                          |
 |--------------------------------------------------|-----------------------------------------------|
 | needs what is not known of the replica's machine | the next one                                  |
-| was loaded there and failed, or answered wrongly | the next one, until something else is pushed  |
+| was loaded there and failed, or answered wrongly | the next one, until something else is wanted  |
 | neither                                          | it is loaded; the name in Triton is the same  |
 | is the last that is left                         | it fails and is tried again like any model    |
 
@@ -24,7 +24,9 @@ from serve.triton.config import Configuration
 from serve.triton.flavoured import configured, recognised
 
 Forms = Mapping[str, Configuration | str]  # by flavour; a text says why it cannot run here
+Content = tuple[str, str]  # the fingerprint, and the digest of the configuration without flavour
 _NONE: Mapping[str, str] = MappingProxyType({})
+_NOTHING: Content = ("", "")
 
 
 class Flavouring:
@@ -40,8 +42,8 @@ class Flavouring:
         self._machine = machine
         self._fleet = fleet
         self._changed = changed
-        self._failed: dict[str, tuple[str, Mapping[str, str]]] = {}  # by name: of what, and why
-        self._known: dict[str, tuple[tuple[str, str], Forms]] = {}  # by name: of what, and forms
+        self._failed: dict[str, tuple[Content, Mapping[str, str]]] = {}  # by name: of what, and why
+        self._known: dict[str, tuple[Content, Forms]] = {}  # by name: of what, and forms
         self._lost = False
 
     def __repr__(self) -> str:
@@ -94,17 +96,18 @@ class Flavouring:
 
     def _failures(self, one: Loadable) -> Mapping[str, str]:
         """The flavours that have failed here, of this very content, and why."""
-        content, failed = self._failed.get(one.name, ("", _NONE))
-        return failed if content == one.fingerprint else _NONE
+        content, failed = self._failed.get(one.name, (_NOTHING, _NONE))
+        known, _ = self._known.get(one.name, (_NOTHING, _NONE))
+        return failed if content == known else _NONE
 
     def falls_back(self, step: Load, reason: str) -> bool:
         """A load has failed; whether another flavour is left, which will be tried at once."""
         one = step.model
         failed = {**self._failures(one), one.flavour: reason}
-        _, forms = self._known.get(one.name, ("", _NONE))
+        content, forms = self._known.get(one.name, (_NOTHING, _NONE))
         if not one.flavour or all(name in failed for name in _able(forms)):
             return False
-        self._failed[one.name] = one.fingerprint, MappingProxyType(failed)
+        self._failed[one.name] = content, MappingProxyType(failed)
         self._changed(one.name)
         return True
 

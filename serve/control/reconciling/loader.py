@@ -18,8 +18,9 @@ from serve.control.registry import Loadable
 from serve.control.snapshots import Publisher
 from serve.core.errors import ServegateError, TritonFailed, Unavailable
 from serve.processes.failpoints import reach
-from serve.triton.config import of_message
+from serve.triton.config import Configuration, of_message
 from serve.triton.control import NotExplicit, TritonControl
+from serve.triton.revising import is_in_force
 
 _log = logging.getLogger("servegate.loader")
 FIRST_RETRY, LAST_RETRY = 10.0, 300.0  # seconds
@@ -50,6 +51,7 @@ class Loader:
         self._clock = clock
         self._patience: asyncio.Timeout | None = None  # of the load that is waited for
         self._refused: dict[str, str] = {}  # why a name in Triton was not unloaded
+        self._revised: set[str] = set()  # names whose configuration somebody has changed
         self.applied: dict[str, str] = {}  # digests of the configurations that are loaded, by name
 
     def __repr__(self) -> str:
@@ -71,6 +73,8 @@ class Loader:
         name, configuration = step.model.name, step.model.configuration
         if step.model.published:
             self._proving.begin(step)
+        if self._only_revises(step):
+            self._fleet.tries(self._name, name, step.model.revision)
         try:
             if step.wrong:
                 await self._drop_wrong(step)
@@ -111,6 +115,8 @@ class Loader:
         """This is what is loaded now."""
         if model.configuration is not None:
             self.applied[model.name] = model.configuration.digest
+            if model.revision:
+                self._revised.add(model.name)
             self._fleet.flavours[self._name, model.name] = model.flavour
 
     async def _unload(self, name: str) -> bool:
@@ -167,16 +173,27 @@ class Loader:
             for target in view.targets.values()
         )
 
+    def doubt(self, name: str) -> None:
+        """Nobody knows how it is configured here: it is loaded again."""
+        self.applied[name] = ""  # no digest
+
+    def is_doubted(self, name: str) -> bool:
+        """Whether it has not been loaded since `doubt`."""
+        return self.applied.get(name) == ""
+
     def adopt(self, models: Mapping[str, Loadable], held: Held) -> None:
-        """What is ready already is taken to have the present configuration; later edits count."""
+        """What is ready already is taken to have the present configuration; later edits count.
+
+        Not so where somebody has changed the configuration: `recognise` asks about that.
+        """
         for name, model in models.items():
-            if model.configuration is not None and held.get(name):
+            if model.configuration is not None and held.get(name) and not model.revision:
                 self.applied.setdefault(name, model.configuration.digest)
 
     async def recognise(self, models: Mapping[str, Loadable], held: Held) -> None:
-        """Ask which flavours an earlier control plane has loaded here."""
+        """Ask which flavours, and which changes, an earlier control plane has loaded here."""
         for name, model in models.items():
-            known = name in self.applied or not model.flavours.preferred
+            known = name in self.applied or not (model.flavours.preferred or model.revision)
             if known or model.configuration is None or not held.get(name):
                 continue
             try:
@@ -184,7 +201,16 @@ class Loader:
             except ServegateError as error:
                 _log.warning("replica %s does not tell how it runs %s: %s", self._name, name, error)
             else:
-                self._applied(self._flavouring.recognise(model, found))
+                own = self._flavouring.recognise(model, found)
+                self._applied(own)
+                if model.revision and not _runs(own, found):
+                    self.doubt(name)
+
+    def lost(self) -> None:
+        """The replica may come back as a process that has read its configurations from disk."""
+        for name in self._revised:
+            if not self.is_doubted(name):
+                self.applied.pop(name, None)
 
     async def forget_failures(self, steps: list[Step]) -> None:
         """What is no longer to be loaded here has not failed here, either."""
@@ -201,12 +227,25 @@ class Loader:
         """Whether it has not failed, or long enough ago."""
         if isinstance(step, Unload):
             return True
+        first = self._fleet.tried_by(step.name, step.model.revision)
+        if first not in ("", self._name) and self._only_revises(step):
+            return False  # it is not known to be good, and what is here serves
         failure = self._fleet.failures.get((self._name, step.model.name))
         return failure is None or failure.about != step.about or self._clock() >= failure.retry_at
 
-    def succeeded(self, step: Load) -> None:
+    def _only_revises(self, step: Load) -> bool:
+        """Whether all is here and right, and only to be run in another way."""
+        model, held = step.model, self._fleet.observations[self._name].held.get(step.name, ())
+        if not model.revision or step.wrong or not set(step.versions) <= set(held):
+            return False
+        return model.configuration is None or self.applied.get(model.name) != (
+            model.configuration.digest
+        )
+
+    def succeeded(self, model: Loadable) -> None:
         """What was loaded is right."""
-        self._fleet.failures.pop((self._name, step.model.name), None)
+        self._fleet.failures.pop((self._name, model.name), None)
+        self._fleet.found_good(self._name, model.name, model.revision)
 
     def failed(self, step: Load, reason: str) -> None:
         """Another flavour is tried; the last is tried again, later the more often it has failed."""
@@ -221,3 +260,8 @@ class Loader:
         self._fleet.failures[key] = Failure(reason, step.about, tries, self._clock() + pause)
         if tries == 1:
             _log.warning("replica %s cannot load %s: %s", self._name, step.model.name, reason)
+
+
+def _runs(own: Loadable, found: Configuration) -> bool:
+    """Whether a Triton that tells this runs it as it should be run."""
+    return own.configuration is not None and is_in_force(own.configuration, found)

@@ -4,6 +4,8 @@
 |--------------------------------|-------|---------------------------------------------------------|
 | is being loaded                | none  | its contract was run after the load, however that ended |
 | was proven                     | come  | its contract fails there, whenever that is run          |
+| was loaded anew, and nobody    | come  | the same                                                |
+| else could be called           |       |                                                         |
 | answers wrongly                | none  | it was loaded anew and proven, or is right again        |
 | was there when control started | come  | its contract fails there                                |
 """
@@ -51,6 +53,7 @@ class Proving:
         self._publisher = publisher
         self._proof = proof
         self._decisions = decisions
+        self._alone: dict[str, frozenset[int]] = {}  # by name: called, and not proven yet
 
     def __repr__(self) -> str:
         return f"<Proving {self._name} wrong={dict(self._fleet.wrong(self._name))}>"
@@ -59,11 +62,31 @@ class Proving:
         """What this load brings, or brings anew, is called by nobody for now.
 
         With `anew` it has brought all versions anew, in another form: until then those that were
-        there went on as they were.
+        there went on as they were. They still do where nobody else could be called instead.
         """
-        held = self._fleet.observations[self._name].held.get(step.model.name, ())
+        name = step.model.name
+        held = self._fleet.observations[self._name].held.get(name, ())
         new = [v for v in step.versions if anew or v not in held or v in step.wrong]
-        self._fleet.bar(self._name, step.model.name, new, LOADING)
+        alone = [v for v in new if anew and v in held and self._is_alone(name, v)]
+        self._alone[name] = self._alone.get(name, frozenset()) | frozenset(alone)
+        self._fleet.bar(self._name, name, [v for v in new if v not in alone], LOADING)
+
+    @property
+    def called(self) -> frozenset[str]:
+        """The names in Triton under which something is called that is not proven yet."""
+        return frozenset(name for name, numbers in self._alone.items() if numbers)
+
+    def _is_alone(self, name: str, number: int) -> bool:
+        """Whether calls for a version that was proven would find no other replica."""
+        if number in self._fleet.wrong(self._name).get(name, {}):
+            return False
+        if number in self._fleet.loading(self._name, name):
+            return False
+        return not any(
+            self._fleet.can_be_called(other, name, number)
+            for other in self._fleet.observations
+            if other != self._name
+        )
 
     async def prove(self, name: str, model: str) -> Mapping[int, str]:
         """Admit what was loaded under a name and is right; gives what is not, and why.
@@ -73,7 +96,7 @@ class Proving:
         seen = self._fleet.observations[self._name]
         records = self._decisions().versions.get(model, {})
         wrong: dict[int, str] = {}
-        for number in self._fleet.loading(self._name, name):
+        for number in sorted({*self._fleet.loading(self._name, name), *self._alone.get(name, ())}):
             if number not in seen.held.get(name, ()):
                 continue  # Triton has refused it, or will have it later
             version = records.get(number)
@@ -83,11 +106,13 @@ class Proving:
                 self._fleet.bar(self._name, name, [number], why)
             else:
                 self._fleet.admit(self._name, name, number)
+            self._alone[name] = self._alone.get(name, frozenset()) - {number}
         return wrong
 
     def forget(self, name: str, wanted: Collection[int]) -> None:
         """What was not loaded, and is not to be any more, needs no proof."""
         held = self._fleet.observations[self._name].held.get(name, ())
+        self._alone[name] = self._alone.get(name, frozenset()) & frozenset(held)
         for number in self._fleet.loading(self._name, name):
             if number not in held and number not in wanted:
                 self._fleet.admit(self._name, name, number)

@@ -23,6 +23,7 @@ from serve.control.fleet import Fleet
 from serve.control.inventory import Inventory
 from serve.control.reconciling.agenda import Agenda
 from serve.control.reconciling.flavouring import Flavouring
+from serve.control.reconciling.lending import Lending
 from serve.control.reconciling.loader import Loader
 from serve.control.reconciling.planning import Load, Step, held_of, removes, takes_time
 from serve.control.reconciling.proving import Proof, Proving
@@ -83,13 +84,17 @@ class ReplicaKeeper:
             flavouring=self._flavouring,
             decisions=decisions,
         )
+        self.lending = Lending(
+            name, fleet=fleet, steering=steering, doubts=self._loader, put_back=self._put_back
+        )
         self._settings = ServerSettings(name, control, wanted=lambda: inventory.server_settings)
         self._tick = tick
         self._wake = asyncio.Event()
         self._cannot_list = False
         self._again: set[str] = set()  # models that are to be loaded anew, from the next round on
         self._trying: set[str] = set()  # those of the present round
-        self.on_round: Callable[[], None] = lambda: None  # called after each round
+        self.rounds = 0  # that have ended
+        self._heard: list[Callable[[], None]] = []
 
     def __repr__(self) -> str:
         return f"<ReplicaKeeper {self._name} {self._loader!r}>"
@@ -98,6 +103,10 @@ class ReplicaKeeper:
     def name(self) -> str:
         """The replica's."""
         return self._name
+
+    def after_rounds(self, tell: Callable[[], None]) -> None:
+        """Call this after each round, too."""
+        self._heard.append(tell)
 
     def serves(self, model: str) -> bool:
         """Whether the replica takes load calls, and this name in Triton belongs on it."""
@@ -122,6 +131,10 @@ class ReplicaKeeper:
     def is_settled(self, model: str) -> bool:
         """Whether nothing that `load_again` asked for is left to be tried."""
         return model not in self._again and model not in self._trying
+
+    def is_as_wanted(self, model: str) -> bool:
+        """Whether what is under a name in Triton is loaded here as it should be, and proven."""
+        return self._agenda.has_nothing_for(model) and model not in self._unproven
 
     def problem(self, model: str) -> str:
         """Why a name in Triton is not loaded here as it should be; empty while nothing is known."""
@@ -171,6 +184,7 @@ class ReplicaKeeper:
             self._settings.forget()  # it may come back as another process
             self._flavouring.lost()
             self._loader.give_up_hung()
+            self._loader.lost()
             if news:
                 _log.warning("replica %s is lost: %s", self._name, error.why or error)
         except ServegateError as error:  # it answers, but cannot list: what it holds, it holds
@@ -195,8 +209,11 @@ class ReplicaKeeper:
                 async with asyncio.timeout(self._tick * 2):  # not wait_for, which may lose a cancel
                     await self._wake.wait()
             self._wake.clear()
-            await self.reconcile()
-            self.on_round()
+            async with self.lending.turn:
+                await self.reconcile()
+            self.rounds += 1
+            for tell in self._heard:
+                tell()
 
     async def reconcile(self) -> None:
         """Take the steps of one round; one that fails does not keep the others from being taken."""
@@ -244,19 +261,32 @@ class ReplicaKeeper:
     async def _prove_rest(self) -> str:
         """Prove what could not be proven when it was loaded; why it cannot be now, either."""
         told = ""
-        if not self._fleet.unproven(self._name):
+        if not self._unproven:
             return told
         wanted = self._inventory.for_pool(self._fleet.observations[self._name].replica.pool)
-        for name in sorted(self._fleet.unproven(self._name)):
+        for name in sorted(self._unproven):
             one = self._inventory.loadables.get(name)
             self._proving.forget(name, wanted[name].wanted if name in wanted else ())
             try:
                 if await self._proving.prove(name, one.model if one else ""):
                     self.wake()  # it has to be loaded anew
+                elif one is not None:
+                    self._fleet.found_good(self._name, name, one.revision)
             except Unavailable as error:
                 told = f"it is loaded, and cannot be tried on replica {self._name}: {error}"
         await self._publisher.refresh()
         return told
+
+    async def _put_back(self, model: str) -> None:
+        """Somebody has loaded something else here: load what should be, while no calls come."""
+        self._trying.add(model)
+        with contextlib.suppress(NotExplicit, Unavailable):
+            await self._take_all(takes_time)
+        self.wake()
+
+    @property
+    def _unproven(self) -> frozenset[str]:
+        return self._fleet.unproven(self._name) | self._proving.called
 
     def _tell_waiting(self, why: str) -> None:
         if why:
@@ -299,6 +329,6 @@ class ReplicaKeeper:
             _log.info("replica %s: %s is not tried yet: %s", self._name, step.model.name, error)
             return
         if not wrong:
-            self._loader.succeeded(step)
+            self._loader.succeeded(step.model)
         for number, why in wrong.items():
             self._loader.failed(step, f"version {number} answers wrongly: {why}")

@@ -86,10 +86,35 @@ class Steering:
                 return
             self._warned.discard(name)
             async with self._around(name):
-                generation = await self._publisher.refresh()
-                if not await self._publisher.in_force(generation, STEER_TIMEOUT):
-                    raise Unavailable("a worker has not followed", why="it may still send calls")
+                await self._followed()
                 yield
+
+    @contextlib.asynccontextmanager
+    async def lent(self, name: str) -> AsyncIterator[None]:
+        """As `away`, for long: meanwhile others take their turns, as long as enough go on serving.
+
+        `NoSpare` where this one is needed.
+        """
+        serves = name in serving_of(self._publisher.snapshot, self._fleet)
+        turn = self._turns.setdefault(self._fleet.observations[name].replica.pool, asyncio.Lock())
+        async with contextlib.AsyncExitStack() as stack:
+            async with turn:
+                lacking = self.lacking(name) if serves else ""
+                if lacking:
+                    raise NoSpare(
+                        f"replica {name} serves and cannot be spared",
+                        why=lacking,
+                        try_this="another replica",
+                    )
+                await stack.enter_async_context(self._around(name))
+                await self._followed()
+            yield
+
+    async def _followed(self) -> None:
+        """Every worker knows where calls go now; `Unavailable` when one does not."""
+        generation = await self._publisher.refresh()
+        if not await self._publisher.in_force(generation, STEER_TIMEOUT):
+            raise Unavailable("a worker has not followed", why="it may still send calls")
 
     @contextlib.asynccontextmanager
     async def _around(self, name: str) -> AsyncIterator[None]:

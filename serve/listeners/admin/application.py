@@ -20,6 +20,8 @@ from serve.core.errors import (
     WrongOffset,
 )
 from serve.listeners.admin import (
+    batching,
+    benches,
     configurations,
     contracts,
     conversions,
@@ -35,6 +37,7 @@ from serve.listeners.admin import (
     replicas,
     routes,
     schemas,
+    serving_configurations,
     skew,
     snapshot,
     tries,
@@ -91,7 +94,7 @@ def create(
     for module in (
         *(models, routes, replicas, keys, history, versions, configurations, snapshot),
         *(skew, load_reports, live, tries, contracts, metadata),
-        *(datasets, evaluations),
+        *(datasets, evaluations, batching, serving_configurations, benches),
     ):
         app.include_router(module.router, dependencies=guarded, responses=_REFUSED)
     for module in (uploads, conversions):

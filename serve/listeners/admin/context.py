@@ -9,6 +9,9 @@ from urllib.parse import unquote
 from fastapi import Depends, Header, Request
 
 from serve.control.artifacts.storage import Storage
+from serve.control.batching.benches import Benches
+from serve.control.batching.configuring import Configuring
+from serve.control.batching.overview import Overviews
 from serve.control.conversions.conversions import Conversions
 from serve.control.evaluating.datasets import Datasets
 from serve.control.evaluating.evaluations import Evaluations
@@ -55,6 +58,9 @@ class Control:
     tries: TryDesk
     datasets: Datasets
     evaluations: Evaluations
+    benches: Benches
+    configuring: Configuring
+    overviews: Overviews
     live: Live
     readings: Callable[[Replica], Awaitable[Readings | None]]
     metrics: Callable[[], bytes]

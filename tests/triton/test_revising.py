@@ -1,0 +1,86 @@
+"""Revised configurations: which fields may be changed, and whether a Triton runs them."""
+
+import asyncio
+from typing import Any
+
+import pushing
+import pytest
+
+from serve.core.errors import Invalid
+from serve.core.replicas import Replica
+from serve.triton.config import Configuration, of_message, parse
+from serve.triton.control import TritonControl
+from serve.triton.revising import fields_of, is_in_force, revised
+
+from .conftest import BareTriton, BareTritonFactory
+
+BASE = parse('backend: "onnxruntime"\nmax_batch_size: 8\ndynamic_batching { }\n')
+WARM = {"x": {"data_type": "TYPE_FP32", "dims": [4], "zero_data": True}}
+DIFFERENT: tuple[dict[str, Any], ...] = (
+    {},
+    {"max_batch_size": 16},
+    {"dynamic_batching": {}},
+    {"dynamic_batching": {"max_queue_delay_microseconds": 500}},
+    {"dynamic_batching": {"preferred_batch_size": [4, 8], "preserve_ordering": True}},
+    {"dynamic_batching": {"priority_levels": 2, "default_priority_level": 1}},
+    {"instance_group": [{"count": 1}]},
+    {"instance_group": [{"count": 3, "kind": "KIND_CPU"}]},
+    {"model_warmup": [{"name": "w", "batch_size": 1, "inputs": WARM}]},
+    {"sequence_batching": {}},
+    {"sequence_batching": {"oldest": {"max_candidate_sequences": 4}}},
+)
+
+
+def test_a_field_takes_the_place_of_the_whole_one_and_null_removes_it() -> None:
+    full = revised(BASE, {"dynamic_batching": {"preserve_ordering": True}})
+    assert fields_of(full) == {"max_batch_size": 8, "dynamic_batching": {"preserve_ordering": True}}
+    assert fields_of(revised(full, {"dynamic_batching": None})) == {"max_batch_size": 8}
+    assert fields_of(BASE) == {"max_batch_size": 8, "dynamic_batching": {}}
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"platform": "x", "input": []}, "input, platform cannot be changed"),
+        ({"sequence_batching": {}}, "dynamic_batching and sequence_batching exclude each other"),
+        ({"dynamic_batching": {"no_such_field": 1}}, "no_such_field"),
+        ({"max_batch_size": "many"}, "cannot be read"),
+        ({"instance_group": {"count": 1}}, "cannot be read"),
+    ],
+)
+def test_what_cannot_be_changed_or_read_is_invalid(fields: dict[str, Any], said: str) -> None:
+    with pytest.raises(Invalid, match=said):
+        revised(BASE, fields)
+
+
+@pytest.mark.triton
+def test_a_triton_is_known_to_run_a_configuration_as_it_completes_it_and_no_other(
+    bare_triton_factory: BareTritonFactory,
+) -> None:
+    triton = bare_triton_factory()
+    folder = triton.repository / "m"
+    (folder / "1").mkdir(parents=True)
+    (folder / "1" / "model.onnx").write_bytes(pushing.times(2.0))
+    tensor = 'put {{ name: "{0}" data_type: TYPE_FP32 dims: [ 4 ] }}\n'
+    sides = "in" + tensor.format("x") + "out" + tensor.format("y")
+    base = parse('backend: "onnxruntime"\nmax_batch_size: 8\n' + sides)
+    (folder / "config.pbtxt").write_text('backend: "onnxruntime"\nmax_batch_size: 8\n' + sides)
+    own = [revised(base, fields) for fields in DIFFERENT]
+    found = asyncio.run(_told(triton, own))
+    for number, told in enumerate(found):
+        runs = [at for at, one in enumerate(own) if is_in_force(one, told)]
+        assert runs == [number], (DIFFERENT[number], fields_of(told))
+
+
+async def _told(triton: BareTriton, configurations: list[Configuration]) -> list[Configuration]:
+    """What the Triton tells of each, once it has loaded it."""
+    host, _, port = triton.grpc.partition(":")
+    control = TritonControl(Replica("bare", host, 0, int(port), 0), timeout=10)
+    try:
+        found = []
+        for one in configurations:
+            await control.load("m", one.for_load([1]))
+            found.append(of_message(await control.config("m")))
+        return found
+    finally:
+        await control.close()
