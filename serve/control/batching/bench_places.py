@@ -1,0 +1,250 @@
+"""Places of benches: a throw-away Triton, or a replica that is steered around.
+
+| place               | what is loaded there                              | in the end            |
+|---------------------|---------------------------------------------------|-----------------------|
+| a throw-away Triton | the version, and what it is made of; nothing else | it is killed          |
+| a replica           | the versions under this name that it holds, anew  | they are loaded again |
+"""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from serve.control.artifacts.contents import scratch
+from serve.control.artifacts.storage import Storage
+from serve.control.batching.bench_subjects import Subject
+from serve.control.fleet import Fleet
+from serve.control.publishing.trials import lay_out, orders_of
+from serve.control.reconciling.lending import Lending
+from serve.core.errors import Invalid, LoadFailed, NotFound, TritonFailed, Unavailable
+from serve.core.flavours import BASE, Machine
+from serve.core.replicas import Replica
+from serve.triton.config import Configuration
+from serve.triton.control import TritonControl
+from serve.triton.quarantine import Quarantine
+
+Fields = Mapping[str, Any]
+_QUICK = 5.0  # seconds
+_LOOK = 0.5  # seconds between two looks at a replica
+_LOADING = 300.0  # seconds for a load
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """A Triton that has loaded the subject.
+
+    `load` loads it with other fields and raises why it cannot; `is_over` returns why there is
+    nothing to measure any more.
+    """
+
+    replica: Replica
+    load: Callable[[Fields], Awaitable[None]]
+    is_over: Callable[[], Awaitable[str]]
+
+
+class Place(Protocol):
+    """Where something is measured."""
+
+    def open(
+        self, subject: Subject, fields: Fields
+    ) -> contextlib.AbstractAsyncContextManager[Opened]:
+        """Load it there; at the end everything is as before."""
+        ...
+
+
+class ThrowAway:
+    """A Triton of its own, on this machine. `folder`: for repositories; `plain`: the plain one."""
+
+    def __init__(
+        self,
+        quarantine: Quarantine | None,
+        storage: Storage,
+        *,
+        folder: Path,
+        plain: Path | None,
+        machine: Machine,
+    ) -> None:
+        self._quarantine = quarantine
+        self._storage = storage
+        self._folder = folder
+        self._plain = plain
+        self._machine = machine
+
+    def __repr__(self) -> str:
+        return f"<ThrowAway {self._quarantine or 'without a Triton'}>"
+
+    @contextlib.asynccontextmanager
+    async def open(self, subject: Subject, fields: Fields) -> AsyncIterator[Opened]:
+        """Start it; `TrialFailed` says what is wrong with the version or the fields."""
+        if self._quarantine is None:
+            raise Invalid(
+                "there is no Triton here to measure with",
+                why="the control plane's machine has none that it may start",
+                try_this="--replica NAME, which is spared meanwhile",
+            )
+        form = subject.form(self._machine)
+        last = subject.configured(fields, form, self._machine)
+        await asyncio.to_thread(self._folder.mkdir, parents=True, exist_ok=True)
+        async with scratch(self._folder) as repository:
+            await lay_out(repository, (*subject.parts, last), self._storage, self._plain)
+            orders = orders_of(subject.parts, last)
+            async with self._quarantine.trial(repository, orders) as trial:
+
+                async def load(changed: Fields) -> None:
+                    await trial.again(
+                        orders_of((), subject.configured(changed, form, self._machine))
+                    )
+
+                async def is_over() -> str:
+                    await trial.is_over()
+                    return "its Triton died, or took too much memory"
+
+                yield Opened(trial.replica, load, is_over)
+
+
+class Drained:
+    """Replicas that calls are steered around meanwhile. `machines` are what each runs on."""
+
+    def __init__(
+        self,
+        lendings: Mapping[str, Lending],
+        fleet: Fleet,
+        *,
+        machine: Callable[[Replica], Machine],
+        loads: Callable[[], bool],
+        notes: "Notes",
+    ) -> None:
+        self._lendings = lendings
+        self._fleet = fleet
+        self._machine = machine
+        self._loads = loads
+        self._notes = notes
+
+    def __repr__(self) -> str:
+        return f"<Drained {sorted(self._lendings)}>"
+
+    async def reclaim(self) -> None:
+        """Take back what an earlier control plane has lent and died over; return when it is."""
+        lent = [
+            (self._lendings[one], name) for one, name in self._notes.read() if one in self._lendings
+        ]
+        for lending, model in lent:
+            lending.reclaim(model)
+        while not all(lending.is_back(model) for lending, model in lent):  # noqa: ASYNC110
+            await asyncio.sleep(_LOOK)
+        if lent:
+            self._notes.clear()
+
+    def on(self, replica: str) -> Place:
+        """This replica as a place; `NotFound` when there is none of this name."""
+        if replica not in self._lendings:
+            known = ", ".join(sorted(self._lendings))
+            raise NotFound(f"there is no replica '{replica}'", why=f"there are {known}")
+        return _Replica(self, replica)
+
+    @contextlib.asynccontextmanager
+    async def open(self, name: str, subject: Subject, fields: Fields) -> AsyncIterator[Opened]:
+        """See `Place.open`."""
+        held = self._held(name, subject)
+        replica = self._fleet.observations[name].replica
+        machine, lending = self._machine(replica), self._lendings[name]
+        chosen = self._fleet.flavours.get((name, subject.name)) or BASE
+        known = {one.name: one for one in subject.flavours.candidates}
+        form = known.get(chosen) or subject.form(machine)
+        control = TritonControl(replica, timeout=_QUICK)
+
+        async def load(changed: Fields) -> None:
+            config = subject.configured(changed, form, machine).configuration
+            await _load(control, subject.name, config, held)
+
+        async def is_over() -> str:
+            while True:
+                seen = self._fleet.observations[name]
+                if not seen.is_up:
+                    return f"replica {name} does not answer: {seen.why}"
+                if subject.number not in seen.held.get(subject.name, ()):
+                    return f"replica {name} holds the version no more"
+                await asyncio.sleep(_LOOK)
+
+        try:
+            async with lending.lent(subject.name):
+                self._notes.add(name, subject.name)
+                await load(fields)
+                yield Opened(replica, load, is_over)
+            if lending.is_back(subject.name):
+                self._notes.clear()
+        finally:
+            await control.close()
+
+    def _held(self, name: str, subject: Subject) -> tuple[int, ...]:
+        """The versions under the subject's name there; `Invalid` where it cannot be lent."""
+        seen = self._fleet.observations[name]
+        held = seen.held.get(subject.name, ())
+        why = ""
+        if not seen.is_up:
+            why = f"it does not answer: {seen.why}"
+        elif seen.self_managed or not self._loads():
+            why = "nothing is loaded there by this gateway"
+        elif subject.number not in held:
+            why = f"it does not hold version {subject.number} of model '{subject.model}'"
+        if why:
+            raise Invalid(f"replica {name} cannot be measured on", why=why)
+        return held
+
+
+@dataclass(frozen=True, slots=True)
+class _Replica:
+    drained: Drained
+    name: str
+
+    def open(
+        self, subject: Subject, fields: Fields
+    ) -> contextlib.AbstractAsyncContextManager[Opened]:
+        return self.drained.open(self.name, subject, fields)
+
+
+class Notes:
+    """A file that says what is lent, for whoever comes after a control plane that died."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def __repr__(self) -> str:
+        return f"<Notes {self._path}>"
+
+    def add(self, replica: str, model: str) -> None:
+        """This name in Triton is not on this replica as it should be."""
+        draft = self._path.with_suffix(".new")
+        draft.parent.mkdir(parents=True, exist_ok=True)
+        draft.write_text(
+            "".join(f"{one}\t{name}\n" for one, name in (*self.read(), (replica, model)))
+        )
+        draft.replace(self._path)
+
+    def read(self) -> tuple[tuple[str, str], ...]:
+        """Replicas and names in Triton."""
+        try:
+            lines = self._path.read_text().splitlines()
+        except FileNotFoundError:
+            return ()
+        pairs = (line.partition("\t") for line in lines)
+        return tuple((replica, model) for replica, tab, model in pairs if tab)
+
+    def clear(self) -> None:
+        """Everything is as it should be."""
+        self._path.unlink(missing_ok=True)
+
+
+async def _load(
+    control: TritonControl, name: str, config: Configuration | None, held: tuple[int, ...]
+) -> None:
+    try:
+        async with asyncio.timeout(_LOADING):
+            await control.load(name, config.for_load(held) if config else None)
+    except TritonFailed as error:
+        raise LoadFailed(name, str(error)) from error
+    except TimeoutError:
+        raise Unavailable(f"it was still loading after {_LOADING:g} s") from None

@@ -1,0 +1,178 @@
+"""The observer: what each replica's Triton has counted of every version, reading by reading.
+
+Replicas are asked one by one, not through the gateway: its sums have no past of a single replica,
+and a replica that was loaded anew is only seen by itself. A replica that is steered around is
+passed over: what it counts then is a measurement, or a model that warms up, not what callers ask.
+
+| between two readings of a replica        | counts                                               |
+|------------------------------------------|------------------------------------------------------|
+| a counter of a version fell              | all it says: it was loaded anew; what was before it  |
+|                                          | is forgotten, for it may have been configured else   |
+| a version is there for the first time    | all it says                                          |
+| the replica did not answer               | the rise since it last did                           |
+| the replica was steered around           | nothing                                              |
+"""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from serve.control.batching.windows import Window
+from serve.control.fleet import Fleet
+from serve.core.errors import TritonFailed, Unavailable
+from serve.core.replicas import Replica
+from serve.triton.counting import Counters, total
+from serve.triton.metrics import ModelReading, Readings
+
+KEPT = 300.0  # seconds of history
+FRESH = 60.0  # seconds for which what is so now is told
+_log = logging.getLogger("servegate.batching")
+_UNREAD = ModelReading(0, 0, 0, 0, 0, 0.0, 0.0)
+
+Slot = tuple[str, int]  # a name in Triton, a version
+Counted = Mapping[Slot, Counters]
+
+
+class Telling(Protocol):
+    """Who asks replicas."""
+
+    async def counters(self, replica: Replica) -> Counted:
+        """What a replica has counted; `Unavailable` or `TritonFailed` when it does not tell."""
+
+    async def readings(self, replica: Replica) -> Readings | None:
+        """Its own metrics; None when it does not tell."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Told:
+    at: float
+    counters: Counted
+    readings: Readings | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Round:
+    """What rose between two readings."""
+
+    at: float
+    seconds: float
+    risen: Counted
+    cpu: float | None
+    gpu: float | None
+
+
+@dataclass(slots=True)
+class _History:
+    """Of one replica. `fresh` is when what a version did began to count."""
+
+    before: _Told | None = None
+    is_passed_over: bool = False
+    rounds: deque[_Round] = field(default_factory=deque)
+    fresh: dict[Slot, float] = field(default_factory=dict)
+
+
+class Observer:
+    """Reads, and keeps the last five minutes of what was called. `clock`: monotonic seconds."""
+
+    def __init__(self, fleet: Fleet, telling: Telling, *, clock: Callable[[], float]) -> None:
+        self._fleet = fleet
+        self._telling = telling
+        self._clock = clock
+        self._histories: dict[str, _History] = {}
+
+    def __repr__(self) -> str:
+        rounds = sum(len(one.rounds) for one in self._histories.values())
+        return f"<Observer replicas={len(self._histories)} rounds={rounds}>"
+
+    async def observe(self) -> None:
+        """One round: ask every replica now."""
+        seen = dict(self._fleet.observations)
+        for name in self._histories.keys() - seen.keys():
+            del self._histories[name]
+        up = [one.replica for one in seen.values() if one.is_up]
+        told = await asyncio.gather(*(self._ask(replica) for replica in up))
+        for replica, answer in zip(up, told, strict=True):
+            history = self._histories.setdefault(replica.name, _History())
+            if not self._fleet.is_free(replica.name):
+                history.is_passed_over = True
+            elif answer is not None:
+                _add(history, answer)
+        oldest = self._clock() - KEPT
+        for history in self._histories.values():
+            while history.rounds and history.rounds[0].at <= oldest:
+                history.rounds.popleft()
+
+    def window(self, name: str, version: int) -> Window:
+        """What a version has done, over all replicas; an empty one where nothing is known."""
+        slot, replicas = (name, version), {}
+        risen: list[Counters] = []
+        cpu, gpu = [], []
+        for replica, history in self._histories.items():
+            rounds = tuple(_rounds(history, slot))
+            if not rounds:
+                continue
+            replicas[replica] = sum(one.seconds for one in rounds)
+            for one in rounds:
+                risen += [one.risen[slot]] if slot in one.risen else []
+                cpu += [] if one.cpu is None else [one.cpu]
+                gpu += [] if one.gpu is None else [one.gpu]
+        now = self._clock() - FRESH
+        newest = (one.before for one in self._histories.values())
+        pending = sum(_reading(one, slot).pending for one in newest if one and one.at > now)
+        return Window(total(risen), replicas, pending, _mean(cpu), _mean(gpu))
+
+    async def _ask(self, replica: Replica) -> _Told | None:
+        counters, readings = await asyncio.gather(
+            self._counters(replica), self._telling.readings(replica)
+        )
+        return None if counters is None else _Told(self._clock(), counters, readings)
+
+    async def _counters(self, replica: Replica) -> Counted | None:
+        try:
+            return await self._telling.counters(replica)
+        except (Unavailable, TritonFailed) as error:
+            _log.debug("%s tells no statistics: %s", replica.name, error)
+            return None
+
+
+def _add(history: _History, now: _Told) -> None:
+    before, history.before = history.before, now
+    passed, history.is_passed_over = history.is_passed_over, False
+    if before is None or now.at <= before.at:
+        history.fresh = dict.fromkeys(now.counters, now.at)
+        return
+    risen: dict[Slot, Counters] = {}
+    for slot, counters in now.counters.items():
+        was = before.counters.get(slot)
+        rise = counters if was is None else counters.since(was)
+        if was is None or rise is counters:
+            history.fresh[slot] = now.at if passed else before.at
+        if not rise.is_idle:
+            risen[slot] = rise
+    history.fresh = {slot: at for slot, at in history.fresh.items() if slot in now.counters}
+    if not passed:
+        gpus = [one.utilization for one in now.readings.gpus.values()] if now.readings else []
+        known = [one for one in gpus if one is not None]
+        cpu = now.readings.cpu_utilization if now.readings else None
+        seconds = now.at - before.at
+        history.rounds.append(_Round(now.at, seconds, risen, cpu, max(known, default=None)))
+
+
+def _rounds(history: _History, slot: Slot) -> Iterator[_Round]:
+    """Those in which a version was there as it is now."""
+    fresh = history.fresh.get(slot)
+    if fresh is not None:
+        yield from (one for one in history.rounds if one.at > fresh)
+
+
+def _reading(told: _Told | None, slot: Slot) -> ModelReading:
+    if told is None or told.readings is None:
+        return _UNREAD
+    return told.readings.models.get(slot, _UNREAD)
+
+
+def _mean(values: list[float]) -> float | None:
+    return sum(values) / len(values) if values else None

@@ -1,0 +1,157 @@
+"""Advice: each rule has a situation in which it speaks, and no other does."""
+
+import pytest
+from control.batching.situations import situation
+
+from serve.capacity.setup import Setup
+from serve.control.batching.advice import RULES, advise
+from serve.control.batching.latencies import Took
+from serve.control.batching.situation import ENOUGH, Situation
+
+WELL = situation({1: (1000, 5), 4: (500, 8), 8: (1000, 12)}, queue=4, objective="p99<30ms", cpu=0.9)
+_DELAYED = Setup(8, delay=0.005)
+
+CASES: dict[str, tuple[Situation, str]] = {
+    "batching-off": (
+        situation({1: (3000, 10)}, setup=Setup(8, batches=False), queue=20),
+        "dynamic_batching: it is off, although calls of 1 row wait 20 ms for 10 ms of computing, "
+        "and up to 8 rows could be executed together. Try: servegate batching set m@1 --on "
+        "[batching-off]",
+    ),
+    "clients-batch": (
+        situation({6: (1000, 10)}, calls=1000, queue=1),
+        "dynamic_batching: calls bring 6 rows each, of at most 8 in an execution: no second call "
+        "fits beside one. Try: servegate batching set m@1 --max-batch-size 32 [clients-batch]",
+    ),
+    "delay-beyond-objective": (
+        situation(
+            {4: (500, 12), 8: (1000, 20)},
+            setup=Setup(8, delay=0.030),
+            queue=12,
+            objective="p99<50ms",
+        ),
+        "dynamic_batching.max_queue_delay_microseconds: calls may wait 30 ms for others, but of "
+        "the objective p99<50ms two executions of 6.7 rows leave 15.3 ms. Try: servegate batching "
+        "set m@1 --delay 7666us [delay-beyond-objective]",
+    ),
+    "delay-without-company": (
+        situation({1: (1000, 5)}, setup=_DELAYED, queue=5),
+        "dynamic_batching.max_queue_delay_microseconds: calls wait 5 ms of at most 5 ms for "
+        "others, and executions have 1.00 calls each: nobody comes. Try: servegate batching set "
+        "m@1 --delay 0us [delay-without-company]",
+    ),
+    "delay-in-vain": (
+        situation({1: (500, 5), 2: (500, 6)}, setup=_DELAYED, queue=4),
+        "dynamic_batching.max_queue_delay_microseconds: calls wait 4 ms of at most 5 ms for "
+        "batches of 1.5 rows of 8, while instances are busy 6 % of the time: waiting buys nothing. "
+        "Try: servegate batching set m@1 --delay 0us [delay-in-vain]",
+    ),
+    "preferred-unreached": (
+        situation({1: (500, 5), 3: (500, 6)}, setup=Setup(8, preferred=(4, 8)), queue=1),
+        "dynamic_batching.preferred_batch_size: 4, 8: 0 of 1,000 executions had such a size; the "
+        "largest had 3 rows. Try: servegate batching set m@1 --preferred none "
+        "[preferred-unreached]",
+    ),
+    "largest-below-objective": (
+        situation({4: (500, 8), 8: (1000, 12)}, queue=10, objective="p99<50ms", cpu=0.9),
+        "max_batch_size: 67 % of the executions are full with 8 rows, and the objective p99<50ms "
+        "allows 21: two executions of so many take 50 ms. Try: servegate batching set m@1 "
+        "--max-batch-size 16 [largest-below-objective]",
+    ),
+    "largest-beyond-objective": (
+        situation(
+            {4: (500, 14), 16: (1000, 38)}, setup=Setup(16), queue=20, objective="p99<50ms", cpu=0.9
+        ),
+        "max_batch_size: it is 16, and the objective p99<50ms allows 9: 67 % of the executions "
+        "are larger, and two of 16 rows take 76 ms. Try: servegate batching set m@1 "
+        "--max-batch-size 9 [largest-beyond-objective]",
+    ),
+    "largest-unreached": (
+        situation({1: (4000, 5), 3: (6000, 8)}, setup=Setup(64), queue=2),
+        "max_batch_size: it is 64, and while instances are busy 68 % of the time the largest "
+        "execution had 3 rows: memory is kept for batches that never come. Try: servegate "
+        "batching set m@1 --max-batch-size 4 [largest-unreached]",
+    ),
+    "instances-starved": (
+        situation({4: (100, 8), 8: (8000, 12)}, queue=30, cpu=0.3),
+        "instance_group.count: calls wait 30 ms for 12 ms of computing, one instance is busy 97 % "
+        "of the time, and the CPU is used to 30 %. Try: servegate batching set m@1 --instances 2 "
+        "[instances-starved]",
+    ),
+    "instances-idle": (
+        situation({1: (500, 5), 4: (500, 8)}, setup=Setup(8, instances=4), queue=0.1),
+        "instance_group.count: 4 instances are busy 2 % of the time, and each has a copy of the "
+        "model in memory. Try: servegate batching set m@1 --instances 1 [instances-idle]",
+    ),
+    "cache-useless": (
+        situation({1: (500, 5), 4: (500, 8)}, hits=3, misses=2500, batched={"caches": True}),
+        "response_cache: it had the answer of 3 of 2,503 calls, and every call is hashed and "
+        "every answer kept. Try: servegate batching set m@1 --no-cache [cache-useless]",
+    ),
+    "queue-rejects": (
+        situation(
+            {4: (500, 8), 8: (1000, 12)},
+            queue=4,
+            took=Took({0.1: 10_500.0}, 105.0, 10_500.0, refused=500.0),
+            batched={"queue_limit": 8},
+        ),
+        "dynamic_batching.default_queue_policy.max_queue_size: 8 calls may wait, and 500 of "
+        "10,500 calls were refused. Try: servegate batching set m@1 --queue size=16 "
+        "[queue-rejects]",
+    ),
+}
+
+
+def test_every_rule_has_a_case_and_every_case_a_rule() -> None:
+    assert [rule.name for rule in RULES] == list(CASES)
+
+
+def test_every_rule_says_what_it_is_about() -> None:
+    assert all(rule.meaning.endswith(".") for rule in RULES)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_rule_speaks_in_its_own_case_and_no_other_does(name: str) -> None:
+    found = advise(CASES[name][0])
+    assert [str(one) for one in found] == [CASES[name][1]]
+
+
+def test_a_version_that_is_batched_well_gets_no_advice() -> None:
+    assert advise(WELL) == ()
+
+
+def test_too_few_calls_say_nothing() -> None:
+    few = situation({1: (ENOUGH - 1, 10)}, setup=Setup(8, batches=False), queue=20)
+    assert not few.is_enough
+    assert advise(few) == ()
+    assert advise(situation({1: (ENOUGH, 10)}, setup=Setup(8, batches=False), queue=20))
+
+
+def test_an_ensemble_gets_no_advice_for_it_runs_nothing_itself() -> None:
+    asked = situation(
+        {1: (3000, 10)}, setup=Setup(8, batches=False), queue=20, batched={"ensemble": True}
+    )
+    assert advise(asked) == ()
+
+
+def test_calls_of_sequences_are_not_told_to_batch_dynamically() -> None:
+    asked = situation(
+        {1: (3000, 10)}, setup=Setup(8, batches=False), queue=20, batched={"sequences": True}
+    )
+    assert advise(asked) == ()
+
+
+def test_clients_that_batch_are_told_not_to_wait_where_there_is_a_delay() -> None:
+    (found,) = advise(situation({6: (1000, 10)}, calls=1000, queue=5, setup=_DELAYED))
+    assert (found.rule, found.fix) == ("clients-batch", "servegate batching set m@1 --delay 0us")
+
+
+def test_a_machine_without_room_gets_no_more_instances() -> None:
+    sizes = {4: (100, 8.0), 8: (8000, 12.0)}
+    assert advise(situation(sizes, queue=30, cpu=0.95)) == ()
+    assert advise(situation(sizes, queue=30)) == ()  # nobody tells how much room there is
+
+
+def test_a_gpu_with_room_gets_another_instance_whatever_the_processors_do() -> None:
+    (found,) = advise(situation({4: (100, 8), 8: (8000, 12)}, queue=30, cpu=0.95, gpu=0.4))
+    assert "the GPU is used to 40 %" in found.why

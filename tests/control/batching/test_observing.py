@@ -1,0 +1,175 @@
+"""What replicas have counted, reading by reading."""
+
+import asyncio
+from collections.abc import Mapping
+
+from builders import Clock, replica
+
+from serve.control.batching.observing import KEPT, Counted, Observer, Slot
+from serve.control.fleet import Fleet
+from serve.core.errors import Unavailable
+from serve.core.replicas import Replica
+from serve.triton.counting import NOTHING, Counters, Executed
+from serve.triton.metrics import GpuReading, ModelReading, Readings
+
+M: Slot = ("m", 1)
+
+
+class Scene:
+    """Two replicas that tell what a test says."""
+
+    def __init__(self) -> None:
+        self.clock = Clock()
+        self.fleet = Fleet((replica("a"), replica("b")), clock=self.clock)
+        self.told: dict[str, Counted | None] = {}
+        self.read: dict[str, Readings] = {}
+        self.observer = Observer(self.fleet, self, clock=self.clock)
+        for name in ("a", "b"):
+            self.fleet.saw(name, {"m": (1,)})
+
+    async def counters(self, replica: Replica) -> Counted:
+        found = self.told.get(replica.name)
+        if found is None:
+            raise Unavailable("it does not answer")
+        return found
+
+    async def readings(self, replica: Replica) -> Readings | None:
+        return self.read.get(replica.name)
+
+    def look(self, after: float = 15.0, **told: Counted | None) -> None:
+        """One round, so many seconds after the one before."""
+        self.clock.now += after
+        self.told = told
+        asyncio.run(self.observer.observe())
+
+
+def some(calls: int, **others: int) -> Mapping[Slot, Counters]:
+    """So many calls, each an execution of one row."""
+    sizes = {1: Executed(calls, 5 * calls)} if calls else {}
+    return {M: Counters(calls=calls, rows=calls, executions=calls, sizes=sizes, **others)}
+
+
+def metrics(pending: int = 0, cpu: float | None = None) -> Readings:
+    reading = ModelReading(0, 0, 0, 0, pending, 0.0, 0.0)
+    return Readings({M: reading}, {}, cpu)
+
+
+def test_only_what_rises_between_two_readings_counts() -> None:
+    scene = Scene()
+    scene.look(a=some(1000))
+    assert scene.observer.window(*M).counted == NOTHING
+    scene.look(a=some(1030))
+    window = scene.observer.window(*M)
+    assert (window.counted.calls, window.rate) == (30, 2.0)
+    assert window.counted.sizes == {1: Executed(30, 150)}
+
+
+def test_replicas_are_summed_and_the_rate_of_one_is_told_too() -> None:
+    scene = Scene()
+    scene.look(a=some(0), b=some(0))
+    scene.look(a=some(30), b=some(90))
+    window = scene.observer.window(*M)
+    assert window.replicas == {"a": 15.0, "b": 15.0}
+    assert (window.counted.calls, window.rate, window.rate_per_replica) == (120, 8.0, 4.0)
+
+
+def test_a_version_that_was_loaded_anew_begins_anew() -> None:
+    scene = Scene()
+    scene.look(a=some(0))
+    scene.look(a=some(500))
+    scene.look(a=some(10))
+    window = scene.observer.window(*M)
+    assert (window.counted.calls, window.seconds) == (10, 15.0)
+    scene.look(a=some(14))
+    assert scene.observer.window(*M).counted.calls == 14
+
+
+def test_a_replica_that_does_not_answer_is_counted_on_when_it_does() -> None:
+    scene = Scene()
+    scene.look(a=some(0))
+    scene.look(a=None)
+    scene.look(a=some(60))
+    window = scene.observer.window(*M)
+    assert (window.counted.calls, window.seconds, window.rate) == (60, 30.0, 2.0)
+
+
+def test_a_version_that_comes_counts_from_zero_and_one_that_goes_is_forgotten() -> None:
+    scene = Scene()
+    scene.look(a={})
+    scene.look(a=some(15))
+    assert scene.observer.window(*M).counted.calls == 15
+    scene.look(a={})
+    assert scene.observer.window(*M).replicas == {}
+    scene.look(a=some(4))
+    assert scene.observer.window(*M).counted.calls == 4
+
+
+def test_what_a_replica_counts_while_it_is_steered_around_is_no_call_of_anybody() -> None:
+    scene = Scene()
+    scene.look(a=some(0))
+    scene.look(a=some(10))
+    with scene.fleet.steering("a"):
+        scene.look(a=some(9000))
+    scene.look(a=some(9500))
+    assert scene.observer.window(*M).counted.calls == 10
+    scene.look(a=some(9505))
+    assert scene.observer.window(*M).counted.calls == 15
+
+
+def test_what_was_loaded_anew_meanwhile_begins_after_the_next_reading() -> None:
+    scene = Scene()
+    scene.look(a=some(100))
+    scene.look(a=some(110))
+    with scene.fleet.steering("a"):
+        scene.look(a=some(0))
+    scene.look(a=some(7))
+    assert scene.observer.window(*M).replicas == {}
+    scene.look(a=some(9))
+    assert scene.observer.window(*M).counted.calls == 2
+
+
+def test_a_few_minutes_are_kept_and_no_more() -> None:
+    scene = Scene()
+    for count in range(100):
+        scene.look(a=some(count * 15))
+    window = scene.observer.window(*M)
+    assert (window.seconds, window.rate) == (KEPT, 1.0)
+    assert repr(scene.observer) == "<Observer replicas=2 rounds=20>"
+
+
+def test_a_replica_that_goes_takes_its_past_along() -> None:
+    scene = Scene()
+    scene.look(a=some(0), b=some(0))
+    scene.look(a=some(30), b=some(30))
+    scene.fleet.lost("b", "refused")
+    for _ in range(21):
+        scene.look(a=some(30))
+    assert scene.observer.window(*M).replicas == {"a": KEPT}
+
+
+def test_queues_and_machines_are_told_by_the_replicas_own_metrics() -> None:
+    scene = Scene()
+    scene.read["a"] = metrics(cpu=0.5)
+    scene.look(a=some(0))
+    scene.read["a"] = metrics(pending=3, cpu=0.7)
+    scene.look(a=some(10))
+    window = scene.observer.window(*M)
+    assert (window.pending, window.cpu, window.gpu) == (3, 0.7, None)
+    scene.look(after=60.0, a=None)
+    assert scene.observer.window(*M).pending == 0
+
+
+def test_the_busiest_gpu_is_what_a_machine_has_room_on() -> None:
+    scene = Scene()
+    gpus = {"0": GpuReading(0.2, None, None, None), "1": GpuReading(0.6, None, None, None)}
+    scene.read["a"] = Readings({}, gpus, None)
+    scene.look(a=some(0))
+    scene.look(a=some(10))
+    assert scene.observer.window(*M).gpu == 0.6
+
+
+def test_nothing_is_known_of_what_nobody_has() -> None:
+    window = Scene().observer.window("x", 9)
+    assert (window.counted, window.seconds, window.rate) == (NOTHING, 0.0, 0.0)
+    assert (window.queue, window.compute, window.busy(1)) == (0.0, 0.0, 0.0)
+    assert (window.rows_per_execution, window.calls_per_execution, window.largest) == (0, 0, 0)
