@@ -1,0 +1,79 @@
+"""The parts of a control plane that measure serving configurations, put together."""
+
+import logging
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from serve.app.paths import BENCHES_FOLDER
+from serve.app.publishing import ports_of
+from serve.control.artifacts.storage import Storage
+from serve.control.batching.bench_places import Drained, Notes, ThrowAway
+from serve.control.batching.bench_subjects import Subjects
+from serve.control.batching.benches import Benches
+from serve.control.decisions import Decisions
+from serve.control.fleet import Fleet
+from serve.control.inventory import Inventory
+from serve.control.models import Models
+from serve.control.publishing.ensembles import Parts
+from serve.control.reconciling.lending import Lending
+from serve.core.errors import CannotStart
+from serve.settings import Settings
+from serve.triton.installation import Facts, Installation
+from serve.triton.quarantine import NAME, Quarantine, TrialLimits
+
+_LENT_FILE = "lent"
+
+
+def benches_of(
+    settings: Settings,
+    storage: Storage,
+    inventory: Inventory,
+    fleet: Fleet,
+    models: Models,
+    lendings: Mapping[str, Lending],
+    *,
+    decisions: Callable[[], Decisions],
+) -> Benches:
+    """Benches in a throw-away Triton, where there can be one, and on replicas."""
+    folder = settings.state_path / BENCHES_FOLDER
+    plain = Path(settings.model_repo) if settings.model_repo else None
+    parts = Parts(decisions, lambda: inventory.loadables, models.main_version)
+    return Benches(
+        Subjects(models, inventory, parts),
+        ThrowAway(
+            _triton(settings, folder),
+            storage,
+            folder=folder / "repositories",
+            plain=plain,
+            machine=settings.machine(NAME),
+        ),
+        Drained(
+            lendings,
+            fleet,
+            machine=lambda one: settings.machine(one.name, one.pool),
+            loads=lambda: not inventory.is_discovering,
+            notes=Notes(folder / _LENT_FILE),
+        ),
+        clock=time.monotonic,
+    )
+
+
+def _triton(settings: Settings, folder: Path) -> Quarantine | None:
+    """As the quarantine of versions, but as important as everything else; None where it is off."""
+    if settings.quarantine == "off":
+        return None
+    try:
+        installation = Installation.find(Facts.here())
+    except CannotStart:
+        return None
+    return Quarantine(
+        installation,
+        state=folder,
+        logger=logging.getLogger("servegate.triton"),
+        limits=TrialLimits(settings.quarantine_bytes, settings.quarantine_timeout),
+        extra_args=settings.triton_args,
+        avoid=ports_of(settings),
+        name="bench",
+        steps_back=False,
+    )

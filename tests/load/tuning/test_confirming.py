@@ -1,0 +1,65 @@
+"""Rounds of winner and baseline: on sides that bear a known rate."""
+
+import json
+import math
+
+import numpy as np
+import pytest
+
+from serve.load.tuning.confirming import Duel, Staircase, compared
+
+
+def duel(baseline: float, winner: float, rounds: int, noise: float = 0.0) -> Duel:
+    """Both begin far from what they bear."""
+    draws = np.random.default_rng(0)
+    one = Duel(baseline * 0.6, winner * 1.5)
+    for _ in range(rounds):
+        bears = [rate * math.exp(noise * draws.normal()) for rate in (baseline, winner)]
+        sides = one.sides["baseline"].rate, one.sides["winner"].rate
+        one.told(sides[0] <= bears[0], sides[1] <= bears[1])
+    return one
+
+
+def test_a_staircase_comes_to_what_a_side_bears():
+    stairs = Staircase(100.0)
+    for _ in range(30):
+        stairs.told(stairs.rate <= 730)
+    assert stairs.rate == pytest.approx(730, rel=0.06)
+
+
+def test_a_gain_is_seen_with_its_interval():
+    found = duel(100, 250, 12, noise=0.02).compared()
+    assert found.low < 2.5 < found.high
+    assert found.is_gain
+
+
+def test_sides_that_bear_the_same_are_no_gain():
+    found = duel(100, 100, 12, noise=0.02).compared()
+    assert found.low < 1 < found.high
+    assert not found.is_gain
+
+
+def test_too_few_rounds_have_no_interval_and_are_no_gain():
+    found = duel(100, 250, 5).compared()
+    assert 0 < found.rounds < 3 or math.isfinite(found.low)
+    few = compared(duel(100, 250, 12).rounds[:2])
+    assert math.isnan(few.low)
+    assert not few.is_gain
+
+
+def test_an_interval_is_no_narrower_than_a_step():
+    found = duel(100, 250, 12).compared()
+    assert found.high / found.low >= 1.04**2 - 1e-9
+
+
+def test_the_sides_take_turns_in_beginning():
+    one = Duel(1.0, 1.0)
+    first = one.order
+    one.told(True, True)
+    assert one.order == first[::-1]
+
+
+def test_a_duel_goes_on_where_it_was():
+    one = duel(100, 250, 7)
+    again = Duel.from_json(json.loads(json.dumps(one.to_json())))
+    assert (again.sides, again.rounds) == (one.sides, one.rounds)

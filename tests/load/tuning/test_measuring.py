@@ -1,0 +1,119 @@
+"""Measurements: the plans they are made of, what they come to, and a generator in its own way."""
+
+import asyncio
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from serve.capacity.asking import Calibration, Trial
+from serve.capacity.setup import Setup
+from serve.core.errors import Invalid
+from serve.core.objectives import Objective
+from serve.load.plan import Lane, Payload, Plan, Protocol, Shape
+from serve.load.reporting.report import Run
+from serve.load.tuning.counting import Statistics
+from serve.load.tuning.measuring import Measuring, Stopped, Workload, mean_rows, parse_rows
+
+from ..records import run_of
+
+LANE = Lane("grpc", Protocol.GRPC, "127.0.0.1:9", "/m", (Payload(b"x"),))
+OBJECTIVE = Objective(99, 0.05)
+SETUP = Setup(8)
+
+
+class Maker:
+    """Answers each plan with the next of these runs, and remembers the plans."""
+
+    def __init__(self, runs: Sequence[Run]) -> None:
+        self.plans: list[Plan] = []
+        self._runs = list(runs)
+
+    async def __call__(self, plan: Plan, statistics: Statistics) -> Run:
+        self.plans.append(plan)
+        return self._runs.pop(0)
+
+
+def measuring(*runs: Run, workload: Workload | None = None, **more: Any) -> tuple[Measuring, Maker]:
+    maker = Maker(runs)
+    one = Measuring(
+        workload or Workload((LANE,)),
+        OBJECTIVE,
+        Statistics("127.0.0.1:9", "m", 1),
+        unit=4.0,
+        stop=more.pop("stop", asyncio.Event()),
+        make=maker,
+    )
+    return one, maker
+
+
+def test_a_calibration_is_a_closed_loop_and_a_trial_an_open_one():
+    one, maker = measuring(run_of(4, is_open=False), run_of(4))
+    asyncio.run(one.measure(Calibration(SETUP, 16)))
+    asyncio.run(one.measure(Trial(SETUP, 100.0, weight=2.0)))
+    closed, opened = maker.plans
+    assert closed.closed is not None and closed.closed.users == 16 and closed.seconds == 4.0
+    assert opened.arrivals is not None and opened.arrivals.rate == 100.0 and opened.seconds == 8.0
+    assert closed.seed != opened.seed
+
+
+def test_a_slow_trial_lasts_until_there_are_enough_calls_for_a_quantile():
+    one, maker = measuring(run_of(10, 10.0), run_of(24, 1.0))
+    asyncio.run(one.measure(Trial(SETUP, 10.0)))
+    asyncio.run(one.measure(Trial(SETUP, 0.5)))
+    assert [plan.seconds for plan in maker.plans] == [10.0, 24.0]
+
+
+def test_a_measurement_says_what_callers_would_have_seen():
+    one, _ = measuring(run_of(10, 200.0, median=0.01, spread=0.0, failed={"grpc_INTERNAL": 0.1}))
+    found = asyncio.run(one.measure(Trial(SETUP, 200.0))).measured
+    assert found.p99 == pytest.approx(0.01, rel=0.02) == found.latency
+    assert found.rate == pytest.approx(180, rel=0.1) and found.errors > 0
+
+
+def test_a_trial_in_which_the_generator_was_the_limit_is_made_once_more():
+    slow, good = run_of(4, busiest=0.99), run_of(4)
+    one, maker = measuring(slow, good)
+    found = asyncio.run(one.measure(Trial(SETUP, 100.0)))
+    assert (found.repeated, found.doubt, len(maker.plans)) == (True, "", 2)
+
+
+def test_one_that_stays_the_limit_is_told():
+    one, _ = measuring(run_of(4, busiest=0.99), run_of(4, busiest=0.99))
+    assert "The load generator was the limit" in asyncio.run(one.measure(Trial(SETUP, 9.0))).doubt
+
+
+def test_a_stop_ends_the_measurement_under_way():
+    stop = asyncio.Event()
+    stop.set()
+    one, _ = measuring(run_of(4), stop=stop)
+    with pytest.raises(Stopped):
+        asyncio.run(one.measure(Trial(SETUP, 100.0)))
+
+
+def test_a_trace_is_as_fast_as_the_rate_and_begins_again_at_its_end():
+    workload = Workload((LANE,), trace=(0.0, 1.0, 1.5, 6.0))
+    arrivals = workload.at(10.0, 4.0)
+    assert arrivals.shape is Shape.TRACE
+    assert len(arrivals.times) == pytest.approx(40, abs=4)
+    assert list(arrivals.times) == sorted(arrivals.times) and arrivals.times[-1] < 4.0
+    gaps = [arrivals.times[1] - arrivals.times[0], arrivals.times[2] - arrivals.times[1]]
+    assert gaps[0] == pytest.approx(2 * gaps[1])
+
+
+def test_rows_are_read_with_their_shares():
+    assert parse_rows("1") == ((1, 1.0),)
+    assert mean_rows(parse_rows("1:80,8:20")) == pytest.approx(2.4)
+
+
+@pytest.mark.parametrize("text", ["", "0", "x", "1:0", "1:x", "2,,3"])
+def test_what_says_no_rows_is_refused(text):
+    with pytest.raises(Invalid, match="says no rows of calls"):
+        parse_rows(text)
+
+
+def test_a_bench_that_cannot_be_reached_says_where_to_run_the_command():
+    with pytest.raises(Invalid, match="control plane's machine") as caught:
+        asyncio.run(Statistics("127.0.0.1:9", "m", 1).config())
+    assert json.dumps(str(caught.value))

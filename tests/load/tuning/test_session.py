@@ -1,0 +1,207 @@
+"""A whole tuning, on a server that is simulated and a clock that measurements move."""
+
+import asyncio
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+from capacity.simulated_server import UNIT, SimulatedServer
+
+from serve.capacity.asking import Ask
+from serve.capacity.choosing import Halving, candidates
+from serve.capacity.service import Service
+from serve.capacity.setup import Setup
+from serve.core.errors import Invalid, NotFound, TritonFailed
+from serve.core.objectives import Objective
+from serve.load.tuning.measuring import Result, Stopped
+from serve.load.tuning.outcome import outcome_of, tuned_of
+from serve.load.tuning.page import render
+from serve.load.tuning.report import document
+from serve.load.tuning.session import Now, Session
+from serve.load.tuning.setups import setup_of
+from serve.load.tuning.state import State, Subject
+
+OBJECTIVE = Objective(99, 0.05)
+PRESENT = {"max_batch_size": 16, "instance_group": [{"count": 1, "kind": "KIND_CPU"}]}
+FLAT = Service(0.010, 0.0002, scatter=0.05)  # what batching is made for
+STEEP = Service(0.0001, 0.010, scatter=0.05)  # what batching gives nothing for
+
+
+@dataclass
+class Bench:
+    """Remembers what it was told to load; refuses what `refuses` says."""
+
+    refuses: Callable[[dict[str, Any]], bool] = lambda fields: False
+    ended: bool = False
+    loaded: list[dict[str, Any]] = field(default_factory=list)
+
+    async def load(self, fields: Any) -> None:
+        self.loaded.append(dict(fields))
+        if self.refuses(dict(fields)):
+            raise TritonFailed("there is no memory for it")
+
+    def require(self) -> None:
+        if self.ended:
+            raise NotFound("there is no bench 'x'", why="its Triton died")
+
+
+class Measuring:
+    """Stands for `Measuring`: the simulated server's answers, and a clock that they move."""
+
+    def __init__(self, service: Service, *, stops_after: int = 10_000) -> None:
+        self.server = SimulatedServer(service, 0.0005, OBJECTIVE)
+        self.now = 0.0
+        self.doubt = ""
+        self._stops_after = stops_after
+
+    def clock(self) -> float:
+        return self.now
+
+    def seconds(self, ask: Ask) -> float:
+        return UNIT * ask.weight
+
+    async def measure(self, ask: Ask) -> Result:
+        if len(self.server.asked) >= self._stops_after:
+            raise Stopped
+        self.now += self.seconds(ask) + 1.0
+        return Result(self.server.answer(ask), self.doubt)
+
+
+def new(config: dict[str, Any] = PRESENT) -> State:
+    grid = [*candidates(16, instances=1, objective=OBJECTIVE)]
+    present = setup_of(config)
+    grid += [] if present in grid else [present]
+    subject = Subject("m", 1, str(OBJECTIVE), "1", "Poisson arrivals", "", config, {})
+    return State(subject, Halving(grid, OBJECTIVE, most=24), "2026-11-22T10:00:00+00:00")
+
+
+def tuned(
+    folder: Path,
+    measuring: Measuring,
+    state: State | None = None,
+    *,
+    bench: Bench | None = None,
+    budget: float = 2000.0,
+) -> tuple[State, list[Now]]:
+    told: list[Now] = []
+    state = state or new()
+    session = Session(
+        bench or Bench(),
+        measuring,  # type: ignore[arg-type]
+        state,
+        folder,
+        budget=budget,
+        clock=measuring.clock,
+        tell=told.append,
+    )
+    asyncio.run(session.run())
+    return state, told
+
+
+def test_batching_is_found_where_it_pays_and_proposed_with_its_interval(tmp_path):
+    state, told = tuned(tmp_path, Measuring(FLAT))
+    outcome = outcome_of(state)
+    assert outcome.best is not None and outcome.best.setup.batches
+    assert outcome.is_gain and outcome.compared.low > 1.5
+    assert outcome.fields["dynamic_batching"] is not None
+    command = outcome.command(state.subject)
+    assert command.startswith("servegate batching set m@1 ") and "--on" in command
+    assert any(line.startswith("dynamic_batching {") for line in outcome.lines(state.subject))
+    assert told[0].text.startswith("calibration: ") and told[-1].best
+
+
+def test_nothing_is_proposed_where_batching_gives_nothing(tmp_path):
+    state, _ = tuned(tmp_path, Measuring(STEEP))
+    outcome = outcome_of(state)
+    assert not outcome.is_gain
+    assert outcome.verdict.startswith("No gain")
+    assert (outcome.command(state.subject), outcome.lines(state.subject)) == ("", ())
+
+
+def test_the_budget_is_kept_and_what_is_lacking_is_said(tmp_path):
+    measuring = Measuring(FLAT)
+    state, _ = tuned(tmp_path, measuring, budget=60.0)
+    assert measuring.now <= 60.0
+    assert any("ended by the budget" in note for note in state.notes)
+
+
+def test_a_tuning_goes_on_after_a_kill_with_all_that_was_measured(tmp_path):
+    whole, _ = tuned(tmp_path / "whole", Measuring(FLAT))
+    killed = Measuring(FLAT, stops_after=7)
+    with pytest.raises(Stopped):
+        tuned(tmp_path / "killed", killed)
+    state = State.read(tmp_path / "killed")
+    assert len(state.entries) == 7
+    again = Measuring(FLAT)
+    again.server.asked = killed.server.asked  # the same noise
+    tuned(tmp_path / "killed", again, state)
+    assert [one.setup for one in state.entries] == [one.setup for one in whole.entries]
+    assert outcome_of(state).best == outcome_of(whole).best
+
+
+def test_more_time_goes_on_with_a_search_that_the_budget_has_ended(tmp_path):
+    state, _ = tuned(tmp_path, Measuring(FLAT), budget=150.0)
+    before, rival = len(state.entries), state.rival
+    again = State.read(tmp_path)
+    assert again.rival == rival
+    tuned(tmp_path, Measuring(FLAT), again)
+    assert len(again.entries) > before
+    assert not any("budget" in note for note in again.notes)
+    assert outcome_of(again).is_gain
+
+
+def test_a_setup_that_does_not_load_is_out_and_the_search_goes_on(tmp_path):
+    bench = Bench(refuses=lambda fields: fields.get("max_batch_size") == 8)
+    state, _ = tuned(tmp_path, Measuring(FLAT), bench=bench)
+    best = outcome_of(state).best
+    assert best is not None and best.setup.max_batch_size != 8
+    refused = [one for one in state.entries if one.why]
+    assert all("no memory" in one.why for one in refused)
+
+
+def test_a_bench_that_has_ended_ends_the_tuning_with_its_reason(tmp_path):
+    with pytest.raises(NotFound, match="no bench"):
+        tuned(tmp_path, Measuring(FLAT), bench=Bench(ended=True))
+
+
+def test_an_objective_that_one_call_alone_misses_is_refused(tmp_path):
+    with pytest.raises(Invalid, match="no configuration can meet p99<50ms"):
+        tuned(tmp_path, Measuring(Service(0.2, 0.001)))
+
+
+def test_a_generator_that_was_the_limit_is_told(tmp_path):
+    measuring = Measuring(FLAT)
+    measuring.doubt = "The load generator was the limit, not the server: it lagged."
+    state, _ = tuned(tmp_path, measuring)
+    assert [note for note in state.notes if "generator" in note]
+
+
+def test_what_is_remembered_beside_the_change_says_what_it_was_tuned_for(tmp_path):
+    from datetime import UTC, datetime
+
+    state, _ = tuned(tmp_path, Measuring(FLAT))
+    page = tuned_of(state, outcome_of(state), datetime(2026, 11, 22, tzinfo=UTC))
+    assert page.keys() == {
+        *("at", "objective", "rate", "rows", "rows_per_execution", "p99", "service"),
+    }
+    assert page["objective"] == "p99<50ms" and page["rows"] == 1.0
+    assert page["service"]["fixed"] == pytest.approx(0.0105, rel=0.2)
+
+
+def test_the_report_is_plain_json_and_its_page_stands_alone(tmp_path):
+    state, _ = tuned(tmp_path, Measuring(FLAT))
+    page = document(
+        state,
+        outcome_of(state),
+        command="servegate batching tune '<m>'",
+        machine="a machine",
+        versions={"servegate": "1"},
+    )
+    assert json.loads(json.dumps(page, allow_nan=False)) == page
+    text = render(page)
+    assert "A gain." in text and "<svg" in text
+    assert "&lt;m&gt;" in text and "<script" not in text
+    assert Setup(16, 1, batches=False) == outcome_of(state).present

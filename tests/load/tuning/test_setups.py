@@ -1,0 +1,105 @@
+"""Setups and ModelConfig: there and back, with everything else as it was."""
+
+import pytest
+
+from serve.capacity.setup import Setup
+from serve.core.errors import Invalid
+from serve.load.tuning.setups import (
+    fields_of_setup,
+    flags_of_setup,
+    json_of,
+    normal,
+    setup_of,
+    tunable,
+)
+
+POLICY = {"timeout_action": "REJECT"}
+CONFIG = {
+    "max_batch_size": 8,
+    "dynamic_batching": {
+        "preferred_batch_size": [4, 8],
+        "max_queue_delay_microseconds": "500",
+        "default_queue_policy": POLICY,
+    },
+    "instance_group": [{"name": "m_0", "count": 2, "kind": "KIND_CPU"}],
+}
+
+
+def test_a_configuration_is_read_as_a_setup():
+    assert setup_of(CONFIG) == Setup(8, 2, delay=500e-6, preferred=(4, 8))
+
+
+def test_a_model_without_batches_is_one():
+    assert setup_of({}) == Setup(0, 1, batches=False)
+
+
+def test_instances_count_once_for_each_of_their_gpus():
+    group = [{"count": 2, "kind": "KIND_GPU", "gpus": [0, 1]}, {"count": 1, "kind": "KIND_CPU"}]
+    assert setup_of({"instance_group": group}).instances == 5
+
+
+def test_the_whole_batch_as_the_preferred_size_is_what_triton_fills_in():
+    config = {"max_batch_size": 8, "dynamic_batching": {"preferred_batch_size": [8]}}
+    assert setup_of(config) == Setup(8)
+
+
+def test_fields_say_only_what_has_to_differ():
+    setup = Setup(8, 3, delay=500e-6, preferred=(4, 8))
+    assert fields_of_setup(setup, CONFIG, {"response_cache": {"enable": True}}) == {
+        "response_cache": {"enable": True},
+        "instance_group": [{"count": 3, "kind": "KIND_CPU"}],
+    }
+
+
+def test_what_else_batching_says_stays():
+    fields = fields_of_setup(Setup(16, 2, delay=0.002), CONFIG, {})
+    assert fields == {
+        "max_batch_size": 16,
+        "dynamic_batching": {
+            "default_queue_policy": POLICY,
+            "max_queue_delay_microseconds": 2000,
+        },
+    }
+
+
+def test_no_batching_removes_the_field():
+    assert fields_of_setup(Setup(8, 2, batches=False), CONFIG, {}) == {"dynamic_batching": None}
+
+
+def test_the_same_change_is_told_as_options_of_set():
+    assert flags_of_setup(Setup(16, 1, delay=0.002), CONFIG) == (
+        *("--max-batch-size", "16", "--delay", "2000us", "--preferred", "none"),
+        *("--instances", "1"),
+    )
+    assert flags_of_setup(Setup(8, 2, batches=False), CONFIG) == ("--off",)
+    plain = {"max_batch_size": 8}
+    assert flags_of_setup(Setup(8, preferred=(4,)), plain) == ("--on", "--preferred", "4")
+
+
+def test_what_triton_tells_is_read_without_what_says_nothing():
+    told = {"max_batch_size": 4, "dynamic_batching": {"preserve_ordering": False}, "new": 1}
+    assert normal(told) == {"max_batch_size": 4, "dynamic_batching": {}}
+
+
+def test_the_present_setup_needs_no_fields():
+    assert fields_of_setup(setup_of(CONFIG), CONFIG, {}) == {}
+
+
+@pytest.mark.parametrize(
+    ("config", "why"),
+    [
+        ({"sequence_batching": {}}, "calls of a sequence belong together"),
+        ({"ensemble_scheduling": {"step": []}}, "an ensemble runs nothing by itself"),
+        ({"model_transaction_policy": {"decoupled": True}}, "it is decoupled"),
+    ],
+)
+def test_what_cannot_be_tuned_says_why(config, why):
+    with pytest.raises(Invalid, match=why):
+        tunable("m", config)
+
+
+def test_a_text_is_read_with_the_names_of_config_pbtxt():
+    assert json_of("max_batch_size: 8\ndynamic_batching { }") == {
+        "max_batch_size": 8,
+        "dynamic_batching": {},
+    }
