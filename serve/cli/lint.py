@@ -1,6 +1,6 @@
 """`servegate model lint`: what is wrong with a model folder, before anybody pushes it."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -54,7 +54,7 @@ def lint(
     if json:
         as_json([each.to_json() for each in examined])
     else:
-        _show(examined)
+        show(examined)
     if not all(each.is_good for each in examined):
         raise typer.Exit(1)
 
@@ -157,7 +157,8 @@ def _code(subject: "Subject") -> "tuple[Diagnosis, ...]":
     return (Diagnosis("brings-code", Severity.WARNING, "version", why, fix),)
 
 
-def _show(examined: list[Examined]) -> None:
+def show(examined: Sequence[Examined]) -> None:
+    """All findings as a table, and how many there are."""
     rows = [
         (
             each.model,

@@ -23,6 +23,7 @@ from serve.cli import (
     sync,
     up,
 )
+from serve.cli.batching import group as batching
 from serve.cli.eval import group as evaluation
 from serve.cli.load import group as load
 from serve.cli.output import complain, exit_code
@@ -59,6 +60,7 @@ app.add_typer(labels.app, name="label")
 app.add_typer(convert.app, name="convert")
 app.add_typer(load.app, name="load")
 app.add_typer(evaluation.app, name="eval")
+app.add_typer(batching.app, name="batching")
 app.add_typer(routes.app, name="route")
 app.add_typer(replicas.app, name="replica")
 app.add_typer(keys.app, name="key")

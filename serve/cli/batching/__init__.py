@@ -1,0 +1,1 @@
+"""`servegate batching`: how versions are batched."""

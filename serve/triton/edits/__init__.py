@@ -1,0 +1,1 @@
+"""Edits of serving configurations: what people say, made into whole fields. Pure."""

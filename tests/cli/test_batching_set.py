@@ -1,0 +1,181 @@
+"""`servegate batching set`: what is shown, what is sent, how it is followed, and exit codes."""
+
+import json
+from typing import Any
+
+import pytest
+from cli.commands import Done, servegate
+
+from .configured_gateway import Gateway, change, error, replicas, serving
+
+FINDING = "max_batch_size: it is -1. Fix: 0 or more [batch-size-negative]"
+
+
+def run(gateway: Gateway, *words: str, which: str = "m@3") -> Done:
+    with serving(gateway) as url:
+        return servegate("batching", "set", which, *words, "--admin-url", url)
+
+
+def events(done: Done) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def test_what_differs_is_data_and_the_rest_is_talk() -> None:
+    gateway = Gateway()
+    done = run(gateway, "--max-batch-size", "16", "--delay", "500us")
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    assert lines[:2] == ["--- present", "+++ after"]
+    assert "-max_batch_size: 8" in lines and "+max_batch_size: 16" in lines
+    assert "+  max_queue_delay_microseconds: 500" in lines
+    assert "warning: dynamic_batching.preferred_batch_size: batches hardly exceed" in done.stderr
+    end = "1 replica runs m@3 so. The way back: servegate history rollback 12"
+    assert done.stderr.splitlines()[-1] == end
+
+
+def test_versions_that_share_the_configuration_are_named() -> None:
+    done = run(Gateway(shared_with=(1, 2)), "--max-batch-size", "16")
+    assert "it changes for versions 1, 2 as well" in done.stderr
+
+
+def test_only_fields_that_differ_are_sent_and_only_for_what_was_read() -> None:
+    gateway = Gateway()
+    run(gateway, "--max-batch-size", "16", "--watch", "60s")
+    body = {"fields": {"max_batch_size": 16}}
+    assert gateway.puts == [
+        ("dry_run=true", body, ""),
+        ("wait=false&watch=60", body, '"12"'),
+    ]
+
+
+def test_another_etag_can_be_asked_for() -> None:
+    gateway = Gateway()
+    run(gateway, "--max-batch-size", "16", "--if-match", '"7"')
+    assert gateway.puts[-1][2] == '"7"'
+
+
+def test_a_dry_run_shows_all_and_changes_nothing() -> None:
+    gateway = Gateway()
+    done = run(gateway, "--max-batch-size", "16", "--dry-run")
+    assert done.returncode == 0 and "+max_batch_size: 16" in done.stdout
+    assert "batches hardly exceed" in done.stderr and "dry run" in done.stderr
+    assert [query for query, _, _ in gateway.puts] == ["dry_run=true"]
+
+
+def test_nothing_is_asked_where_nothing_differs() -> None:
+    gateway = Gateway()
+    done = run(gateway, "--max-batch-size", "8")
+    assert (done.returncode, done.stdout, gateway.puts) == (0, "", [])
+    assert "nothing differs" in done.stderr
+
+
+def test_replicas_are_told_as_they_come_to_it() -> None:
+    steps = [
+        {"change": change("trying"), "replicas": replicas(a="waiting", b="waiting")},
+        {"change": change("applying"), "replicas": replicas(a="loading", b="waiting")},
+        {"change": change("applying"), "replicas": replicas(a="applied", b="loading")},
+        {"change": change("done", "applied"), "replicas": replicas(a="applied", b="applied")},
+    ]
+    done = run(Gateway(steps=[steps[0], *steps]), "--off")
+    talk = done.stderr.splitlines()
+    assert [line for line in talk if line.startswith("replica")] == [
+        "replica a: loading",
+        "replica b: waiting",
+        "replica a: applied",
+        "replica b: loading",
+        "replica b: applied",
+    ]
+    assert "a Triton of its own tries it" in talk
+    assert "one replica after the other takes it" in talk
+
+
+def test_the_way_back_from_the_first_change_is_a_reset() -> None:
+    done = run(Gateway(etag='"0"'), "--off")
+    assert "The way back: servegate batching set m@3 --reset" in done.stderr
+
+
+def test_a_reset_sends_no_fields() -> None:
+    gateway = Gateway(fields={"max_batch_size": 16})
+    done = run(gateway, "--reset")
+    assert done.returncode == 0 and "+max_batch_size: 8" in done.stdout
+    assert gateway.puts[-1][1] == {"fields": {}}
+
+
+def test_what_lint_refuses_is_told_finding_by_finding() -> None:
+    refused = error("check_failed", "the configuration of 'm' is not changed", FINDING)
+    gateway = Gateway(dry_refusal=(422, refused))
+    done = run(gateway, "--off")
+    assert done.returncode == 7
+    assert f"why: {FINDING}" in done.stderr
+    assert len(gateway.puts) == 1
+
+
+@pytest.mark.parametrize("outcome", ["refused", "taken back"])
+def test_a_change_that_comes_to_nothing_ends_with_7(outcome: str) -> None:
+    done = run(Gateway(steps=[{"change": change("done", outcome, "p99 is 80 ms")}]), "--off")
+    assert done.returncode == 7
+    assert f"the change is {outcome}" in done.stderr and "p99 is 80 ms" in done.stderr
+
+
+@pytest.mark.parametrize(("outcome", "code"), [("replaced", 5), ("failed", 1)])
+def test_other_ends_have_their_own_codes(outcome: str, code: int) -> None:
+    done = run(Gateway(steps=[{"change": change("done", outcome, "so it is")}]), "--off")
+    assert done.returncode == code and "so it is" in done.stderr
+
+
+def test_a_change_by_somebody_else_in_between_is_a_conflict() -> None:
+    done = run(Gateway(refusal=(412, error("precondition_failed", "it has changed"))), "--off")
+    assert done.returncode == 5 and "it has changed" in done.stderr
+
+
+def test_after_a_restart_of_the_gateway_the_replicas_tell_the_end() -> None:
+    steps = [{"replicas": replicas(a="loading")}] * 2 + [{"replicas": replicas(a="applied")}]
+    assert run(Gateway(steps=steps), "--off").returncode == 0
+    failed = [{"replicas": replicas(a="failed: no memory")}]
+    done = run(Gateway(steps=failed), "--off")
+    assert done.returncode == 7 and "no memory" in done.stderr
+
+
+def test_programs_get_events_and_a_result() -> None:
+    told = events(run(Gateway(), "--max-batch-size", "16", "--json"))
+    assert [each["type"] for each in told if each["type"] != "note"] == [
+        "difference",
+        "findings",
+        "replica",
+        "result",
+    ]
+    assert told[0]["fields"] == {"max_batch_size": 16}
+    assert "+max_batch_size: 16" in told[0]["lines"]
+    assert told[-1]["ok"] and told[-1]["changed"]
+
+
+def test_programs_get_the_findings_of_a_refusal() -> None:
+    refused = error("check_failed", "it is not changed", f"{FINDING}; {FINDING}")
+    done = run(Gateway(dry_refusal=(422, refused)), "--off", "--json")
+    last = events(done)[-1]
+    assert (last["ok"], last["exit"], last["code"]) == (False, 7, "check_failed")
+    assert last["findings"] == [FINDING, FINDING]
+
+
+def test_a_label_names_a_version_and_no_selector_the_newest() -> None:
+    gateway = Gateway()
+    assert run(gateway, "--max-batch-size", "8", which="m:stable").returncode == 0
+    assert run(gateway, "--max-batch-size", "8", which="m").returncode == 0
+    assert run(gateway, "--max-batch-size", "8", which="m:none").returncode == 3
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ((), "nothing is to be changed"),
+        (("--delay", "5"), "--delay: '5' has no unit"),
+        (("--watch", "60", "--off"), "--watch: '60' has no unit"),
+        (("--field", "backend=x"), "'backend' cannot be changed"),
+        (("--off", "--delay", "5ms"), "--off leaves nothing"),
+    ],
+)
+def test_bad_values_are_told_with_why_and_what_to_try(words: tuple[str, ...], said: str) -> None:
+    gateway = Gateway()
+    done = run(gateway, *words)
+    assert done.returncode == 2 and gateway.puts == []
+    assert said in done.stderr and "why:" in done.stderr and "try:" in done.stderr

@@ -1,0 +1,185 @@
+"""`servegate batching show`: what people read, and that what it suggests can be run."""
+
+import shlex
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import pytest
+from control.batching.test_advice import CASES
+from control.batching.watched import OFF, Scene, decide, plain
+from listeners.admin_scene import send
+from listeners.test_admin_batching import admin
+from typer.main import get_command
+
+from serve.cli.batching.edits import Edits, edited
+from serve.cli.batching.showing import lines
+from serve.cli.main import app
+from serve.control.batching.hints import BEGINS
+from serve.triton.config import parse
+
+FULL = OFF + (
+    "dynamic_batching { preferred_batch_size: 4 max_queue_delay_microseconds: 9 } "
+    "response_cache { enable: true }"
+)
+_PATH = "/api/models/m/versions/{}/batching"
+
+
+def shown(scene: Scene, number: int = 1, *, blocks: bool = False) -> list[str]:
+    """What is printed of a version, as the admin API tells it."""
+    page = send(admin(scene), "GET", _PATH.format(number)).json()
+    return list(lines(page, blocks=blocks))
+
+
+def from_line(found: list[str], start: str) -> list[str]:
+    """What follows a line that begins so, with it, up to an empty one."""
+    first = next(place for place, line in enumerate(found) if line.startswith(start))
+    rest = [*found[first:], ""]
+    return rest[: rest.index("")]
+
+
+def test_batches_are_drawn_as_bars_with_their_times(tmp_path: Path) -> None:
+    scene = plain(tmp_path)
+    scene.look({1: (1000, 5), 4: (250, 8), 8: (500, 12)}, queue=2)
+    found = shown(scene)
+    assert found[0] == "m@1: max_batch_size 8, on a"
+    assert "  the same configuration as: 2 (in Triton m)" in found
+    assert from_line(found, "last") == [
+        "last 100 s, 1 replica: 6,000 calls, 60 a second, 0 waiting now",
+        "  a call waits 2 ms, is computed 10.2 ms, takes 12.2 ms in Triton",
+        "  instances are busy 13% of the time; a batch has 3.4 of 8 rows (occupancy 43%); a call "
+        "brings 1",
+    ]
+    assert from_line(found, "batches") == [
+        "batches, by rows:",
+        "  1  1,000   57.1%      5 ms  ########################",
+        "  4    250   14.3%      8 ms  ######",
+        "  8    500   28.6%     12 ms  ############",
+        "  an execution takes about 4 ms + 1 ms per row",
+    ]
+    assert found[-1] == "advice: none, from what was seen"
+    assert any("█" in line for line in shown(scene, blocks=True))
+
+
+def test_many_sizes_are_put_together(tmp_path: Path) -> None:
+    scene = plain(tmp_path)
+    scene.look(dict.fromkeys(range(1, 41), (10, 5)))
+    drawn = from_line(shown(scene), "batches")
+    assert drawn[1] == "    1-3  30    7.5%      5 ms  ########################"
+    assert drawn[14] == "     40  10    2.5%      5 ms  ########"
+
+
+def test_every_field_is_told_in_words(tmp_path: Path) -> None:
+    found = shown(plain(tmp_path))
+    assert any(line.startswith("  max_batch_size: ") for line in found)
+    assert any(line.startswith("  dynamic_batching: ") for line in found)
+
+
+def test_advice_is_told_with_its_command(tmp_path: Path) -> None:
+    scene = plain(tmp_path, config=OFF)
+    scene.look({1: (3000, 10)}, queue=20)
+    assert from_line(shown(scene), "advice") == [
+        "advice:",
+        "  dynamic_batching: it is off, although calls of 1 row wait 20 ms for 10 ms of "
+        "computing, and up to 8 rows could be executed together",
+        "    try: servegate batching set m@1 --on  [batching-off]",
+    ]
+
+
+def test_hints_are_told_with_what_it_was_tuned_for(tmp_path: Path) -> None:
+    scene = plain(tmp_path)
+    tuned = {"objective": "p99<50ms", "rate": 2.0}
+    decide(scene.plane, "m", {"fields": {"max_batch_size": 16}, "group": "", "tuned": tuned})
+    scene.look({1: (1000, 5)})
+    for _ in range(BEGINS):
+        scene.overviews.judge()
+    found = shown(scene)
+    assert "  changed here: max_batch_size" in found
+    assert "  tuned for: p99<50ms, up to 2 calls/s of a replica" in found
+    assert from_line(found, "hints") == [
+        "hints:",
+        "  10 calls/s come to a replica, and it was tuned for up to 2 (since 2023-11-14 22:13Z)",
+        "    try: servegate batching tune m@1 --slo 'p99<50ms'  [rate-above]",
+    ]
+
+
+def test_what_was_not_looked_at_yet_is_told_so(tmp_path: Path) -> None:
+    found = shown(plain(tmp_path))
+    assert "nothing was counted yet: replicas were read once, and a difference needs two" in (found)
+    assert found[-1] == "advice: not enough calls yet (0 of 100)"
+
+
+def test_what_nobody_called_is_told_so(tmp_path: Path) -> None:
+    scene = plain(tmp_path)
+    scene.look({})
+    assert "no call was seen in the last 100 s" in shown(scene)
+
+
+def test_a_version_that_nobody_holds_is_told_with_the_reason(tmp_path: Path) -> None:
+    found = shown(plain(tmp_path), 2)
+    assert found[0].startswith("m@2: max_batch_size 8, not loaded: ")
+    assert "nothing was counted: no replica holds it" in found
+
+
+def test_a_version_whose_configuration_nobody_tells_is_told_so(tmp_path: Path) -> None:
+    found = shown(plain(tmp_path, config=None), 2)
+    assert found[1] == (
+        "  nobody tells its configuration: it has no config.pbtxt, and no replica holds it"
+    )
+
+
+def test_few_calls_give_no_advice(tmp_path: Path) -> None:
+    scene = plain(tmp_path, config=OFF)
+    scene.look({1: (30, 10)}, queue=20)
+    assert shown(scene)[-1] == "advice: not enough calls yet (30 of 100)"
+
+
+def test_a_backend_that_reports_no_executions_is_told_so(tmp_path: Path) -> None:
+    scene = plain(tmp_path)
+    scene.look({}, calls=200)
+    assert "  its backend does not report executions, so nothing is known of batches" in shown(
+        scene
+    )
+
+
+def step(**others: Any) -> dict[str, Any]:
+    base = {"path": "1", "name": "net", "version": 3, "asked": "net@3", "calls": 1200, "others": 0}
+    numbers = {"queue": 0.002, "compute": 0.005, "rows_per_execution": 4.0, "share": 0.7}
+    return base | numbers | others
+
+
+def test_an_ensemble_is_told_with_its_steps_and_what_is_not_known(tmp_path: Path) -> None:
+    scene = plain(tmp_path)
+    scene.look({1: (1000, 5)})
+    page = send(admin(scene), "GET", _PATH.format(1)).json()
+    steps = [
+        step(),
+        step(path="2", asked="post@1", others=200),
+        step(path="2.1", asked="gone", calls=0),
+    ]
+    page["parts"] = {"kind": "ensemble", "steps": steps, "limit": "what is not known"}
+    found = list(lines(page, blocks=False))
+    assert from_line(found, "steps") == [
+        "steps:",
+        "  1 net@3   70% of the whole, waits 2 ms, computed 5 ms, batches of 4.0; 1,200 calls",
+        "  2 post@1  70% of the whole, waits 2 ms, computed 5 ms, batches of 4.0; 1,200 calls, "
+        "200 from elsewhere",
+        "  2.1 gone  no call was seen",
+        "  (what is not known)",
+    ]
+    assert not any(line.startswith(("advice", "batches,")) for line in found)
+
+
+@pytest.mark.parametrize("rule", CASES)
+def test_what_advice_suggests_can_be_run(rule: str) -> None:
+    situation, text = CASES[rule]
+    words = shlex.split(text.partition("Try: ")[2].rpartition(" [")[0])
+    assert words[:4] == ["servegate", "batching", "set", situation.asked]
+    group = get_command(app)
+    for word in words[1:3]:
+        group = group.commands[word]  # type: ignore[attr-defined]
+    said = group.make_context("set", words[3:]).params
+    names = [one.name for one in fields(Edits) if said[one.name] not in (None, [], ())]
+    edits = Edits(**{name: said[name] for name in names})
+    present = parse(OFF if rule == "batching-off" else FULL)
+    assert edited(present, present, edits) != {}

@@ -1,0 +1,119 @@
+"""How the values of `servegate batching set` are read, and what is said of those that cannot be."""
+
+import pytest
+
+from serve.core.errors import Invalid
+from serve.triton.edits import reading
+from serve.triton.edits.reading import Group, Sample
+
+
+@pytest.mark.parametrize(
+    ("text", "microseconds"),
+    [
+        ("0", 0),
+        ("500us", 500),
+        ("500µs", 500),
+        ("2ms", 2000),
+        ("0.5ms", 500),
+        ("1.5s", 1_500_000),
+        ("1m", 60_000_000),
+        ("2h", 7_200_000_000),
+        (" 2 ms ", 2000),
+    ],
+)
+def test_a_time_is_read_in_microseconds(text: str, microseconds: int) -> None:
+    assert reading.microseconds(text, "--delay") == microseconds
+
+
+def test_a_time_without_a_unit_is_refused_with_all_that_it_could_be() -> None:
+    with pytest.raises(Invalid) as refused:
+        reading.microseconds("5", "--delay")
+    assert refused.value.what == "--delay: '5' has no unit"
+    assert refused.value.why == "it might be micro-, milliseconds or seconds"
+    assert refused.value.try_this == "--delay 5us, --delay 5ms or --delay 5s"
+
+
+@pytest.mark.parametrize("text", ["", "soon", "-1ms", "5 days", "0.5us", "1e3us", "nan", "1ms2"])
+def test_what_is_no_time_is_refused_with_an_example(text: str) -> None:
+    with pytest.raises(Invalid) as refused:
+        reading.microseconds(text, "--delay")
+    assert "--delay 500us" in refused.value.try_this
+
+
+def test_sizes_are_numbers_with_commas_or_none() -> None:
+    assert reading.sizes("4, 8", "--preferred") == [4, 8]
+    assert reading.sizes("none", "--preferred") == []
+    with pytest.raises(Invalid, match="'four' is no number"):
+        reading.sizes("four", "--preferred")
+
+
+def test_a_queue_policy_is_what_is_said_of_it() -> None:
+    whole = reading.policy("size=100,timeout=50ms,action=delay,override=yes", "--queue")
+    assert whole == {
+        "max_queue_size": 100,
+        "default_timeout_microseconds": 50_000,
+        "timeout_action": "DELAY",
+        "allow_timeout_override": True,
+    }
+    assert reading.policy("size=100", "--queue") == {"max_queue_size": 100}
+    assert reading.policy("none", "--queue") is None
+    assert reading.prioritised("2:size=1", "--priority-queue") == (2, {"max_queue_size": 1})
+    assert reading.prioritised("2:none", "--priority-queue") == (2, None)
+
+
+@pytest.mark.parametrize(
+    ("text", "what"),
+    [
+        ("size", "--queue: 'size' says nothing"),
+        ("length=3", "--queue: there is no 'length'"),
+        ("size=-1", "--queue size: '-1' is no number"),
+        ("timeout=50", "--queue timeout: '50' has no unit"),
+        ("action=wait", "--queue action: 'wait' is not known"),
+        ("override=maybe", "--queue override: 'maybe' is not known"),
+        ("", "--queue: '' says nothing"),
+    ],
+)
+def test_what_is_no_queue_policy_is_refused(text: str, what: str) -> None:
+    with pytest.raises(Invalid) as refused:
+        reading.policy(text, "--queue")
+    assert refused.value.what == what
+    assert refused.value.why and refused.value.try_this
+
+
+@pytest.mark.parametrize(
+    ("text", "group"),
+    [
+        ("2", Group(2)),
+        ("cpu:2", Group(2, "KIND_CPU")),
+        ("gpu:1@0,1", Group(1, "KIND_GPU", (0, 1))),
+        ("1@3", Group(1, "KIND_GPU", (3,))),
+        ("auto:1", Group(1, "KIND_AUTO")),
+    ],
+)
+def test_instances_are_a_number_and_where_they_run(text: str, group: Group) -> None:
+    assert reading.group(text, "--instances") == group
+
+
+@pytest.mark.parametrize("text", ["", "cpu", "tpu:1", "gpu:1@", "two", "-1", "gpu:1@a"])
+def test_what_are_no_instances_is_refused(text: str) -> None:
+    with pytest.raises(Invalid) as refused:
+        reading.group(text, "--instances")
+    assert refused.value.why and refused.value.try_this
+
+
+def test_a_resource_has_a_name_a_count_and_perhaps_all_of_the_triton() -> None:
+    assert reading.resource("R:2", "--rate-limit") == {"name": "R", "count": 2}
+    whole = {"name": "R", "count": 2, "global": True}
+    assert reading.resource("R:2:global", "--rate-limit") == whole
+    for wrong in ("R", "R:x", ":1", "R:1:all"):
+        with pytest.raises(Invalid):
+            reading.resource(wrong, "--rate-limit")
+
+
+def test_a_sample_says_its_batch_its_data_and_how_often() -> None:
+    assert reading.sample("batch=8,data=random,count=2", "--warmup") == Sample(8, "random_data", 2)
+    shaped = reading.sample("batch=1,dims=x:3x224", "--warmup")
+    assert shaped.dims == {"x": [3, 224]}
+    for wrong in ("batch", "batch=x", "data=ones", "size=8", "dims=x:3xy"):
+        with pytest.raises(Invalid):
+            reading.sample(wrong, "--warmup")
