@@ -36,7 +36,7 @@ EXPECTED: dict[type[ServegateError], tuple[int, str]] = {
     errors.NoSpace: (507, "RESOURCE_EXHAUSTED"),
     errors.ConversionFailed: (500, "INTERNAL"),
     errors.GateRefused: (500, "INTERNAL"),
-    errors.TrialFailed: (500, "INTERNAL"),
+    errors.TrialFailed: (422, "INVALID_ARGUMENT"),
     errors.UnknownLabel: (404, "NOT_FOUND"),
     errors.NotHere: (404, "UNIMPLEMENTED"),
     errors.MethodNotAllowed: (405, "UNIMPLEMENTED"),

@@ -105,6 +105,13 @@ class Observer:
             while history.rounds and history.rounds[0].at <= oldest:
                 history.rounds.popleft()
 
+    @property
+    def has_begun(self) -> bool:
+        """Whether there is a first reading of every replica that answers, and one does."""
+        up = [name for name, one in self._fleet.observations.items() if one.is_up]
+        read = {name for name, one in self._histories.items() if one.before is not None}
+        return bool(up) and read.issuperset(up)
+
     def window(self, name: str, version: int) -> Window:
         """What a version has done, over all replicas; an empty one where nothing is known."""
         slot, replicas = (name, version), {}

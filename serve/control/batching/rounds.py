@@ -1,4 +1,7 @@
-"""The rounds: replicas and gateway are read every 15 seconds, and when somebody wants to see."""
+"""The rounds: replicas and gateway are read every 15 seconds, and when somebody wants to see.
+
+Until every replica has been read once they come faster: what is called before does not count.
+"""
 
 import asyncio
 import logging
@@ -41,13 +44,14 @@ class Rounds:
     async def run(self, after: Callable[[], None]) -> None:
         """Go on and on, and call `after` each time; whatever goes wrong, the next one comes."""
         while True:
-            begun = self._clock()
+            begun, period = self._clock(), PERIOD
             try:
                 await self.refresh(PAUSE)
                 after()
+                period = PERIOD if self._observer.has_begun else PAUSE
             except Exception:
                 _log.exception("batches could not be looked at")
-            await self._sleep(max(PAUSE, begun + PERIOD - self._clock()))
+            await self._sleep(max(PAUSE, begun + period - self._clock()))
 
     async def refresh(self, age: float = FRESH) -> None:
         """Read everybody, unless that was done within so many seconds."""

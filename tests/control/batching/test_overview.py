@@ -11,7 +11,8 @@ from control.publishing import Scene as Publishing
 from control.publishing import files, play
 
 from serve.control.batching.hints import BEGINS
-from serve.control.batching.rounds import FRESH
+from serve.control.batching.latencies import Latencies
+from serve.control.batching.rounds import FRESH, Rounds
 from serve.core.errors import UnknownModel, UnknownVersion
 from serve.triton.config import parse
 
@@ -184,3 +185,25 @@ def test_rounds_go_on_whatever_goes_wrong_with_one(
         asyncio.run(scene.rounds.run(scene.overviews.judge))
     assert scene.slept_for == [15.0, 15.0, 15.0]
     assert "batches could not be looked at" in caplog.text
+
+
+def test_rounds_come_faster_until_every_replica_was_read_once(tmp_path: Path) -> None:
+    scene = plain(tmp_path)
+    scene.told = {"a": {("m", 1): counted({1: (5, 5)})}, "b": {}}
+    scene.plane.fleet.lost("b", "it starts")
+    scene.plane.fleet.lost("a", "it starts")
+    slept: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        slept.append(seconds)
+        scene.clock.now += seconds
+        if len(slept) == 2:
+            scene.plane.fleet.saw("a", {"m": (1,)})
+        if len(slept) == 4:
+            raise asyncio.CancelledError
+
+    latencies = Latencies(300.0)
+    rounds = Rounds(scene.observer, latencies, scene, clock=scene.clock, sleep=sleep)
+    with pytest.raises(asyncio.CancelledError):
+        asyncio.run(rounds.run(lambda: None))
+    assert slept == [1.0, 1.0, 15.0, 15.0]
