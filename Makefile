@@ -5,7 +5,10 @@ BIN := $(VENV)/bin
 export VENV
 PYTEST := $(BIN)/python -m pytest
 JOBS ?= 3
-PARALLEL := -n $(JOBS) --dist loadfile
+# in the order of the files: those that start Tritons come first, see tests/conftest.py
+PARALLEL := -n $(JOBS) --dist loadfile --no-loadscope-reorder
+# every test starts processes, and each would compile the package anew
+unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test test-conversion test-tensorrt check format lint types contracts test-fast chaos fuzz deps deps-dev lock clean docs \
@@ -19,7 +22,7 @@ demo: deps  ## Serve a trained digits classifier from two real Tritons, and prin
 
 test: deps-dev deps-kserve deps-postgres deps-browser  ## Run the whole test suite, with real Tritons
 	$(PYTEST) $(PARALLEL) -m "not chaos and not conversion" --ignore=tests/browser
-	$(PYTEST) -n $(JOBS) tests/browser
+	$(PYTEST) -n 2 tests/browser
 
 check: format lint types contracts test-fast  ## Format, lint, types, import contracts and the fast tests
 

@@ -63,23 +63,26 @@ class Service:
 
 
 def fitted(points: Iterable[Point]) -> Service | None:
-    """The line through the points, each weighted by its executions; a ≥ 0, c > 0.
+    """The line through the points, a ≥ 0, c > 0, that is off by the least share of each.
 
-    None below 30 executions, or with one size only: then `at_one_size` says what is possible.
+    A mean of n executions of t seconds scatters with t ÷ √n, so its weight is n ÷ t². None below 30
+    executions, or with one size only: then `at_one_size` says what is possible.
     """
     known = [point for point in points if point.executions > 0 and point.seconds > 0]
-    total = sum(point.executions for point in known)
-    if total < _EXECUTIONS or len({point.rows for point in known}) < 2:
+    executions = sum(point.executions for point in known)
+    if executions < _EXECUTIONS or len({point.rows for point in known}) < 2:
         return None
-    mean_rows = sum(point.rows * point.executions for point in known) / total
-    mean = sum(point.seconds * point.executions for point in known) / total
-    across = sum(each.executions * (each.rows - mean_rows) ** 2 for each in known)
-    along = sum(each.executions * (each.rows - mean_rows) * each.seconds for each in known)
+    weighted = [(point.executions / point.seconds**2, point) for point in known]
+    total = sum(weight for weight, _ in weighted)
+    mean_rows = sum(weight * point.rows for weight, point in weighted) / total
+    mean = sum(weight * point.seconds for weight, point in weighted) / total
+    across = sum(weight * (each.rows - mean_rows) ** 2 for weight, each in weighted)
+    along = sum(weight * (each.rows - mean_rows) * each.seconds for weight, each in weighted)
     per_row = along / across
     fixed = mean - per_row * mean_rows
     if fixed < 0:  # the line through the origin
-        squares = sum(each.executions * each.rows**2 for each in known)
-        products = sum(each.executions * each.rows * each.seconds for each in known)
+        squares = sum(weight * each.rows**2 for weight, each in weighted)
+        products = sum(weight * each.rows * each.seconds for weight, each in weighted)
         fixed, per_row = 0.0, products / squares
     if per_row <= 0:  # more rows cost nothing that can be seen
         fixed, per_row = mean * (1 - 1e-6), mean * 1e-6 / mean_rows

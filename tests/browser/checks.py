@@ -4,6 +4,7 @@ Each gives a list; an empty one is right. `test_checks.py` has a page with each 
 """
 
 import shutil
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +15,8 @@ from playwright.sync_api import Page
 AXE = harness.ROOT / ".venv-browser/node_modules/axe-core/axe.min.js"
 _CHECKS = (Path(__file__).parent / "checks.js").read_text()
 _AXE_RUN = """
-async () => {
-  const found = await axe.run(document, {resultTypes: ["violations"]});
+async (within) => {
+  const found = await axe.run(within, {resultTypes: ["violations"]});
   return found.violations
     .filter((one) => one.impact === "serious" || one.impact === "critical")
     .map((one) => `${one.id}: ${one.help}: ${one.nodes.slice(0, 3).map((n) => n.html).join(" ")}`);
@@ -64,12 +65,11 @@ def nodes(page: Page) -> int:
     return int(_ask(page, "nodes"))
 
 
-def barriers(page: Page) -> list[str]:
-    """Serious and critical findings of axe-core."""
-    if not AXE.is_file():
-        pytest.fail("axe-core is missing: make deps-browser")
-    page.evaluate(AXE.read_text())
-    found: list[str] = page.evaluate(_AXE_RUN)
+def barriers(page: Page, within: str = "html") -> list[str]:
+    """Serious and critical findings of axe-core, in what a selector selects."""
+    if not page.evaluate("'axe' in window"):
+        page.evaluate(_axe())
+    found: list[str] = page.evaluate(_AXE_RUN, within)
     return found
 
 
@@ -98,6 +98,13 @@ def unreachable(page: Page) -> list[str]:
         faults.append(f"Tab does not come to an end: {last and last['name']}")
     missed = [wanted[at] for at in range(len(wanted)) if at not in reached]
     return faults + [f"Tab does not reach {one}" for one in missed]
+
+
+@cache
+def _axe() -> str:
+    if not AXE.is_file():
+        pytest.fail("axe-core is missing: make deps-browser")
+    return AXE.read_text()
 
 
 def _ask(page: Page, name: str) -> Any:

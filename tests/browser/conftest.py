@@ -7,9 +7,10 @@ this package, and no test of it runs a loop of its own.
 from collections.abc import Iterator
 
 import pytest
+from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
+
 from browser import checks, scene
 from browser.watching import Watch
-from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
 
 PATIENCE = 20_000  # milliseconds for anything that a page shall show
 expect.set_options(timeout=PATIENCE)

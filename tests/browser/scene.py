@@ -75,7 +75,7 @@ def gateway(folder: Path) -> Iterator[Stage]:
 def plain(repository: Path) -> None:
     """Two folders as Triton's users have them: a model, and one that cannot be loaded."""
     for name in ("plain", "broken"):
-        pushing.lean(repository / name, 2.0)
+        pushing.source(repository / name, 2.0)
     (repository / "broken/1/model.onnx").write_bytes(b"no model")
 
 

@@ -9,11 +9,12 @@ from pathlib import Path
 import harness
 import pushing
 import pytest
-from browser.conftest import Visitor
-from browser.scene import Stage
 from playwright.sync_api import Page, Request, expect
 from ports import free_ports
 from relay import relay
+
+from browser.conftest import Visitor
+from browser.scene import Stage
 
 pytestmark = pytest.mark.triton
 MIB = 1 << 20
@@ -26,7 +27,7 @@ LONG = 60_000  # milliseconds until a version is served
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """A model folder with weights that nobody has seen before."""
-    made = pushing.lean(tmp_path / "large", 2.0)
+    made = pushing.source(tmp_path / "large", 2.0)
     (made / "1/weights.bin").write_bytes(os.urandom(SIZE))
     return made
 

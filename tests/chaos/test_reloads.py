@@ -24,13 +24,12 @@ REPLICAS = 2
 CYCLES = 25  # of each arm, each a load and an unload on every replica
 FRESH = 5  # every so many cycles begin with a push
 WIDTH = 2048  # a load reads and prepares 16 MiB of weights
-MORE = "instance_group [{ count: 1 kind: KIND_CPU }]"
 NEVER = "86400"  # seconds between two scheduled runs of a contract
 
 
 def heavy(folder, factor, draw):
     """A model folder whose version takes a while to load: y = factor · x + 0 · sum(x·A·B)."""
-    pushing.source(folder, factor, more=MORE)
+    pushing.source(folder, factor)
     matrices = {"a": (4, WIDTH), "b": (WIDTH, WIDTH)}
     weights = [
         numpy_helper.from_array(draw.random(shape, np.float32), name)
@@ -71,7 +70,7 @@ class Reloading:
 
     def prepare(self):
         for name in ("reloaded", "beside"):
-            source = pushing.source(self._folder / name, 2.0, more=MORE)
+            source = pushing.source(self._folder / name, 2.0)
             pushing.pushed(self.up, source, name, "--wait")
 
     def cycle(self):

@@ -14,6 +14,7 @@ backend: "onnxruntime"
 max_batch_size: {batch}
 input [{{ name: "x" data_type: TYPE_FP32 dims: [ 4 ] }}]
 output [{{ name: "y" data_type: TYPE_FP32 dims: [ 4 ] }}]
+instance_group [{{ count: 1 kind: KIND_CPU }}]
 {more}
 """
 ROW = [1.0, 2.0, 3.0, 4.0]
@@ -35,17 +36,11 @@ def times(factor: float) -> bytes:
 
 
 def source(folder: Path, factor: float, *, batch: int = 8, more: str = "") -> Path:
-    """A model folder to push."""
+    """A model folder to push; of one instance, as each is a process that takes time to start."""
     (folder / "1").mkdir(parents=True)
     (folder / "1" / "model.onnx").write_bytes(times(factor))
     (folder / "config.pbtxt").write_text(CONFIG.format(batch=batch, more=more))
     return folder
-
-
-def lean(folder: Path, factor: float, *, batch: int = 8, more: str = "") -> Path:
-    """The same with one instance, which starts faster than two."""
-    group = "instance_group [{ count: 1 kind: KIND_CPU }]\n"
-    return source(folder, factor, batch=batch, more=group + more)
 
 
 def golden(path: Path, factor: float) -> Path:
@@ -123,7 +118,7 @@ def publish(up: Up, folder: Path, name: str, **ask: object) -> int:
 
 def published(up: Up, folder: Path, name: str, factor: float, **ask: object) -> int:
     """Push a small model so, and wait until it is ready."""
-    version = publish(up, lean(folder, factor), name, **ask)
+    version = publish(up, source(folder, factor), name, **ask)
     wait_state(up, name, version, "ready", "serving")
     if ask:
         until(lambda: not any(state(up, name, version)[one] for one in ask))

@@ -83,7 +83,7 @@ def test_compare_shows_both_answers_and_fails_when_they_differ_too_much(up, tmp_
 
 
 def test_snippets_read_the_key_where_one_is_needed(up, tmp_path) -> None:
-    wide = pushing.publish(up, pushing.lean(tmp_path / "wide", 2.0, batch=512), "wide")
+    wide = pushing.publish(up, pushing.source(tmp_path / "wide", 2.0, batch=512), "wide")
     pushing.wait_state(up, "wide", wide, "ready", "serving")
     made = harness.servegate("key", "create", "--role", "admin", "--admin-url", up.admin, "--json")
     assert made.returncode == 0, made.stderr

@@ -80,7 +80,7 @@ def versions_called(snapshot, replica, models):
 
 def test_agents_bring_what_was_pushed_and_it_is_served(fleet, tmp_path):
     assert (
-        pushing.pushed(fleet, pushing.lean(tmp_path / "m", 2.0), "brought", "--wait")["version"]
+        pushing.pushed(fleet, pushing.source(tmp_path / "m", 2.0), "brought", "--wait")["version"]
         == 1
     )
     assert answers(fleet, "brought") == [("brought", "1", 2.0)] * 2
@@ -92,7 +92,7 @@ def test_without_its_agent_a_replica_gets_no_load_call_and_the_model_says_why(fl
     a = fleet.machines[0]
     pushing.published(fleet, tmp_path / "before", "agentless", 2.0)
     a.kill_agent()
-    pushing.publish(fleet, pushing.lean(tmp_path / "after", 3.0), "agentless")
+    pushing.publish(fleet, pushing.source(tmp_path / "after", 3.0), "agentless")
 
     def reason():
         return pushing.state(fleet, "agentless", 2)["reason"]
@@ -135,7 +135,7 @@ def test_a_replica_that_joins_late_gets_everything_before_it_gets_calls(fleet, t
     late = fleet.machines[1]
     models = ("early", "second")
     for name in models:
-        pushing.publish(fleet, pushing.lean(tmp_path / name, 2.0), name)
+        pushing.publish(fleet, pushing.source(tmp_path / name, 2.0), name)
     everything = {(name, 1) for name in models}
     harness.until(lambda: versions_called(fleet.snapshot(), "a", models) == everything)
     with Watching(fleet) as watching:
@@ -211,7 +211,7 @@ def views_show_one_model(up, folder):
     """KServe clients see a model with all its versions, whatever Triton calls them."""
     up.put("/api/models/packed/labels/other", {"version": 2})
     batching = "dynamic_batching { }"
-    odd = pushing.lean(folder / "d", 5.0, batch=4, more=batching)
+    odd = pushing.source(folder / "d", 5.0, batch=4, more=batching)
     assert pushing.publish(up, odd, "packed") == 3
     pushing.wait_state(up, "packed", 3, "ready")
     assert pushing.state(up, "packed", 3)["physical"].startswith("packed--")

@@ -41,7 +41,7 @@ def unloadable():
 
 def source(folder, factor, preferred, *, needs=None, base=True):
     """A model folder whose preferred flavour is this file."""
-    pushing.lean(folder, factor)
+    pushing.source(folder, factor)
     (folder / "1" / FILE).write_bytes(preferred)
     flavour = {"name": "fast", "file": FILE, "needs": needs or {"gpu": True}}
     page = {"format": 1, "base": base, "flavours": [flavour]}

@@ -18,7 +18,7 @@ def tight(tmp_path_factory):
 
 
 def big(folder, factor):
-    pushing.lean(folder, factor)
+    pushing.source(folder, factor)
     (folder / "1" / "filler.bin").write_bytes(bytes(400_000))
     return folder
 

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable, Sequence
+from functools import cache
 from typing import Any
 
 from fastapi import APIRouter, Depends, FastAPI, Request, Response
@@ -9,6 +10,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 from starlette.middleware.trustedhost import TrustedHostMiddleware
+from starlette.routing import BaseRoute
 
 from serve import __version__
 from serve.core.errors import (
@@ -53,6 +55,7 @@ from serve.wire.status import http_status
 _REFUSED: dict[int | str, dict[str, Any]] = {
     422: {"model": schemas.ErrorBody, "description": "the request does not fit"}
 }
+_GUARDED = [Depends(caller)]
 Refusal = Callable[[Request, ServegateError], Response | None]
 
 
@@ -90,20 +93,11 @@ def create(
     app.add_exception_handler(ServegateError, _explain)
     app.add_exception_handler(RequestValidationError, _malformed)
     app.add_exception_handler(HTTPException, _nowhere)
-    guarded = [Depends(caller)]
-    for module in (
-        *(models, routes, replicas, keys, history, versions, configurations, snapshot),
-        *(skew, load_reports, live, tries, contracts, metadata),
-        *(datasets, evaluations, batching, serving_configurations, benches),
-    ):
-        app.include_router(module.router, dependencies=guarded, responses=_REFUSED)
-    for module in (uploads, conversions):
-        both = [*guarded, Depends(publishing)]
-        app.include_router(module.router, dependencies=both, responses=_REFUSED)
+    app.router.routes.extend(_api())
     for router in (management.router, snapshot.internal, *beside):  # with the workers' secret
-        app.include_router(router)
+        app.router.routes.extend(router.routes)
 
-    @app.get("/openapi.json", include_in_schema=False, dependencies=guarded)
+    @app.get("/openapi.json", include_in_schema=False, dependencies=_GUARDED)
     async def document() -> Response:
         return JSONResponse(app.openapi())
 
@@ -116,6 +110,22 @@ def create(
         return Response(control.metrics(), media_type="text/plain; version=0.0.4")
 
     return app
+
+
+@cache
+def _api() -> tuple[BaseRoute, ...]:
+    """What needs a key. Made once in a process: FastAPI takes a millisecond for each route."""
+    api = APIRouter()
+    for module in (
+        *(models, routes, replicas, keys, history, versions, configurations, snapshot),
+        *(skew, load_reports, live, tries, contracts, metadata),
+        *(datasets, evaluations, batching, serving_configurations, benches),
+    ):
+        api.include_router(module.router, dependencies=_GUARDED, responses=_REFUSED)
+    for module in (uploads, conversions):
+        both = [*_GUARDED, Depends(publishing)]
+        api.include_router(module.router, dependencies=both, responses=_REFUSED)
+    return tuple(api.routes)
 
 
 async def _explain(request: Request, error: Exception) -> Response:

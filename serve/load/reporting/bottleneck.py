@@ -88,6 +88,18 @@ def evidence(run: Run) -> Evidence:
 def bottleneck(run: Run) -> str:
     """One sentence that the generator was the limit, with its evidence; empty where it was not."""
     seen = evidence(run)
+    return _own_limit(seen) or _starved(run, seen)
+
+
+def own_limit(run: Run) -> str:
+    """The same, where arrivals that found no connection are no evidence.
+
+    So for a plan that allows many more calls in flight than a server that keeps up could have.
+    """
+    return _own_limit(evidence(run))
+
+
+def _own_limit(seen: Evidence) -> str:
     if seen.busy >= BUSY_SECONDS:
         return (
             f"The load generator was the limit, not the server: its busiest process used more than "
@@ -100,6 +112,10 @@ def bottleneck(run: Run) -> str:
             f"{time_text(seen.own_lag)}, which is part of the latency's p99 of "
             f"{time_text(seen.latency)}. Its machine is busy with something else, or too small."
         )
+    return ""
+
+
+def _starved(run: Run, seen: Evidence) -> str:
     if seen.waiting >= WAITING_SECONDS and not is_overloaded(seen):
         return (
             f"Up to {seen.longest_queue} arrivals waited for a connection in "

@@ -6,7 +6,8 @@
 | Trial       | an open loop: Poisson arrivals, or a trace's, as fast as the rate wants        |
 
 A measurement in which the generator, not the server, was the limit is void. It is made once more;
-then it is taken as it is, and the report says so.
+then it is taken as it is, and the report says so. Arrivals that found no connection free are no
+reason: so many calls are in flight only where the objective is missed by far.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from serve.core.errors import Invalid
 from serve.core.objectives import Objective
 from serve.load.performing import perform
 from serve.load.plan import Arrivals, Closed, Lane, Plan, Shape
-from serve.load.reporting.bottleneck import bottleneck
+from serve.load.reporting.bottleneck import own_limit
 from serve.load.reporting.report import Run
 from serve.load.reporting.summary import latencies, total
 from serve.load.tuning.counting import Statistics
@@ -109,11 +110,11 @@ class Measuring:
     async def measure(self, ask: Ask) -> Result:
         """One measurement."""
         run, made = await self._once(ask)
-        doubt = bottleneck(run) if isinstance(ask, Trial) else ""
+        doubt = own_limit(run) if isinstance(ask, Trial) else ""
         if not doubt:
             return Result(made)
         run, made = await self._once(ask)
-        return Result(made, bottleneck(run), repeated=True)
+        return Result(made, own_limit(run), repeated=True)
 
     async def _once(self, ask: Ask) -> tuple[Run, Measured]:
         if self._stop.is_set():

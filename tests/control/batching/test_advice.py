@@ -55,7 +55,7 @@ CASES: dict[str, tuple[Situation, str]] = {
     "largest-below-objective": (
         situation({4: (500, 8), 8: (1000, 12)}, queue=10, objective="p99<50ms", cpu=0.9),
         "max_batch_size: 67 % of the executions are full with 8 rows, and the objective p99<50ms "
-        "allows 21: two executions of so many take 50 ms. Try: servegate batching set m@1 "
+        "allows 20: two executions of so many take 48 ms. Try: servegate batching set m@1 "
         "--max-batch-size 16 [largest-below-objective]",
     ),
     "largest-beyond-objective": (
