@@ -10,9 +10,11 @@
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
+from functools import partial
 from typing import TYPE_CHECKING
 
 from serve.cli.output import say
+from serve.cli.still_bar import StillBar
 from serve.cli.talk import Bars, Events, Talk, duration
 
 if TYPE_CHECKING:
@@ -27,11 +29,11 @@ def watching(talk: Talk) -> Iterator[Watch]:
     if isinstance(talk, Events):
         yield lambda now: talk.tell("progress", **asdict(now))
     elif isinstance(talk, Bars):
-        moving = Moving()
+        bar = StillBar()
         try:
-            yield moving
+            yield partial(_drawn, bar)
         finally:
-            moving.close()
+            bar.close()
     else:
         yield lambda now: say(line(now))
 
@@ -42,35 +44,8 @@ def line(now: "Now") -> str:
     return f"{now.text}{best}; {duration(now.left)} left"
 
 
-class Moving:
-    """A bar of the budget with what is measured, drawn again with each measurement."""
-
-    def __init__(self) -> None:
-        from rich import progress
-        from rich.console import Console
-
-        self._progress = progress.Progress(
-            progress.BarColumn(bar_width=16),
-            progress.TextColumn("{task.description}", markup=False),
-            console=Console(stderr=True, highlight=False),
-            auto_refresh=False,  # the machine is measured meanwhile
-            transient=True,
-        )
-        self._task: progress.TaskID | None = None
-
-    def __repr__(self) -> str:
-        return "<Moving>"
-
-    def __call__(self, now: "Now") -> None:
-        text = f"{duration(now.left)} left  {now.text}"
-        if now.best:
-            text += f"\nbest: {now.best}"
-        if self._task is None:
-            self._progress.start()
-            self._task = self._progress.add_task(text, total=1.0)
-        self._progress.update(self._task, description=text, completed=now.share)
-        self._progress.refresh()
-
-    def close(self) -> None:
-        """Leave nothing that moves."""
-        self._progress.stop()
+def _drawn(bar: StillBar, now: "Now") -> None:
+    text = f"{duration(now.left)} left  {now.text}"
+    if now.best:
+        text += f"\nbest: {now.best}"
+    bar.show(text, now.share)

@@ -13,9 +13,11 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from serve.cli.output import say
+from serve.cli.still_bar import StillBar
 from serve.cli.talk import Bars, Events, Talk
 
 if TYPE_CHECKING:
@@ -32,11 +34,11 @@ def watching(talk: Talk, intended: Sequence[int] = ()) -> Iterator[Watch]:
     if isinstance(talk, Events):
         yield lambda now: talk.tell("progress", **_finite(asdict(now)))
     elif isinstance(talk, Bars):
-        moving = Moving(intended)
+        bar = StillBar()
         try:
-            yield moving
+            yield partial(_drawn, bar, intended)
         finally:
-            moving.close()
+            bar.close()
     else:
         yield Logged(intended)
 
@@ -79,38 +81,8 @@ class Logged:
             self._write(line(now, self._intended))
 
 
-class Moving:
-    """One line with a bar, drawn again with each progress."""
-
-    def __init__(self, intended: Sequence[int] = ()) -> None:
-        from rich import progress
-        from rich.console import Console
-
-        self._intended = intended
-        self._progress = progress.Progress(
-            progress.BarColumn(bar_width=16),
-            progress.TextColumn("{task.description}", markup=False),
-            console=Console(stderr=True, highlight=False),
-            auto_refresh=False,  # the machine is measured meanwhile
-            transient=True,
-        )
-        self._task: progress.TaskID | None = None
-
-    def __repr__(self) -> str:
-        return "<Moving>"
-
-    def __call__(self, now: "Progress") -> None:
-        text = line(now, self._intended)
-        done = min(now.second, now.seconds)
-        if self._task is None:
-            self._progress.start()
-            self._task = self._progress.add_task(text, total=now.seconds)
-        self._progress.update(self._task, description=text, completed=done, total=now.seconds)
-        self._progress.refresh()
-
-    def close(self) -> None:
-        """Leave nothing that moves."""
-        self._progress.stop()
+def _drawn(bar: StillBar, intended: Sequence[int], now: "Progress") -> None:
+    bar.show(line(now, intended), min(now.second, now.seconds), now.seconds)
 
 
 def _finite(page: dict[str, Any]) -> dict[str, Any]:
