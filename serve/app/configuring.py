@@ -40,7 +40,7 @@ def configuring_of(
     """What changes configurations on these replicas, and watches what the gateway says of it."""
     plain = Path(settings.model_repo) if settings.model_repo else None
     rollouts = Rollouts(keepers, fleet, clock=time.monotonic)
-    checks = Checks(storage, trials, plain=plain)
+    checks = Checks(storage, trials, plain=plain, others=lambda: inventory.configurations)
     performing = Performing(
         store,
         rollouts,

@@ -80,6 +80,12 @@ class Inventory:
         return MappingProxyType({**self._as_decided(plain), **published, **twice})
 
     @property
+    def configurations(self) -> Mapping[str, Configuration]:
+        """How each of them is run, by name in Triton, as far as that is known."""
+        known = self.loadables.items()
+        return {name: one.configuration for name, one in known if one.configuration is not None}
+
+    @property
     def models(self) -> Mapping[str, Model]:
         """All models by name: what can be loaded, and names of which a version is on its way."""
         found: dict[str, list[Loadable]] = {}

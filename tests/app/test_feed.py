@@ -7,6 +7,8 @@ from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from serve.app.feed import Feed
 from serve.core.snapshot import Snapshot
 from serve.proxy.live import Live
@@ -96,6 +98,13 @@ def test_what_is_served_is_kept_on_disk_for_its_owner_only(tmp_path: Path) -> No
         assert os.listdir(tmp_path) == ["snapshot.json"]  # noqa: PTH208
 
     run(scene)
+
+
+@pytest.mark.parametrize("content", [b'{"generation": 1e400}', b"[" * 100_000, b"\xff"])
+def test_a_spoilt_snapshot_on_disk_is_not_served(tmp_path: Path, content: bytes) -> None:
+    one = Scene(tmp_path)
+    one.saved.write_bytes(content)
+    assert (one.feed(1).restore(), one.live.generation) == (False, 0)
 
 
 def test_errors_and_lost_connections_leave_the_last_snapshot_in_force(tmp_path: Path) -> None:

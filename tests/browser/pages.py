@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass
 
-from browser.scene import EARLIER, HELD_OUT, HOSTILE, HOSTILE_DATA, REPORT, Stage
 from fastapi.routing import APIRoute
 
+from browser.scene import EARLIER, HELD_OUT, HOSTILE, HOSTILE_DATA, REPORT, Stage
 from serve.listeners.web import site
 
 # GET routes that are no page of their own: parts that htmx fetches into pages, and files.
@@ -17,9 +17,12 @@ PARTS = frozenset(
         "/evaluations/{identity}/classes",
         "/evaluations/{identity}/report",
         "/evaluations/{identity}/rows",
+        "/models/{model}/versions/{number}/batching/seen",
+        "/models/{model}/versions/{number}/batching/progress",
     }
 )
 VERSION = "/models/{model}/versions/{number}"
+BATCHING = f"{VERSION}/batching"
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +57,12 @@ PAGES = {
     "version": Listed(VERSION, "/models/digits/versions/2?against=1", "digits"),
     "version, hostile": Listed(VERSION, "/models/{hostile}/versions/1", HOSTILE),
     "version, not published": Listed(VERSION, "/models/plain/versions/1", "plain"),
+    "batching": Listed(BATCHING, "/models/digits/versions/2/batching", "digits"),
+    "batching, hostile": Listed(BATCHING, "/models/{hostile}/versions/1/batching", HOSTILE),
+    "batching, not published": Listed(BATCHING, "/models/plain/versions/1/batching", "plain"),
+    "batching as it came": Listed(
+        f"{BATCHING}/back", "/models/digits/versions/2/batching/back?to=own", "Go back"
+    ),
     "traffic": Listed("/traffic/{model}", "/traffic/digits", "digits"),
     "traffic, hostile": Listed("/traffic/{model}", "/traffic/{hostile}", HOSTILE),
     "go back": Listed(

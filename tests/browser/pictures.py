@@ -11,11 +11,12 @@ import re
 import harness
 import pytest
 from background import Load
+from PIL import Image
+from playwright.sync_api import Page, expect
+
 from browser.conftest import Visitor
 from browser.hands import choose, give_picture, run, stroke
 from browser.scene import Stage
-from PIL import Image
-from playwright.sync_api import Page, expect
 
 pytestmark = pytest.mark.triton
 FOLDER = harness.ROOT / "docs/images"

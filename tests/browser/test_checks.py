@@ -3,10 +3,11 @@
 import re
 
 import pytest
+from playwright.sync_api import Page
+
 from browser import checks, loading
 from browser.bad_pages import HOME, RIGHT, open_page
 from browser.conftest import Visitor
-from playwright.sync_api import Page
 
 # No Triton here, but a browser, which is brought for `make test` as they are.
 pytestmark = pytest.mark.triton

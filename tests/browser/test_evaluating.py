@@ -9,11 +9,12 @@ from typing import Any
 import harness
 import numpy as np
 import pytest
+from numpy.typing import NDArray
+from playwright.sync_api import Page, expect
+
 from browser import checks, scene
 from browser.conftest import Visitor
 from browser.scene import HELD_OUT, ROWS, Stage
-from numpy.typing import NDArray
-from playwright.sync_api import Page, expect
 
 pytestmark = pytest.mark.triton
 MANY = 10_000

@@ -3,10 +3,11 @@
 from urllib.parse import quote
 
 import pytest
+from playwright.sync_api import Page, expect
+
 from browser.conftest import Visitor
 from browser.pages import PAGES, routes
 from browser.scene import ATTACK, HOSTILE, LINK, Stage
-from playwright.sync_api import Page, expect
 
 pytestmark = pytest.mark.triton
 HURT = """

@@ -4,9 +4,10 @@ import re
 
 import pytest
 from background import Load
-from browser.scene import Stage
 from harness import ROOT
 from playwright.sync_api import Page, expect
+
+from browser.scene import Stage
 
 pytestmark = pytest.mark.triton
 SEVEN = (ROOT / "examples/digits/seven.json").read_bytes()

@@ -3,9 +3,10 @@
 import re
 
 import pytest
+from playwright.sync_api import Page, expect
+
 from browser.conftest import Visitor
 from browser.scene import Guarded
-from playwright.sync_api import Page, expect
 
 pytestmark = pytest.mark.triton
 REFUSED = r"status of 40[13]"

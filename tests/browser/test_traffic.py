@@ -4,9 +4,10 @@ import re
 from collections.abc import Iterator
 
 import pytest
+from playwright.sync_api import Locator, Page, expect
+
 from browser.conftest import Visitor
 from browser.scene import Stage
-from playwright.sync_api import Locator, Page, expect
 
 pytestmark = pytest.mark.triton
 TRAFFIC = re.compile("/traffic/digits")

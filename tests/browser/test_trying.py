@@ -3,10 +3,11 @@
 import re
 
 import pytest
+from playwright.sync_api import Locator, Page, expect
+
 from browser.conftest import Visitor
 from browser.hands import choose, give_picture, run, stroke
 from browser.scene import DISAGREE, SEVEN, Stage
-from playwright.sync_api import Locator, Page, expect
 
 pytestmark = pytest.mark.triton
 

@@ -9,6 +9,8 @@ import numpy as np
 from harness import Up, request, servegate, until
 from onnx import TensorProto, helper
 
+from serve.tensors.contracts import Case, write_contract
+
 CONFIG = """
 backend: "onnxruntime"
 max_batch_size: {batch}
@@ -40,6 +42,25 @@ def source(folder: Path, factor: float, *, batch: int = 8, more: str = "") -> Pa
     (folder / "1").mkdir(parents=True)
     (folder / "1" / "model.onnx").write_bytes(times(factor))
     (folder / "config.pbtxt").write_text(CONFIG.format(batch=batch, more=more))
+    return folder
+
+
+def python(folder: Path, code: str) -> Path:
+    """A model folder to push whose model is this code."""
+    source(folder, 1.0)
+    (folder / "1" / "model.onnx").unlink()
+    (folder / "1" / "model.py").write_text(code)
+    config = (folder / "config.pbtxt").read_text().replace("onnxruntime", "python")
+    (folder / "config.pbtxt").write_text(config)
+    return folder
+
+
+def proven(folder: Path, factor: float) -> Path:
+    """The model folder with a contract: a golden case that holds for this factor."""
+    x = np.array([ROW], np.float32)
+    for path, data in write_contract([Case({"x": x}, {"y": x * np.float32(factor)})]).items():
+        (folder / path).parent.mkdir(exist_ok=True)
+        (folder / path).write_bytes(data)
     return folder
 
 
@@ -85,6 +106,14 @@ def state(up: Up, name: str, number: int) -> dict:
     return answer
 
 
+def is_everywhere(up: Up, name: str, number: int) -> bool:
+    """Whether the version is on every replica of its pool that is up."""
+    pool = request(f"{up.admin}/api/models/{name}")[1]["pool"]
+    replicas = request(f"{up.admin}/api/replicas?readings=false")[1]
+    alive = {one["name"] for one in replicas if one["pool"] == pool and one["state"] == "up"}
+    return bool(alive) and alive <= set(state(up, name, number)["replicas"])
+
+
 def wait_state(up: Up, name: str, number: int, *states: str) -> dict:
     """Until the version is in one of these states; gives it."""
     until(lambda: state(up, name, number)["state"] in states, what=f"{name}@{number} is {states}")
@@ -118,8 +147,14 @@ def publish(up: Up, folder: Path, name: str, **ask: object) -> int:
 
 def published(up: Up, folder: Path, name: str, factor: float, **ask: object) -> int:
     """Push a small model so, and wait until it is ready."""
-    version = publish(up, source(folder, factor), name, **ask)
+    return brought(up, source(folder, factor), name, **ask)
+
+
+def brought(up: Up, folder: Path, name: str, **ask: object) -> int:
+    """Push a folder so, and wait for every replica and for all that was asked."""
+    version = publish(up, folder, name, **ask)
     wait_state(up, name, version, "ready", "serving")
+    until(lambda: is_everywhere(up, name, version), what=f"{name}@{version} is on every replica")
     if ask:
         until(lambda: not any(state(up, name, version)[one] for one in ask))
     return version

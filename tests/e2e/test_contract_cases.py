@@ -15,7 +15,8 @@ CONTRACT = "/api/models/m/versions/1/contract"
 @pytest.fixture(scope="module")
 def up(tmp_path_factory):
     folder = tmp_path_factory.mktemp("cases")
-    flags = ("--model-repo", "", "--replicas", "1", "--workers", "1", "--contract-interval", "2")
+    flags = ("--model-repo", "", "--replicas", "1", "--workers", "1")
+    flags += ("--contract-interval", "2", "--quarantine", "off")
     with harness.up(folder / "state", *flags) as running:
         pushing.published(running, folder / "one", "m", 2.0)
         pushing.published(running, folder / "two", "m", 3.0, labels=["candidate"])

@@ -41,7 +41,7 @@ def up(server, tmp_path_factory):
     with harness.up(folder / "state", *flags) as running:
         running.database = url
         for factor in (2.0, 3.0):
-            pushing.pushed(running, pushing.source(folder / f"{factor}", factor), "m", "--wait")
+            pushing.published(running, folder / f"{factor}", "m", factor)
         yield running
 
 
@@ -150,7 +150,7 @@ def test_of_two_control_planes_the_second_takes_over_when_the_first_is_killed(se
         proxy = proxy_of(tmp_path / "proxy", f"http://127.0.0.1:{service.port}")
         try:
             for factor in (2.0, 3.0):
-                pushing.pushed(first, pushing.source(tmp_path / f"{factor}", factor), "m", "--wait")
+                pushing.published(first, tmp_path / f"{factor}", "m", factor)
             harness.until(lambda: pushing.infer(proxy, "m")[0] == 200, what="the worker serves")
             harness.until(lambda: second.readyz() == 503, what="the second stands by")
             with Load(proxy.http, body, 4) as load:

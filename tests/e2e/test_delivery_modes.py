@@ -79,10 +79,7 @@ def versions_called(snapshot, replica, models):
 
 
 def test_agents_bring_what_was_pushed_and_it_is_served(fleet, tmp_path):
-    assert (
-        pushing.pushed(fleet, pushing.source(tmp_path / "m", 2.0), "brought", "--wait")["version"]
-        == 1
-    )
+    assert pushing.published(fleet, tmp_path / "m", "brought", 2.0) == 1
     assert answers(fleet, "brought") == [("brought", "1", 2.0)] * 2
     assert fleet.called("brought", 1) == {"a"}
     assert (fleet.machines[0].repository / "brought" / "1" / "model.onnx").exists()

@@ -6,9 +6,6 @@ import json
 import harness
 import numpy as np
 import pytest
-from sklearn.metrics import accuracy_score, confusion_matrix, f1_score
-from statsmodels.stats.contingency_tables import mcnemar
-from statsmodels.stats.proportion import proportion_confint
 
 pytestmark = pytest.mark.triton
 
@@ -92,6 +89,11 @@ def test_the_known_disagreements_are_found(gateway, digits, evaluated):
 
 
 def test_the_numbers_are_those_of_scikit_learn_and_statsmodels_on_the_exported_rows(evaluated):
+    # Here, as each of the processes that collect tests would import them, for seconds.
+    from sklearn.metrics import accuracy_score, confusion_matrix, f1_score
+    from statsmodels.stats.contingency_tables import mcnemar
+    from statsmodels.stats.proportion import proportion_confint
+
     page, rows = evaluated
     report = page["report"]
     truth = [row["label"] for row in rows]

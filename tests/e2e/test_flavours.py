@@ -4,12 +4,9 @@ import json
 import threading
 
 import harness
-import numpy as np
 import pushing
 import pytest
 from onnx import TensorProto, helper
-
-from serve.tensors.contracts import Case, write_contract
 
 pytestmark = pytest.mark.triton
 FILE = "model.fast.onnx"
@@ -46,11 +43,7 @@ def source(folder, factor, preferred, *, needs=None, base=True):
     flavour = {"name": "fast", "file": FILE, "needs": needs or {"gpu": True}}
     page = {"format": 1, "base": base, "flavours": [flavour]}
     (folder / "flavours.json").write_text(json.dumps(page))
-    x = np.array([pushing.ROW], np.float32)
-    for path, data in write_contract([Case({"x": x}, {"y": x * np.float32(factor)})]).items():
-        (folder / path).parent.mkdir(exist_ok=True)
-        (folder / path).write_bytes(data)
-    return folder
+    return pushing.proven(folder, factor)
 
 
 def files(up, name):

@@ -4,7 +4,6 @@ import contextlib
 import json
 import time
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import harness
@@ -31,6 +30,16 @@ def managed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[harness.Up]:
     home = tmp_path_factory.mktemp("managed")
     python_model(home / "models", "plain", PLAIN)
     flags = ("--allow-management", "--model-repo", str(home / "models"), "--replicas", "2")
+    with harness.up(home / "state", *flags) as up:
+        yield up
+
+
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[harness.Up]:
+    """The same with one Triton."""
+    home = tmp_path_factory.mktemp("alone")
+    python_model(home / "models", "plain", PLAIN)
+    flags = ("--allow-management", "--model-repo", str(home / "models"), "--replicas", "1")
     with harness.up(home / "state", *flags) as up:
         yield up
 
@@ -134,11 +143,9 @@ def unregister(triton: Any) -> None:
 
 
 @pytest.mark.parametrize("protocol", ["http", "grpc"])
-def test_shared_memory_works_in_front_of_one_local_triton(tmp_path: Path, protocol: str) -> None:
-    python_model(tmp_path / "models", "plain", PLAIN)
-    flags = ("--allow-management", "--model-repo", str(tmp_path / "models"), "--replicas", "1")
-    with harness.up(tmp_path / "state", *flags) as up, client(up, protocol) as triton:
-        name = f"/servegate_test_{up.http_port}"
+def test_shared_memory_works_in_front_of_one_local_triton(alone: harness.Up, protocol: str) -> None:
+    with client(alone, protocol) as triton:
+        name = f"/servegate_test_{alone.http_port}"
         region = shared_memory.create_shared_memory_region("r", name, 8)
         try:
             shared_memory.set_shared_memory_region(region, [np.array([3, 4], np.float32)])

@@ -36,7 +36,7 @@ def up(tmp_path_factory):
     (folder / "models").mkdir()
     with harness.up(folder / "state", "--model-repo", str(folder / "models"), *FLAGS) as running:
         running.models = folder / "models"
-        pushing.pushed(running, pushing.source(folder / "one", 2.0), "m", "--wait")
+        pushing.published(running, folder / "one", "m", 2.0)
         yield running
         assert "Traceback" not in running.program.output
 
@@ -56,11 +56,11 @@ def test_a_plain_folder_of_a_published_models_name_takes_no_calls_and_is_told(up
 
 
 def test_a_model_that_is_called_like_anothers_name_in_triton_is_a_model_of_its_own(up, tmp_path):
-    pushing.pushed(up, pushing.source(tmp_path / "a", 3.0), "twin", "--wait")
-    pushing.pushed(up, pushing.source(tmp_path / "b", 4.0, batch=16), "twin", "--wait")
+    pushing.published(up, tmp_path / "a", "twin", 3.0)
+    pushing.brought(up, pushing.source(tmp_path / "b", 4.0, batch=16), "twin")
     taken = pushing.state(up, "twin", 2)["physical"]
     assert taken.startswith("twin--")
-    pushing.pushed(up, pushing.source(tmp_path / "c", 5.0), taken, "--wait")
+    pushing.published(up, tmp_path / "c", taken, 5.0)
     assert pushing.state(up, taken, 1)["physical"].startswith(f"{taken}--")
     found = [pushing.factor_of(up, "twin", "1"), pushing.factor_of(up, "twin", "2")]
     assert [*found, pushing.factor_of(up, taken)] == [3.0, 4.0, 5.0]

@@ -34,17 +34,8 @@ def up(tmp_path_factory):
         *("--quarantine-timeout", "15", "--quarantine-bytes", str(600 << 20)),
     )
     with harness.up(folder / "state", *flags) as running:
-        pushing.pushed(running, pushing.source(folder / "fine", 3.0), "held", "--wait")
+        pushing.published(running, folder / "fine", "held", 3.0)
         yield running
-
-
-def python(folder, code):
-    pushing.source(folder, 1.0)
-    (folder / "1" / "model.onnx").unlink()
-    (folder / "1" / "model.py").write_text(code)
-    config = (folder / "config.pbtxt").read_text().replace("onnxruntime", "python")
-    (folder / "config.pbtxt").write_text(config)
-    return folder
 
 
 def corrupt(folder):
@@ -63,10 +54,16 @@ def misnamed(folder):
 CASES = {
     "corrupt": (corrupt, (), "model.onnx"),
     "misnamed": (misnamed, (), "'z'"),
-    "hangs": (lambda folder: python(folder, HANGS), (), "15 s"),
-    "hungry": (lambda folder: python(folder, HUNGRY), (), "memory"),
+    "hangs": (lambda folder: pushing.python(folder, HANGS), (), "15 s"),
+    "hungry": (lambda folder: pushing.python(folder, HUNGRY), (), "memory"),
     "wrong": (lambda folder: pushing.source(folder, 4.0), ("--golden", "GOLDEN"), "'y'"),
 }
+
+
+def test_a_version_that_is_good_is_on_every_replica_and_its_memory_is_known(up):
+    shown = pushing.state(up, "held", 1)
+    assert (shown["state"], len(shown["replicas"])) == ("serving", 2)
+    assert shown["memory"] is not None
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -90,10 +87,3 @@ def test_a_version_that_is_no_good_fails_with_its_reason_and_the_old_one_serves_
     loaded = [line for line in serving if "loading: held" in line or "load: held" in line]
     assert all(f"held:{number}" not in line for line in loaded), loaded
     assert not (up.state / "repository" / "held" / str(number)).exists()
-
-
-def test_code_is_refused_where_it_is_not_allowed(tmp_path):
-    with harness.up(tmp_path / "state", "--model-repo", "") as up:
-        done = pushing.push(up, python(tmp_path / "m", HANGS), "code", "--wait")
-        assert done.returncode == 7
-        assert "--allow-code-models" in done.stderr

@@ -15,8 +15,8 @@ def shown(up, name):
 
 def test_what_would_load_beside_calls_waits_with_its_reason_where_that_is_refused(tmp_path):
     with harness.up(tmp_path / "state", *FLAGS, "--without-spare", "refuse") as up:
-        pushing.pushed(up, pushing.source(tmp_path / "a", 2.0), "m", "--wait")
-        pushing.pushed(up, pushing.source(tmp_path / "b", 3.0), "m")
+        pushing.published(up, tmp_path / "a", "m", 2.0)
+        pushing.publish(up, pushing.source(tmp_path / "b", 3.0), "m")
         harness.until(lambda: "cannot be spared" in shown(up, "m@2"), what="it says why")
         assert pushing.state(up, "m", 2)["state"] == "loading"
         assert pushing.infer(up, "m", "2")[0] != 200
@@ -27,7 +27,7 @@ def test_what_would_load_beside_calls_waits_with_its_reason_where_that_is_refuse
 
 def test_it_loads_beside_calls_with_a_warning_otherwise(tmp_path):
     with harness.up(tmp_path / "state", *FLAGS, "--without-spare", "warn") as up:
-        pushing.pushed(up, pushing.source(tmp_path / "a", 2.0), "m", "--wait")
-        pushing.pushed(up, pushing.source(tmp_path / "b", 3.0), "m", "--wait")
+        pushing.published(up, tmp_path / "a", "m", 2.0)
+        pushing.published(up, tmp_path / "b", "m", 3.0)
         assert pushing.factor_of(up, "m", "2") == 3.0
         assert "replica local-0 loads while it serves" in up.program.output

@@ -6,6 +6,7 @@ that this machine can run, and runs its contract there.
 """
 
 import asyncio
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -24,13 +25,22 @@ _NO_DIGEST = "0" * 64
 
 
 class Checks:
-    """Looks at configurations. `plain` is the plain model repository, if there is one."""
+    """Looks at configurations. `plain` is the plain model repository, if there is one; `others`
+    are all that can be loaded, by name in Triton: what ensembles may be made of."""
 
-    def __init__(self, storage: Storage, trials: Trials | None, *, plain: Path | None) -> None:
+    def __init__(
+        self,
+        storage: Storage,
+        trials: Trials | None,
+        *,
+        plain: Path | None,
+        others: Callable[[], Mapping[str, Configuration]],
+    ) -> None:
         self._storage = storage
         self._contents = Contents(storage)
         self._trials = trials
         self._plain = plain
+        self._others = others
 
     def __repr__(self) -> str:
         return f"<Checks {self._trials!r}>"
@@ -80,6 +90,7 @@ class Checks:
             served.base,
             await self._files(served),
             signature=signature,
+            others=self._others(),
             flavours=flavours,
         )
 

@@ -142,7 +142,7 @@ def seconds_text(seconds: float | None) -> str:
     if seconds is None:
         return "—"
     for factor, unit in ((1e-6, "µs"), (1e-3, "ms"), (1.0, "s")):
-        if abs(seconds) < factor * 1000 or unit == "s":
+        if abs(seconds) < factor * 999.5 or unit == "s":  # which is rounded to 1000
             return f"{seconds / factor:.3g} {unit}"
     return ""
 

@@ -7,6 +7,7 @@ from starlette.types import Scope
 
 from serve.core.errors import ServegateError, Unauthenticated
 from serve.listeners.web import (
+    batching,
     datasets,
     evaluations,
     live,
@@ -31,7 +32,7 @@ def routers() -> tuple[APIRouter, ...]:
     """Of every page."""
     static_files.files()
     return (
-        *(login.router, models.router, versions.router, traffic.router),
+        *(login.router, models.router, versions.router, batching.router, traffic.router),
         *(uploads.router, loadtests.router, reference.router),
         *(trying.router, runs.router, evaluations.router, datasets.router),
         *(live.router, static_files.router),

@@ -152,7 +152,9 @@ class Scene:
         rollouts = Rollouts(self.keepers, plane.fleet, clock=plane.clock)
         storage = Storage.of(str(folder / "storage"))
         self._rollouts = rollouts
-        checks = Checks(storage, None, plain=plane.repository)
+        checks = Checks(
+            storage, None, plain=plane.repository, others=lambda: plane.inventory.configurations
+        )
         performing = Performing(
             plane.store,
             rollouts,

@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from builders import write_model
 from control.batching.changing_scene import ADA, CONFIG, Scene
 from control.versions_scene import version
 
@@ -203,3 +204,17 @@ def test_a_change_that_is_watched_is_replaced_by_a_later_one(tmp_path: Path) -> 
 
     assert scene.play(twice) == [Outcome.REPLACED]
     assert scene.sizes["a"] == [8, 16, 32]
+
+
+def test_an_ensemble_is_looked_at_with_the_models_that_it_is_made_of(tmp_path: Path) -> None:
+    step = (
+        'platform: "ensemble"\n'
+        'input { name: "x" data_type: TYPE_FP32 dims: [ 3 ] }\n'
+        'output { name: "y" data_type: TYPE_FP32 dims: [ 3 ] }\n'
+        'ensemble_scheduling { step { model_name: "m" model_version: 1 '
+        'input_map { key: "x" value: "x" } output_map { key: "y" value: "y" } } }\n'
+    )
+    scene = Scene(tmp_path, plain=CONFIG)
+    write_model(scene.plane.repository, "whole", 1, config=step)
+    shown = scene.play(lambda: scene.configuring.show("whole", 1))[0]
+    assert "step-unknown" not in {one.rule for one in shown.findings}

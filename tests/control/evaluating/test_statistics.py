@@ -1,19 +1,12 @@
-"""The numbers of an evaluation are those of scikit-learn, statsmodels and numpy."""
+"""The numbers of an evaluation are those of scikit-learn, statsmodels and numpy.
+
+The two take seconds to import, so the tests that ask them do, and not every run that collects this.
+"""
 
 from types import MappingProxyType
 
 import numpy as np
 import pytest
-from sklearn.metrics import (
-    accuracy_score,
-    confusion_matrix,
-    f1_score,
-    mean_absolute_error,
-    precision_recall_fscore_support,
-    root_mean_squared_error,
-)
-from statsmodels.stats.contingency_tables import mcnemar as their_mcnemar
-from statsmodels.stats.proportion import proportion_confint
 
 from serve.control.evaluating import statistics
 from serve.control.evaluating.intervals import Pairs, mcnemar, newcombe, wilson
@@ -41,6 +34,9 @@ def results(seed=7, count=400, classes=6):
 @pytest.mark.parametrize("seed", range(5))
 @pytest.mark.parametrize(("name", "place"), [("a", 0), ("b", 1)])
 def test_accuracy_f1_and_latency_are_those_of_scikit_learn_and_statsmodels(seed, name, place):
+    from sklearn.metrics import accuracy_score, f1_score
+    from statsmodels.stats.proportion import proportion_confint
+
     rows = results(seed)
     good = statistics.answered(rows)
     truth = [one.label for one in good]
@@ -60,6 +56,8 @@ def test_accuracy_f1_and_latency_are_those_of_scikit_learn_and_statsmodels(seed,
 
 @pytest.mark.parametrize("seed", range(5))
 def test_per_class_numbers_and_confusion_matrices_are_those_of_scikit_learn(seed):
+    from sklearn.metrics import confusion_matrix, precision_recall_fscore_support
+
     rows = results(seed)
     good = statistics.answered(rows)
     truth = [one.label for one in good]
@@ -78,6 +76,9 @@ def test_per_class_numbers_and_confusion_matrices_are_those_of_scikit_learn(seed
 
 @pytest.mark.parametrize("seed", range(5))
 def test_two_versions_are_compared_as_statsmodels_does(seed):
+    from statsmodels.stats.contingency_tables import mcnemar as their_mcnemar
+    from statsmodels.stats.proportion import proportion_confint
+
     rows = results(seed)
     both = statistics.compared(rows, Kind.CLASSES)
     pairs = both.pairs
@@ -96,6 +97,8 @@ def test_two_versions_are_compared_as_statsmodels_does(seed):
     ("only_a", "only_b"), [(0, 0), (1, 0), (3, 9), (5, 5), (40, 61), (900, 1100), (0, 2000)]
 )
 def test_mcnemar_is_exact_for_few_rows_and_for_many(only_a, only_b):
+    from statsmodels.stats.contingency_tables import mcnemar as their_mcnemar
+
     wanted = their_mcnemar([[7, only_a], [only_b, 7]], exact=True).pvalue
     wanted = 1.0 if only_a == only_b else wanted  # theirs is above or at 1 there, or NaN
     assert mcnemar(only_a, only_b) == pytest.approx(wanted, rel=1e-8, abs=1e-300)
@@ -103,6 +106,8 @@ def test_mcnemar_is_exact_for_few_rows_and_for_many(only_a, only_b):
 
 @pytest.mark.parametrize(("hits", "rows"), [(0, 1), (1, 1), (0, 20), (20, 20), (3, 7), (590, 599)])
 def test_wilson_is_that_of_statsmodels_also_at_the_ends(hits, rows):
+    from statsmodels.stats.proportion import proportion_confint
+
     found = wilson(hits, rows)
     wanted = proportion_confint(hits, rows, method="wilson")
     assert (found.low, found.high) == pytest.approx(wanted, abs=1e-9)
@@ -126,6 +131,8 @@ def test_the_interval_of_a_drop_stays_within_what_is_possible():
 
 
 def test_errors_of_numbers_are_those_of_scikit_learn():
+    from sklearn.metrics import mean_absolute_error, root_mean_squared_error
+
     rng = np.random.default_rng(3)
     truth, told = rng.normal(size=50), rng.normal(size=50)
     rows = [

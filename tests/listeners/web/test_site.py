@@ -57,7 +57,7 @@ def test_sizes_have_units(value: float | None, text: str) -> None:
 
 @pytest.mark.parametrize(
     ("value", "text"),
-    [(None, "—"), (0.0, "0 µs"), (0.00042, "420 µs"), (0.0123, "12.3 ms"), (75.0, "75 s")],
+    [(None, "—"), (0.0, "0 µs"), (0.00042, "420 µs"), (0.00099999, "1 ms"), (75.0, "75 s")],
 )
 def test_times_have_units(value: float | None, text: str) -> None:
     assert rendering.seconds_text(value) == text
