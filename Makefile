@@ -12,7 +12,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test test-conversion test-tensorrt check format lint types contracts test-fast chaos fuzz deps deps-dev lock clean docs \
-  bench bench-control bench-gate bench-live bench-load bench-push bench-report bench-peers profile deps-bench deps-browser deps-kserve deps-postgres
+  bench bench-batching bench-control bench-gate bench-live bench-load bench-push bench-report bench-peers profile deps-bench deps-browser deps-kserve deps-postgres
 
 help:  ## Explain the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -54,6 +54,9 @@ bench-report: deps-dev  ## Write the newest results of `make bench` into docs/pe
 bench-control: deps-dev  ## Measure the warm start against a bare Triton, and a change until every worker has it
 	$(BIN)/python -m loadtests.bench.start
 	$(BIN)/python -m loadtests.bench.propagation
+
+bench-batching: deps-dev  ## Measure what tuned batching is worth; ONLY="digits transformer residual", STEPS="defaults grid"
+	$(BIN)/python -m loadtests.bench.batching $(if $(ONLY),--only $(ONLY)) $(if $(STEPS),--steps $(STEPS))
 
 bench-load: deps-bench  ## Measure the load generator: beside wrk and h2load, and whether it sees a stall
 	$(BIN)/python -m loadtests.bench.loading

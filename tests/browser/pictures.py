@@ -80,3 +80,12 @@ def test_live(visitor: Visitor, stage: Stage) -> None:
         load.wait_calls(20_000, patience=120)
         expect(page.locator("[data-tile=calls]")).to_have_text(re.compile("[1-9]"))
         keep(page, "live", height=1150)
+
+
+def test_batching(page: Page, stage: Stage) -> None:
+    path = "/v2/models/digits/infer"
+    with Load(stage.up.http, lambda number, count: (path, SEVEN, "seven"), clients=24) as load:
+        load.wait_calls(20_000, patience=120)
+        page.goto("/models/digits/versions/2/batching")
+        expect(page.get_by_role("table").first).to_be_visible()
+        keep(page, "batching", height=1250)
