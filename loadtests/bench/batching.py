@@ -48,7 +48,7 @@ from serve.load.tuning.setups import fields_of_setup
 PAIRS = 10
 MOST_ROUNDS = 30  # of a comparison, those included in which a side has not found its level yet
 _PRECISION = 0.05  # of the highest rate of a setup of the grid
-_SEARCHED = 40  # measurements of the search, at most
+_DELAYS = (0.0, 0.02, 0.1)  # of the objective's limit
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,7 +175,9 @@ async def one_model(
     subject: Subject, admin: str, wanted: Sequence[str], keep: Callable[[dict[str, Any]], None]
 ) -> None:
     """All measurements of one model; `keep` gets the page after each step."""
-    grid = candidates(subject.largest, instances=2, objective=Objective.parse(subject.objective))
+    objective = Objective.parse(subject.objective)
+    delays = [share * objective.limit for share in _DELAYS]
+    grid = candidates(subject.largest, instances=2, objective=objective, delays=delays)
     page: dict[str, Any] = {**dataclasses.asdict(subject), "grid_size": len(grid)}
     async with (
         connect(admin, None, timeout=60.0).asynchronous() as client,
@@ -185,7 +187,6 @@ async def one_model(
         config = await statistics.config()
         given = Given("1", ("random",), None)
         workload, _ = await asyncio.to_thread(given.workload, bench, dict)
-        objective = Objective.parse(subject.objective)
         measuring = Measuring(
             workload, objective, statistics, unit=subject.unit, stop=asyncio.Event()
         )
@@ -233,7 +234,7 @@ def main() -> None:
 
 
 def _halving(subject: Subject, grid: Sequence[Setup]) -> Halving:
-    return Halving(grid, Objective.parse(subject.objective), most=_SEARCHED)
+    return Halving(grid, Objective.parse(subject.objective))
 
 
 def _defaults(subject: Subject) -> dict[str, Setup]:

@@ -1,0 +1,215 @@
+"""The policy, rule by rule: each test says what is seen, and what the hint has to be."""
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from serve.capacity.scaling.policy import RESTARTED, TICK, State, begin, decide
+from serve.capacity.scaling.signals import Bounds, Code, Hint, ModelSignal, PoolSignal
+
+WIDE = Bounds(least=1, most=100)
+
+
+def model(rate: float = 0.0, **more: Any) -> ModelSignal:
+    """A model of which a replica bears 100 calls/s, with a steady rate."""
+    made = ModelSignal("m", rate, rate, 0.0, 100.0, 2, limit=0.1, missed=0.0, pressure=0.1)
+    return replace(made, **more)
+
+
+def pool(*models: ModelSignal, at: float = 1000.0, **more: Any) -> PoolSignal:
+    return replace(PoolSignal("p", at, 2, 0, models or (model(),)), **more)
+
+
+def settled() -> State:
+    """A policy that has watched for long, and in five minutes has seen nothing."""
+    return replace(
+        begin(0.0), at=995.0, needs=tuple((float(at), 0.0) for at in range(700, 1000, 5))
+    )
+
+
+def hint(*models: ModelSignal, bounds: Bounds = WIDE, **more: Any) -> Hint:
+    return decide(settled(), pool(*models, **more), bounds)[1]
+
+
+def test_enough_replicas_are_wanted_to_be_busy_for_no_more_than_the_share_allows() -> None:
+    found = hint(model(rate=300.0))
+    assert found.demand == pytest.approx(3.0)
+    assert found.desired == math.ceil(3.0 / 0.85)
+    assert found.codes == {Code.DEMAND}
+
+
+def test_models_of_one_pool_add_up_in_replicas() -> None:
+    small = model(rate=100.0)
+    large = replace(model(rate=10.0, capacity=5.0), name="large")
+    assert hint(small, large).demand == pytest.approx(1.0 + 2.0)
+
+
+def test_what_is_right_stays() -> None:
+    assert hint(model(rate=160.0)).codes == {Code.STEADY}
+
+
+def test_a_burst_counts_as_far_as_it_is_no_chance() -> None:
+    calm = hint(model(lately=100.0, recent=105.0))
+    burst = hint(model(lately=100.0, recent=400.0))
+    assert calm.demand == pytest.approx(1.0)
+    assert burst.demand == pytest.approx((400 - 2 * math.sqrt(400 / TICK)) / 100)
+
+
+def test_a_backlog_is_worked_off_in_half_a_minute() -> None:
+    usual = 0.5 * 0.1 * 100 * 2
+    found = hint(model(rate=100.0, waiting=3000.0 + usual))
+    assert found.demand == pytest.approx((100 + 3000 / 30) / 100)
+    assert Code.BACKLOG in found.codes
+
+
+def test_one_step_brings_no_more_than_twice_or_four_more() -> None:
+    found = hint(model(rate=5000.0))
+    assert found.desired == 6
+    assert Code.STEP in found.codes
+
+
+def test_a_peak_is_remembered_for_as_long_as_a_start_takes() -> None:
+    state, _ = decide(settled(), pool(model(rate=300.0)), WIDE)
+    for cold_start, kept in ((60.0, 1.5), (180.0, 2.25)):
+        quiet = pool(model(rate=10.0), at=1000.0 + TICK, cold_start=cold_start)
+        _, found = decide(state, quiet, WIDE)
+        assert found.demand == pytest.approx(kept, rel=0.01)
+
+
+def test_fewer_are_wanted_only_after_five_minutes_of_less() -> None:
+    state, _ = decide(settled(), pool(model(rate=640.0), ready=8), WIDE)
+    desired = {}
+    for tick in range(1, 120):
+        seen = pool(model(rate=64.0), at=1000.0 + tick * TICK, ready=8, cold_start=0.0)
+        state, found = decide(state, seen, WIDE)
+        desired[tick * TICK] = found.desired
+    assert {count for at, count in desired.items() if at <= 300} == {8}
+    assert desired[305.0] == 6
+
+
+def test_a_quarter_a_minute_goes() -> None:
+    state, ready, seen = settled(), 16, []
+    for tick in range(40):
+        at = 1000.0 + tick * TICK
+        state, found = decide(state, pool(model(rate=10.0), at=at, ready=ready), WIDE)
+        ready = found.desired
+        seen.append(ready)
+    assert seen[0] == 12
+    assert seen[11] == 12 and seen[12] == 9
+    assert min(seen) >= 1
+
+
+def test_none_goes_while_one_starts() -> None:
+    found = hint(model(rate=10.0, holding=4), ready=4, starting=1)
+    assert found.desired == 5
+    assert found.codes == {Code.WAITING}
+
+
+@pytest.mark.parametrize(
+    ("change", "code"),
+    [
+        ({"age": 16.0}, Code.STALE),
+        ({"recent": -1.0}, Code.INVALID),
+        ({"lately": math.nan}, Code.INVALID),
+        ({"waiting": math.inf}, Code.INVALID),
+        ({"missed": 1.5}, Code.INVALID),
+        ({"capacity": None}, Code.UNKNOWN),
+        ({"capacity": 0.0}, Code.UNKNOWN),
+    ],
+)
+def test_what_cannot_be_trusted_changes_nothing(change: dict[str, Any], code: Code) -> None:
+    found = hint(model(**{"rate": 900.0} | change), ready=3, starting=1)
+    assert found.desired == 4
+    assert found.codes == {code}
+    assert found.confidence == "low"
+
+
+def test_a_start_of_the_control_plane_changes_nothing_for_a_minute() -> None:
+    state = begin(1000.0)
+    for at, codes in ((1000.0, {Code.RESTARTED}), (1000.0 + RESTARTED, {Code.DEMAND})):
+        state, found = decide(state, pool(model(rate=300.0), at=at), WIDE)
+        assert found.codes == codes
+
+
+def test_a_missed_objective_adds_one_and_lowers_the_capacity() -> None:
+    slow = model(rate=100.0, missed=0.05, pressure=3.0)
+    state, found = decide(settled(), pool(slow), WIDE)
+    assert found.desired == 3
+    assert Code.MISSED in found.codes
+    assert state.derated["m"] == pytest.approx(0.9)
+    state, _ = decide(state, pool(slow, at=1000.0 + TICK), WIDE)
+    assert state.derated["m"] > 0.9  # once a minute
+
+
+def test_a_miss_without_a_queue_is_not_for_more_replicas_to_mend() -> None:
+    assert hint(model(rate=160.0, missed=0.5, pressure=0.2)).codes == {Code.STEADY}
+
+
+def test_a_missed_objective_is_heard_where_the_capacity_is_unknown() -> None:
+    found = hint(model(rate=100.0, capacity=None, missed=0.2, pressure=3.0))
+    assert found.desired == 3
+    assert found.codes == {Code.UNKNOWN, Code.MISSED}
+
+
+def test_gpus_that_have_time_get_no_company() -> None:
+    found = hint(model(rate=900.0, waiting=50.0), utilization=0.2)
+    assert found.desired == 2
+    assert Code.NOT_GPU_BOUND in found.codes
+
+
+def test_full_gpus_with_empty_batches_get_advice_and_no_company() -> None:
+    found = hint(model(rate=900.0, occupancy=0.1), utilization=1.0)
+    assert found.desired == 2
+    assert Code.BATCHING in found.codes
+
+
+def test_without_utilisation_the_hint_is_the_same() -> None:
+    known = hint(model(rate=300.0, occupancy=0.8), utilization=0.9)
+    unknown = hint(model(rate=300.0, occupancy=0.8))
+    assert known == unknown
+
+
+def test_many_idle_models_beside_a_busy_one_change_nothing() -> None:
+    idle = [replace(model(), name=f"idle-{number}", capacity=None) for number in range(40)]
+    assert hint(model(rate=300.0), *idle).desired == hint(model(rate=300.0)).desired
+
+
+def test_a_replica_without_the_model_is_told() -> None:
+    assert Code.NOT_HELD in hint(model(rate=300.0, holding=1)).codes
+
+
+@pytest.mark.parametrize(
+    ("bounds", "desired", "code"),
+    [
+        (Bounds(least=1, most=3), 3, Code.MOST),
+        (Bounds(least=1, most=9, budget=3), 3, Code.BUDGET),
+        (Bounds(least=7, most=9), 7, Code.LEAST),
+    ],
+)
+def test_people_have_the_last_word(bounds: Bounds, desired: int, code: Code) -> None:
+    found = hint(model(rate=500.0), bounds=bounds)
+    assert found.desired == desired
+    assert code in found.codes
+
+
+def test_an_idle_pool_has_none_where_that_is_allowed_and_one_for_the_first_call() -> None:
+    allowed = Bounds(least=2, most=100, to_zero=True)
+    assert hint(idle=299.0, bounds=allowed).desired == 2
+    assert hint(idle=600.0, bounds=allowed).desired == 0
+    assert hint(idle=600.0, bounds=allowed, cold_start=90.0).desired == 2
+    assert hint(idle=600.0).desired == 1
+    waking = hint(model(waiting=1.0), ready=0, bounds=allowed)
+    assert (waking.desired, waking.codes) == (1, {Code.WAKING})
+
+
+def test_it_settles_and_stays() -> None:
+    state, ready, changes = settled(), 1, 0
+    for tick in range(400):
+        at = 1000.0 + tick * TICK
+        state, found = decide(state, pool(model(rate=330.0), at=at, ready=ready), WIDE)
+        changes += found.desired != ready
+        ready = found.desired
+    assert ready == 4
+    assert changes == 1
