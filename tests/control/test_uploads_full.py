@@ -130,7 +130,8 @@ def test_the_kernels_own_refusal_in_the_middle_of_a_piece_is_told_as_no_space(
     def limit() -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (5000, 5000))
 
-    command = [sys.executable, "-c", _CHILD, str(tmp_path)]
+    # without bytecode, which would be cut short and fail whoever imports it next
+    command = [sys.executable, "-B", "-c", _CHILD, str(tmp_path)]
     tests = str(Path(__file__).parents[1])
     said = subprocess.run(
         command, cwd=tests, preexec_fn=limit, capture_output=True, text=True, timeout=60

@@ -20,6 +20,10 @@ SERVEGATE = str(harness.BIN / "servegate")
 PATIENCE = 60.0  # seconds
 
 
+# a limited file would be cut short without a word, and fail whoever imports it next
+_NO_BYTECODE = {"PYTHONDONTWRITEBYTECODE": "1"}
+
+
 class Bench:
     """A folder with a source, a place for temporary files, and a repository."""
 
@@ -38,7 +42,7 @@ class Bench:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
-            env=os.environ | {"TMPDIR": str(self.scratch)},
+            env=os.environ | {"TMPDIR": str(self.scratch), **_NO_BYTECODE},
             preexec_fn=before,
         )
 
