@@ -55,8 +55,9 @@ bench-control: deps-dev  ## Measure the warm start against a bare Triton, and a 
 	$(BIN)/python -m loadtests.bench.start
 	$(BIN)/python -m loadtests.bench.propagation
 
-bench-batching: deps-dev  ## Measure what tuned batching is worth; ONLY="digits transformer residual", STEPS="defaults grid"
+bench-batching: deps-dev  ## Measure what tuned batching is worth, and write it into docs/batching.md; ONLY="digits transformer residual", STEPS="defaults grid"
 	$(BIN)/python -m loadtests.bench.batching $(if $(ONLY),--only $(ONLY)) $(if $(STEPS),--steps $(STEPS))
+	$(BIN)/python -m loadtests.bench.batching_report
 
 bench-load: deps-bench  ## Measure the load generator: beside wrk and h2load, and whether it sees a stall
 	$(BIN)/python -m loadtests.bench.loading
