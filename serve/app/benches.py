@@ -1,12 +1,11 @@
 """The parts of a control plane that measure serving configurations, put together."""
 
-import logging
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from serve.app.paths import BENCHES_FOLDER
-from serve.app.publishing import ports_of
+from serve.app.publishing import throw_away
 from serve.control.artifacts.storage import Storage
 from serve.control.batching.bench_places import Drained, Notes, ThrowAway
 from serve.control.batching.bench_subjects import Subjects
@@ -20,7 +19,7 @@ from serve.control.reconciling.lending import Lending
 from serve.core.errors import CannotStart
 from serve.settings import Settings
 from serve.triton.installation import Facts, Installation
-from serve.triton.quarantine import NAME, Quarantine, TrialLimits
+from serve.triton.quarantine import NAME, Quarantine
 
 _LENT_FILE = "lent"
 
@@ -67,13 +66,4 @@ def _triton(settings: Settings, folder: Path) -> Quarantine | None:
         installation = Installation.find(Facts.here())
     except CannotStart:
         return None
-    return Quarantine(
-        installation,
-        state=folder,
-        logger=logging.getLogger("servegate.triton"),
-        limits=TrialLimits(settings.quarantine_bytes, settings.quarantine_timeout),
-        extra_args=settings.triton_args,
-        avoid=ports_of(settings),
-        name="bench",
-        steps_back=False,
-    )
+    return throw_away(settings, installation, folder, name="bench", steps_back=False)

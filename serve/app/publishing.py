@@ -66,17 +66,31 @@ def quarantine_of(settings: Settings) -> Quarantine | None:
             raise CannotStart("there is no quarantine here", why=str(problem)) from problem
         _log.warning("versions are published without being tried: %s", problem)
         return None
+    return throw_away(settings, installation, settings.state_path / QUARANTINE_FOLDER)
+
+
+def throw_away(
+    settings: Settings,
+    installation: Installation,
+    state: Path,
+    *,
+    name: str = NAME,
+    steps_back: bool = True,
+) -> Quarantine:
+    """Throw-away Tritons under the operator's limits, whose state is in this folder."""
     return Quarantine(
         installation,
-        state=settings.state_path / QUARANTINE_FOLDER,
+        state=state,
         logger=logging.getLogger("servegate.triton"),
         limits=TrialLimits(settings.quarantine_bytes, settings.quarantine_timeout),
         extra_args=settings.triton_args,
-        avoid=ports_of(settings),
+        avoid=_ports(settings),
+        name=name,
+        steps_back=steps_back,
     )
 
 
-def ports_of(settings: Settings) -> frozenset[int]:
+def _ports(settings: Settings) -> frozenset[int]:
     """The ports of all replicas, also of those that are just being started again."""
     return frozenset(
         port

@@ -68,9 +68,9 @@ def applied_to(one: Loadable, decisions: Decisions, group: str = "") -> Loadable
 def all_applied(loadables: Mapping[str, Loadable], decisions: Decisions) -> Mapping[str, Loadable]:
     """Those of plain folders among these names that something was decided for, as applied."""
     return {
-        name: applied_to(loadables[name], decisions)
-        for kind, name in decisions.entries
-        if kind == CONFIGURATION and name in loadables
+        name: applied_to(one, decisions)
+        for name, one in loadables.items()
+        if decisions.entry(CONFIGURATION, name).revision
     }
 
 

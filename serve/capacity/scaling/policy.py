@@ -34,10 +34,8 @@ FADING = 1800.0  # seconds in which a peak fades by half
 DRAINING = 30.0  # seconds in which a backlog is to be worked off
 SHARE_DOWN, EVERY = 0.25, 60.0  # at most so much less, in so many seconds
 MISSED = 0.01  # share of calls beyond the objective that is too much
-DERATED, RECOVERING = (
-    0.9,
-    900.0,
-)  # capacity after a miss; seconds in which half of that is forgotten
+DERATED = 0.9  # of the capacity, after a miss
+RECOVERING = 900.0  # seconds in which half of that is forgotten
 STALE = 15.0  # seconds
 RESTARTED = 60.0  # seconds after a start in which nothing is changed
 IDLE, COLD_STARTS = 300.0, 10.0  # seconds, and cold starts, without a call until there are none

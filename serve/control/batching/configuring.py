@@ -165,9 +165,7 @@ class Configuring:
         one = served(self._models, self._inventory, model, version)
         if by.if_match not in ("", "*", one.decided.etag):
             raise PreconditionFailed(f"{CONFIGURATION} '{one.name}'", one.decided.etag)
-        canonical_of(
-            revised(_EMPTY, fields)
-        )  # refuses what reaches out of a version, as a push does
+        canonical_of(revised(_EMPTY, fields))  # refuses paths out of a version, as a push does
         config = revised(one.base, fields)
         return one, config, await self._checks.require_sound(one, config)
 

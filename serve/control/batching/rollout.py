@@ -14,9 +14,7 @@ from serve.control.fleet import Choice, Failure, Fleet
 from serve.control.reconciling.reconciler import ReplicaKeeper
 
 _ROUNDS = 4  # of a replica that may not load, until nobody waits for it any more
-LENT = (
-    60.0  # seconds that a replica is waited for which somebody else has, once all others are done
-)
+LENT = 60.0  # seconds that one which somebody else has is waited for, once all others are done
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
-from serve.capacity.service import Point, Service, at_one_size, fitted
+from serve.capacity.service import Point, Service, fitted
 from serve.capacity.setup import Setup
 from serve.control.batching.latencies import NONE, Took
 from serve.control.batching.windows import Window
@@ -103,11 +103,6 @@ def points(window: Window) -> tuple[Point, ...]:
         for size, one in window.counted.sizes.items()
         if one.count
     )
-
-
-def only_time(window: Window) -> float | None:
-    """Mean seconds of an execution where all had one size; None otherwise."""
-    return at_one_size(points(window))
 
 
 def batched_of(configuration: Configuration, *, gpus: int = 1) -> Batched:

@@ -54,9 +54,7 @@ def fields_of_setup(setup: Setup, present: Config, fields: Config) -> dict[str, 
     if (setup.batches, setup.delay, setup.preferred) != (now.batches, now.delay, now.preferred):
         found["dynamic_batching"] = _batching(setup, present)
     elif setup.batches and setup.max_batch_size != now.max_batch_size:
-        found["dynamic_batching"] = _batching(
-            setup, present
-        )  # its preferred sizes may be too large
+        found["dynamic_batching"] = _batching(setup, present)  # preferred sizes may be too large
     if setup.instances != now.instances:
         found["instance_group"] = _group(setup.instances, present)
     return found
