@@ -36,6 +36,7 @@ class Settings:
     model_repo: str = _row("model_repo", "folder of the models; empty: what the Tritons hold")
     state: str = _row(".servegate", "folder for the store, the saved snapshot and run-time files")
     replicas: int = _row(1, "how many local Triton servers `up` starts")
+    autoscale: str = _row("", "LEAST..MOST local Tritons, by the hints for them; for `up`")
     workers: int = _row(1, "data-plane processes")
     host: str = _row("127.0.0.1", "address of the data ports and the metrics port")
     http_port: int = _row(8000, "data port, KServe v2 over HTTP")
@@ -44,6 +45,7 @@ class Settings:
     admin_host: str = _row("127.0.0.1", "address of the admin API")
     admin_port: int = _row(8080, "admin API and web UI")
     admin_hosts: tuple[str, ...] = _row((), "further Host names of the admin API")
+    keda_port: int = _row(0, "KEDA's external scaler over gRPC, on admin_host; 0: none")
     triton: tuple[str, ...] = _row(
         (), "running Tritons, [NAME=]HOST:HTTP:GRPC:METRICS[@POOL], with commas"
     )
@@ -115,6 +117,11 @@ class Settings:
     keep_loaded: int = _row(2, "newest versions of a model that stay loaded without being used")
     keep_versions: int = _row(10, "versions of a model that garbage collection leaves")
     pool_memory: tuple[str, ...] = _row((), "memory of each replica of a pool, POOL=BYTES")
+    gpu_metrics: tuple[str, ...] = _row(
+        (), "dcgm-exporters beside Tritons, POOL=URL or REPLICA=URL; {host} is the Triton's"
+    )
+    waking_calls: int = _row(256, "calls that one worker keeps for models whose pool is waking")
+    waking_timeout: float = _row(120.0, "longest time for a call to wait for its pool to wake")
     machine_facts: tuple[str, ...] = _row(
         (), "what is known of machines, POOL.FACT=VALUE or REPLICA.FACT=VALUE, for flavours"
     )
@@ -201,6 +208,34 @@ class Settings:
     def publishes(self) -> bool:
         """Whether versions can be pushed: there is a way to bring them to the Tritons."""
         return bool(self.delivery_folder) or self.delivery != "folder"
+
+    @property
+    def autoscale_bounds(self) -> tuple[int, int] | None:
+        """The fewest and the most local Tritons; None where their number is fixed."""
+        if not self.autoscale:
+            return None
+        least, _, most = self.autoscale.partition("..")
+        numbers = [int(each) if _is_count(each) else -1 for each in (least, most)]
+        if not 0 <= numbers[0] <= numbers[1] or numbers[1] < 1:
+            raise Invalid(
+                f"'{self.autoscale}' is no range of replicas",
+                why="LEAST..MOST is needed, of whole numbers, the most being at least 1",
+                try_this="--autoscale 1..4, or 0..4 to have none while nobody calls",
+            )
+        return numbers[0], numbers[1]
+
+    def dcgm_url(self, replica: Replica) -> str:
+        """Where the dcgm-exporter beside a replica is asked, as `gpu_metrics` has it; or empty."""
+        urls = dict(text.partition("=")[::2] for text in self.gpu_metrics)
+        for name, url in urls.items():
+            if not name or not url.startswith(("http://", "https://")):
+                raise Invalid(
+                    f"'{name}={url}' is no gpu_metrics",
+                    why="POOL=URL or REPLICA=URL is needed",
+                    try_this="--gpu-metrics default=http://{host}:9400/metrics",
+                )
+        found = urls.get(replica.name) or urls.get(replica.pool) or ""
+        return found.replace("{host}", replica.host)
 
     def memory_of_pools(self) -> dict[str, int]:
         """The memory budget of each replica by pool, in bytes, as `pool_memory` says it."""
@@ -393,6 +428,9 @@ _RULES: dict[str, tuple[Callable[[Any], bool], str]] = {
     "auth": _one_of("auto", "keys", "none"),
     **dict.fromkeys(("max_upload_bytes", "upload_quota", "quarantine_bytes"), _COUNT),
     "conversions": _NONE_OR_MORE,
+    "keda_port": (lambda value: 0 <= value < 65536, "0, or a port from 1 to 65535, is needed"),
+    "waking_calls": _NONE_OR_MORE,
+    "waking_timeout": _TIME,
     "conversion_memory": _COUNT,
     "conversion_timeout": _TIME,
     **dict.fromkeys(("upload_keep", "quarantine_timeout", "contract_interval"), _TIME),
@@ -412,9 +450,10 @@ def _check(settings: Settings, sources: Mapping[str, str]) -> None:
         if not fits(value):
             raise Invalid(f"'{value}' is no value for {name} ({sources[name]})", why=why)
     ports = [settings.http_port, settings.grpc_port, settings.metrics_port, settings.admin_port]
+    ports += [settings.keda_port] if settings.keda_port else []
     if len(set(ports)) < len(ports):
         raise Invalid(
-            "two listeners have the same port", why=f"http, grpc, metrics, admin: {ports}"
+            "two listeners have the same port", why=f"http, grpc, metrics, admin, keda: {ports}"
         )
     try:
         settings.tritons()
@@ -424,6 +463,12 @@ def _check(settings: Settings, sources: Mapping[str, str]) -> None:
         raise Invalid(what, why=error.why, try_this=error.try_this) from error
     settings.memory_of_pools()
     settings.machine("")
+    _ = settings.autoscale_bounds
+    settings.dcgm_url(Replica("", "", 0, 0, 0))
+
+
+def _is_count(text: str) -> bool:
+    return text.isascii() and text.isdigit() and len(text) < 7
 
 
 def is_loopback(host: str) -> bool:

@@ -70,6 +70,7 @@ class _Need:
     busy: float
     backlog: float
     reasons: tuple[Reason, ...]
+    parts: tuple[tuple[str, float], ...] = ()
 
 
 def begin(at: float) -> State:
@@ -79,27 +80,48 @@ def begin(at: float) -> State:
 
 def decide(state: State, signal: PoolSignal, bounds: Bounds) -> tuple[State, Hint]:
     """The hint for what is seen now, and what is to be remembered until the next."""
-    held = _held(state, signal)
-    if held is not None:
+    wrong = _wrong(signal)
+    if not wrong and _is_called_in_vain(signal, bounds):
+        reason = Reason(Code.WAKING, "it is needed, and there is no replica")
+        return state, _hint(signal, bounds, 1, 0.0, (reason,))
+    held = wrong or _held(state, signal)
+    if held:
         return state, _hint(signal, bounds, signal.ready + signal.starting, math.nan, held, "low")
     state = _remember(state, signal)
-    woken = _idle(signal, bounds)
-    if woken is not None:
-        count, reason = woken
-        return state, _hint(signal, bounds, count, 0.0, (reason,))
+    if _is_idle(signal, bounds):
+        reason = Reason(Code.IDLE, f"nobody has called for {signal.idle:.0f} s")
+        return state, _hint(signal, bounds, 0, 0.0, (reason,))
     need = _needed(state, signal)
     if need is None:
         return _unknown(state, signal, bounds)
     state = _noted(state, signal.at, need)
     state, desired, reasons = _steps(state, signal, need)
-    return state, _hint(signal, bounds, desired, need.busy, (*reasons, *need.reasons))
+    hint = _hint(signal, bounds, desired, need.busy, (*reasons, *need.reasons))
+    return state, replace(hint, needs=need.parts)
 
 
-def _held(state: State, signal: PoolSignal) -> tuple[Reason, ...] | None:
-    """Why nothing may be changed now; None when that is not so."""
-    wrong = tuple(Reason(Code.INVALID, text) for text in invalid(signal))
-    if wrong:
-        return wrong
+def _wrong(signal: PoolSignal) -> tuple[Reason, ...]:
+    """What cannot be."""
+    return tuple(Reason(Code.INVALID, text) for text in invalid(signal))
+
+
+def _is_called(signal: PoolSignal) -> bool:
+    return any(one.waiting or one.recent for one in signal.models)
+
+
+def _is_called_in_vain(signal: PoolSignal, bounds: Bounds) -> bool:
+    """The first call wakes a pool, whatever else is not known yet; nobody has to call twice."""
+    return not signal.ready + signal.starting and not _is_idle(signal, bounds)
+
+
+def _is_idle(signal: PoolSignal, bounds: Bounds) -> bool:
+    """Whether there should be none at all."""
+    patience = max(IDLE, COLD_STARTS * signal.cold_start)
+    return bounds.to_zero and not _is_called(signal) and signal.idle >= patience
+
+
+def _held(state: State, signal: PoolSignal) -> tuple[Reason, ...]:
+    """Why nothing may be changed now; empty when that is not so."""
     stale = [one for one in signal.models if one.age > STALE]
     if stale:
         oldest = max(stale, key=lambda one: one.age)
@@ -107,7 +129,7 @@ def _held(state: State, signal: PoolSignal) -> tuple[Reason, ...] | None:
     left = RESTARTED - (signal.at - state.began)
     if left > 0:
         return (Reason(Code.RESTARTED, f"it has just begun: nothing changes for {left:.0f} s"),)
-    return None
+    return ()
 
 
 def _remember(state: State, signal: PoolSignal) -> State:
@@ -135,22 +157,10 @@ def _is_missed(model: ModelSignal) -> bool:
     return (model.missed or 0.0) > MISSED and (model.pressure or 0.0) > 1.0
 
 
-def _idle(signal: PoolSignal, bounds: Bounds) -> tuple[int, Reason] | None:
-    """Whether there should be none at all, or one for the first call; None for neither."""
-    there = signal.ready + signal.starting
-    is_called = any(one.waiting or one.recent for one in signal.models)
-    if not there and is_called:
-        return 1, Reason(Code.WAKING, "somebody calls, and there is no replica")
-    patience = max(IDLE, COLD_STARTS * signal.cold_start)
-    if bounds.to_zero and not is_called and (not there or signal.idle >= patience):
-        return 0, Reason(Code.IDLE, f"nobody has called for {signal.idle:.0f} s")
-    return None
-
-
 def _needed(state: State, signal: PoolSignal) -> _Need | None:
     """What its models need together; None where the capacity for one that is called is unknown."""
     keeping = signal.cold_start / (signal.cold_start + 60.0)
-    busy, backlog, reasons = 0.0, 0.0, []
+    backlog, reasons, parts = 0.0, [], []
     for model in signal.models:
         peak = keeping * state.peaks.get(model.name, 0.0)
         sure = model.recent - 2 * math.sqrt(model.recent / TICK)
@@ -162,7 +172,7 @@ def _needed(state: State, signal: PoolSignal) -> _Need | None:
         capacity = model.capacity * state.derated.get(model.name, 1.0)
         usual = 0.5 * (model.limit or _LIMIT) * capacity * model.holding
         waiting = max(0.0, model.waiting - usual) / DRAINING
-        busy += (base + waiting) / capacity
+        parts.append((model.name, (base + waiting) / capacity))
         backlog += waiting / capacity
         if _is_missed(model):
             share = f"{100 * (model.missed or 0.0):.2g} %"
@@ -170,7 +180,7 @@ def _needed(state: State, signal: PoolSignal) -> _Need | None:
         if model.holding < signal.ready:
             text = f"{model.holding} of {signal.ready} replicas hold {model.name}"
             reasons.append(Reason(Code.NOT_HELD, text))
-    return _Need(busy, backlog, tuple(reasons))
+    return _Need(sum(busy for _, busy in parts), backlog, tuple(reasons), tuple(parts))
 
 
 def _unknown(state: State, signal: PoolSignal, bounds: Bounds) -> tuple[State, Hint]:

@@ -41,7 +41,7 @@ class PoolSignal:
 
     `utilization`: of its GPUs, 0 to 1, None where nobody tells (no GPU, MIG). `cold_start`: the
     90th percentile of the seconds from the wish for a replica until it was ready. `idle`: seconds
-    since the last call.
+    since the last call, infinite where nothing is known of any.
     """
 
     name: str
@@ -101,8 +101,8 @@ class Reason:
 class Hint:
     """How many replicas a pool should have.
 
-    `demand`: in replicas that are busy all the time, a fraction; nan where that is not known.
-    `confidence`: `high`, or `low` where something is not known and the number is only held.
+    `demand`: in replicas that are busy all the time, a fraction; nan where that is not known;
+    `needs` are its parts, by model. `confidence`: `high`, or `low` where something is not known and the number is only held.
     `lasts`: seconds for which it may be followed.
     """
 
@@ -114,6 +114,7 @@ class Hint:
     reasons: tuple[Reason, ...]
     confidence: str = "high"
     lasts: float = 30.0
+    needs: tuple[tuple[str, float], ...] = ()
 
     @property
     def codes(self) -> frozenset[Code]:
@@ -123,7 +124,9 @@ class Hint:
 
 def invalid(signal: PoolSignal) -> Iterator[str]:
     """What cannot be: negative numbers, nan, infinity, shares beyond 1."""
-    yield from _wrong("", signal, ("ready", "starting", "cold_start", "idle"), math.inf)
+    yield from _wrong("", signal, ("ready", "starting", "cold_start"), math.inf)
+    if not signal.idle >= 0:
+        yield f"idle is {signal.idle:g}"
     yield from _wrong("", signal, ("utilization",), 1.0)
     for model in signal.models:
         place = f"{model.name}: "

@@ -1,0 +1,1 @@
+"""`servegate hints`: how many replicas each pool should have, and why."""

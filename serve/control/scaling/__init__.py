@@ -1,0 +1,1 @@
+"""Scaling: what is seen of pools, what is decided from it, and who is told."""

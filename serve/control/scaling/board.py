@@ -1,0 +1,48 @@
+"""The board: the newest hint of every pool, and whoever waits for the next.
+
+the loop ──put──▶ board ──▶ all, of        the admin API, KEDA, Prometheus, pages
+                        ──▶ after          those who are told of each change at once
+"""
+
+import asyncio
+from collections.abc import Iterable
+
+from serve.control.scaling.told import Told
+from serve.core.errors import NotFound
+
+
+class Board:
+    """`number` rises with each round of hints."""
+
+    def __init__(self) -> None:
+        self._told: dict[str, Told] = {}
+        self._changed = asyncio.Event()
+        self.number = 0
+
+    def __repr__(self) -> str:
+        return f"<Board pools={len(self._told)} number={self.number}>"
+
+    def put(self, round_: Iterable[Told]) -> None:
+        """A round: every pool that there is; others are gone."""
+        self._told = {one.pool: one for one in sorted(round_, key=lambda one: one.pool)}
+        self.number += 1
+        changed, self._changed = self._changed, asyncio.Event()
+        changed.set()
+
+    def all(self) -> tuple[Told, ...]:
+        """By the name of the pool; empty before the first round."""
+        return tuple(self._told.values())
+
+    def of(self, pool: str) -> Told:
+        """One pool's; `NotFound` where there is none."""
+        told = self._told.get(pool)
+        if told is None:
+            known = ", ".join(self._told) or "none yet: the first comes within seconds"
+            raise NotFound(f"there is no hint for a pool '{pool}'", why=f"hints: {known}")
+        return told
+
+    async def after(self, number: int) -> int:
+        """Return the newest number as soon as it is higher than this one."""
+        while self.number <= number:
+            await self._changed.wait()
+        return self.number
