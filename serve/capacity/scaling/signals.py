@@ -102,8 +102,8 @@ class Hint:
     """How many replicas a pool should have.
 
     `demand`: in replicas that are busy all the time, a fraction; nan where that is not known;
-    `needs` are its parts, by model. `confidence`: `high`, or `low` where something is not known and the number is only held.
-    `lasts`: seconds for which it may be followed.
+    `needs` are its parts, by model. `confidence`: `high`, or `low` where something is not known and
+    the number is only held. `lasts`: seconds for which it may be followed.
     """
 
     pool: str
