@@ -10,7 +10,8 @@ For each model of `batching_models.py`, all on one throw-away Triton of the gate
 In turns: a measurement of one side, one of the other, each at the highest rate that it bears just
 then, see `serve/load/tuning/confirming.py`; ten such pairs, one ratio with its 95 % interval.
 
-Prints what it finds and writes `loadtests/results/batching-*.json`, after each step.
+Prints what it finds and writes `loadtests/results/batching-*.json`, after each step; the report
+takes of each model the newest of every step.
 """
 
 import argparse
@@ -215,8 +216,9 @@ def main() -> None:
     parser.add_argument("--only", nargs="*", choices=names, default=names)
     parser.add_argument("--steps", nargs="*", choices=("defaults", "grid"), default=None)
     asked = parser.parse_args()
+    steps = asked.steps if asked.steps is not None else ("defaults", "grid")
     found: dict[str, Any] = {"date": today(), "machine": machine.describe(), "models": {}}
-    path = FOLDER / f"batching-{today()}.json"
+    path = FOLDER / f"batching-{'-'.join((*steps, *asked.only, today()))}.json"
     with tempfile.TemporaryDirectory() as scratch, Programs(Path(scratch)) as programs:
         admin = _gateway(programs, Path(scratch))
         for subject in SUBJECTS:
@@ -229,7 +231,6 @@ def main() -> None:
                 found["models"][name] = page
                 write_page(path, found)
 
-            steps = asked.steps if asked.steps is not None else ("defaults", "grid")
             asyncio.run(one_model(subject, admin, steps, keep))
 
 

@@ -1,41 +1,115 @@
-"""Writes the newest results of `loadtests.bench.batching` into docs/batching.md, with a picture."""
+"""Writes the newest results of `loadtests.bench.batching` into docs/batching.md, with pictures."""
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+import statistics
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from loadtests.bench.pictures import Group, Picture, svg
-from loadtests.bench.results import latest
+from loadtests.bench.results import FOLDER
 from loadtests.bench.start import ROOT
+from serve.pages.charts import Axis, Chart, Series, draw
 
 PAGE = ROOT / "docs" / "batching.md"
-PICTURE = ROOT / "docs" / "images" / "batching-gain.svg"
+IMAGES = ROOT / "docs" / "images"
+GAIN, PREDICTED = IMAGES / "batching-gain.svg", IMAGES / "batching-predicted.svg"
 BEGIN, END = "<!-- measured -->", "<!-- /measured -->"
 AGAINST = {"no batching": "no batching", "dynamic_batching {}": "`dynamic_batching { }`"}
+Page = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Newest:
+    """Of each model, the newest run against the defaults, and the newest over the whole grid."""
+
+    date: str
+    machine: str
+    defaults: Mapping[str, Page]
+    grids: Mapping[str, Page]
+
+    @classmethod
+    def of(cls, found: Sequence[Page]) -> "Newest":
+        """From the JSON of some runs, the newest last."""
+        defaults: dict[str, Page] = {}
+        grids: dict[str, Page] = {}
+        for run in found:
+            for model, page in run["models"].items():
+                if any(one in page for one in AGAINST):
+                    defaults[model] = page
+                if "winners" in page:
+                    grids[model] = page
+        return cls(found[-1]["date"], found[-1]["machine"], defaults, grids)
+
+
+@dataclass(frozen=True, slots=True)
+class Predicted:
+    """How well predictions hold over a grid: median relative errors, and the correlation of ranks.
+
+    `rates` are (measured, predicted), in calls per second.
+    """
+
+    rates: tuple[tuple[float, float], ...]
+    rate_error: float
+    p99_error: float
+    correlation: float
 
 
 def main() -> None:
-    """Read, write, and say where."""
-    path = latest("batching")
-    if path is None:
+    """Read, and write; says where."""
+    paths = sorted(FOLDER.glob("batching-*.json"), key=lambda path: path.stat().st_mtime)
+    if not paths:
         raise SystemExit("there are no results: make bench-batching")
-    found = json.loads(path.read_text())
-    PICTURE.write_text(svg(_picture(found["models"])))
-    text = PAGE.read_text()
-    section = "\n".join([BEGIN, *_section(found), END])
-    PAGE.write_text(re.sub(f"{BEGIN}.*{END}", lambda _: section, text, flags=re.DOTALL))
-    print(f"wrote {PAGE.relative_to(ROOT)} and {PICTURE.relative_to(ROOT)}")
+    newest = Newest.of([json.loads(path.read_text()) for path in paths])
+    section = "\n".join([BEGIN, "", *_section(newest), "", END])
+    PAGE.write_text(re.sub(f"{BEGIN}.*{END}", lambda _: section, PAGE.read_text(), flags=re.DOTALL))
+    GAIN.write_text(svg(_gain(newest.defaults)))
+    if newest.grids:
+        PREDICTED.write_text(draw(_predictions(newest.grids)))
+    print(f"wrote {PAGE.relative_to(ROOT)} and its pictures")
 
 
-def _section(found: Mapping[str, Any]) -> Iterator[str]:
-    models = found["models"]
-    yield ""
+def predicted(page: Page) -> Predicted:
+    """What was predicted of the grid's setups beside what was measured, where anything was."""
+    told = {_key(one["setup"]): one for one in page["search"]["predicted"]}
+    pairs = [(row, told[_key(row["setup"])]) for row in page["grid"]["rows"] if row["rate"] > 0]
+    rates = tuple((float(row["rate"]), float(one["rate"])) for row, one in pairs)
+    both = [(row["p99"], one["p99"]) for row, one in pairs if one["rate"] > 0]
+    return Predicted(
+        rates,
+        statistics.median(abs(guess / true - 1) for true, guess in rates),
+        statistics.median(abs(guess / true - 1) for true, guess in both),
+        _correlation(np.array(rates)),
+    )
+
+
+def _correlation(pairs: NDArray[np.float64]) -> float:
+    """Spearman's, ties sharing their rank."""
+    ranks = [_ranks(pairs[:, column]) for column in (0, 1)]
+    return float(np.corrcoef(*ranks)[0, 1])
+
+
+def _ranks(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    below = (values[:, None] > values[None, :]).sum(axis=1)
+    equal = (values[:, None] == values[None, :]).sum(axis=1)
+    found: NDArray[np.float64] = below + (equal - 1) / 2
+    return found
+
+
+def _key(setup: Page) -> str:
+    return json.dumps(setup, sort_keys=True)
+
+
+def _section(newest: Newest) -> Iterator[str]:
     yield (
         "Calls per second under the objective, tuned ÷ default, of ten interleaved pairs each, "
-        f"with the 95 % interval ({found['date']},"
+        f"with the 95 % interval ({newest.date},"
     )
-    yield f"{found['machine']}, `make bench-batching`):"
+    yield f"{newest.machine}, `make bench-batching`):"
     yield ""
     yield (
         "| model | objective | found | measurements | against "
@@ -43,20 +117,18 @@ def _section(found: Mapping[str, Any]) -> Iterator[str]:
         + " |"
     )
     yield "|---|---|---|---|" + "---|" * len(AGAINST)
-    for model, page in models.items():
+    for model, page in newest.defaults.items():
         search = page["search"]
         cells = [model, page["objective"], search["text"], str(search["measurements"])]
         yield "| " + " | ".join([*cells, *(_ratio(page.get(one)) for one in AGAINST)]) + " |"
     yield ""
     yield "![Tuned batching against Triton's defaults](images/batching-gain.svg)"
-    for model, page in models.items():
-        if "winners" in page:
-            yield ""
-            yield from _beside_grid(model, page)
-    yield ""
+    if newest.grids:
+        yield ""
+        yield from _beside_grids(newest.grids)
 
 
-def _ratio(page: Mapping[str, Any] | None) -> str:
+def _ratio(page: Page | None) -> str:
     if page is None:
         return "not measured"
     found = page["ratio"]
@@ -66,17 +138,42 @@ def _ratio(page: Mapping[str, Any] | None) -> str:
     return f"**{found['ratio']:.2f}** ({interval})"
 
 
-def _beside_grid(model: str, page: Mapping[str, Any]) -> Iterator[str]:
-    grid, winners = page["grid"], page["winners"]["ratio"]
+def _beside_grids(grids: Mapping[str, Page]) -> Iterator[str]:
+    yield "Against a whole grid, each of whose setups is searched for its highest rate by itself:"
+    yield ""
     yield (
-        f"For {model} a whole grid of {len(grid['rows'])} setups took {grid['measurements']} "
-        f"measurements, the search {page['search']['measurements']}; its winner bears "
-        f"{winners['ratio']:.2f} times what the grid's bears "
-        f"({winners['low']:.2f} to {winners['high']:.2f})."
+        "| model | setups | measurements: grid | search | the search's winner ÷ the grid's "
+        "| error of predicted rates, median | of p99 there | rank correlation of rates |"
+    )
+    yield "|---|---|---|---|---|---|---|---|"
+    for model, page in grids.items():
+        ratio, held = page["winners"]["ratio"], predicted(page)
+        cells = [
+            model,
+            str(len(page["grid"]["rows"])),
+            str(page["grid"]["measurements"]),
+            str(page["search"]["measurements"]),
+            f"{ratio['ratio']:.2f} ({ratio['low']:.2f} to {ratio['high']:.2f})",
+            f"{100 * held.rate_error:.0f} %",
+            f"{100 * held.p99_error:.0f} %",
+            f"{held.correlation:.2f}",
+        ]
+        yield "| " + " | ".join(cells) + " |"
+    yield ""
+    yield "![Predicted against measured rates over the grid](images/batching-predicted.svg)"
+
+
+def _predictions(grids: Mapping[str, Page]) -> Chart:
+    return Chart(
+        "Highest rate under the objective, predicted against measured, of every setup of the grid",
+        Axis("measured, calls per second", is_log=True),
+        Axis("predicted, calls per second", is_log=True),
+        tuple(Series(model, predicted(page).rates) for model, page in grids.items()),
+        rule="equal",
     )
 
 
-def _picture(models: Mapping[str, Any]) -> Picture:
+def _gain(models: Mapping[str, Page]) -> Picture:
     groups = tuple(
         Group(f"{model}, {page['objective']}", tuple(_value(page.get(one)) for one in AGAINST))
         for model, page in models.items()
@@ -89,7 +186,7 @@ def _picture(models: Mapping[str, Any]) -> Picture:
     )
 
 
-def _value(page: Mapping[str, Any] | None) -> float | None:
+def _value(page: Page | None) -> float | None:
     return None if page is None else float(page["ratio"]["ratio"])
 
 
