@@ -41,6 +41,10 @@ class Service:
     scatter: float = 0.0
     slowdown: Mapping[int, float] = field(default_factory=lambda: _ALONE)
 
+    def __reduce__(self) -> tuple[type[Service], tuple[float, float, float, dict[int, float]]]:
+        """For other processes: a read-only mapping cannot be sent to them."""
+        return Service, (self.fixed, self.per_row, self.scatter, dict(self.slowdown))
+
     def time(self, rows: float, busy: float = 1) -> float:
         """Seconds for an execution of so many rows, while so many instances are busy."""
         return (self.fixed + self.per_row * rows) * self.slowed(busy)

@@ -110,15 +110,15 @@ LOADS: Mapping[str, Callable[[float, float, np.random.Generator], Floats]] = {
 }
 
 
-def repeated(trace: Floats, mean: float) -> Floats:
+def repeated(trace: Floats, mean: float, *, seed: int = 0) -> Floats:
     """A trace at another mean rate, its shape kept: each call becomes several, or some are left.
 
-    `trace`: ascending seconds. The same trace and rate give the same calls.
+    `trace`: ascending seconds. The same trace, rate and seed give the same calls.
     """
     if len(trace) < 2:
         return trace
     factor = mean * (trace[-1] - trace[0]) / (len(trace) - 1)
-    rng = np.random.default_rng(len(trace))
+    rng = np.random.default_rng((seed, len(trace)))
     counts = np.floor(factor + rng.uniform(size=len(trace))).astype(np.int64)
     gaps = np.diff(trace, append=trace[-1])
     starts, widths = np.repeat(trace, counts), np.repeat(gaps, counts)

@@ -1,13 +1,16 @@
 """The policy: demand ÷ measured capacity, with guards. Pure: a state and a signal give the next.
 
-Demand of a model, in calls per second, with what it had at its peak fading by half in `FADING`:
+Demand of a model, in calls per second:
 
-    base = max(lately, recent − 2·√(recent ÷ T), m·peak)        m = cold start ÷ (cold start + 60 s)
-    D    = base + max(0, waiting − ½·limit·capacity·holding) ÷ 30 s
+    D = rate + max(0, waiting − ½·limit·capacity·holding) ÷ 30 s          the rate: `rates.py`
 
-In replicas that are busy all the time: Σ D ÷ capacity, over the pool's models. So many are wanted
-that they are busy for `UP` of their time; and fewer only when the most of the last `HELD` seconds,
-at `DOWN`, needs fewer, none is starting, and by no more than a quarter a minute.
+In replicas that are busy all the time: Σ D ÷ capacity, over the pool's models. `staffing.py` tells
+how many are wanted for them. Fewer than there are: only when no more was needed for `HELD`, when
+the last hour does not say to keep them (`memory.py`), when none is starting, and by no more than a
+half a minute.
+
+A miss lowers what is believed of a capacity only where there were enough replicas by the policy's
+own reckoning: those that come a cold start too late are no fault of the capacity.
 
 Where the numbers come from: `docs/autoscaling.md`.
 """
@@ -17,6 +20,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
+from serve.capacity.scaling.bounding import hint_of
+from serve.capacity.scaling.memory import SLOT, Memory
+from serve.capacity.scaling.rates import Rate, follow
 from serve.capacity.scaling.signals import (
     Bounds,
     Code,
@@ -26,14 +32,13 @@ from serve.capacity.scaling.signals import (
     Reason,
     invalid,
 )
+from serve.capacity.scaling.staffing import enough as enough_for
 
 TICK = 5.0  # seconds from one decision to the next
-UP, DOWN = 0.85, 0.70  # shares of the capacity
-HELD = 300.0  # seconds
-FADING = 1800.0  # seconds in which a peak fades by half
+HELD = 180.0  # seconds
 DRAINING = 30.0  # seconds in which a backlog is to be worked off
-SHARE_DOWN, EVERY = 0.25, 60.0  # at most so much less, in so many seconds
-MISSED = 0.01  # share of calls beyond the objective that is too much
+SHARE_DOWN, EVERY = 0.5, 60.0  # at most so much less, in so many seconds
+JUDGED = 60.0  # seconds of which a miss tells
 DERATED = 0.9  # of the capacity, after a miss
 RECOVERING = 900.0  # seconds in which half of that is forgotten
 STALE = 15.0  # seconds
@@ -42,24 +47,24 @@ IDLE, COLD_STARTS = 300.0, 10.0  # seconds, and cold starts, without a call unti
 NOT_BOUND, FULL, EMPTY = 0.3, 0.95, 0.3  # utilisation below and above, occupancy below
 _LIMIT = 1.0  # seconds, where a model has no objective
 _NONE: Mapping[str, float] = MappingProxyType({})
+_UNKNOWN: Mapping[str, Rate] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
 class State:
     """What the policy remembers of a pool. Times as in `PoolSignal.at`.
 
-    `peaks`: calls per second by model. `derated`: by model, what its capacity is multiplied by.
-    `needs`: replicas that were needed at `DOWN`, by time, ascending. `fell`: replicas at the
-    beginning of the present minute of falling, and when that was. `missed_at`: by model, when its
-    capacity was last lowered.
+    By model, `rates`, `derated`: what its capacity is multiplied by, and `missed_at`: when that was
+    last lowered. `fell`: replicas at the beginning of the present minute of falling, and when that
+    was.
     """
 
     began: float
     at: float
-    peaks: Mapping[str, float] = field(default_factory=lambda: _NONE)
+    rates: Mapping[str, Rate] = field(default_factory=lambda: _UNKNOWN)
     derated: Mapping[str, float] = field(default_factory=lambda: _NONE)
     missed_at: Mapping[str, float] = field(default_factory=lambda: _NONE)
-    needs: tuple[tuple[float, float], ...] = ()
+    memory: Memory = field(default_factory=Memory)
     fell: tuple[int, float] = (0, -math.inf)
 
 
@@ -72,6 +77,11 @@ class _Need:
     reasons: tuple[Reason, ...]
     parts: tuple[tuple[str, float], ...] = ()
 
+    @property
+    def is_missed(self) -> bool:
+        """Whether too many calls of a model are late."""
+        return any(one.code is Code.MISSED for one in self.reasons)
+
 
 def begin(at: float) -> State:
     """Nothing is known yet; `at` as in `PoolSignal`."""
@@ -83,20 +93,22 @@ def decide(state: State, signal: PoolSignal, bounds: Bounds) -> tuple[State, Hin
     wrong = _wrong(signal)
     if not wrong and _is_called_in_vain(signal, bounds):
         reason = Reason(Code.WAKING, "it is needed, and there is no replica")
-        return state, _hint(signal, bounds, 1, 0.0, (reason,))
+        return state, hint_of(signal, bounds, 1, 0.0, (reason,))
     held = wrong or _held(state, signal)
     if held:
-        return state, _hint(signal, bounds, signal.ready + signal.starting, math.nan, held, "low")
+        return state, hint_of(signal, bounds, signal.ready + signal.starting, math.nan, held, "low")
     state = _remember(state, signal)
     if _is_idle(signal, bounds):
         reason = Reason(Code.IDLE, f"nobody has called for {signal.idle:.0f} s")
-        return state, _hint(signal, bounds, 0, 0.0, (reason,))
+        return state, hint_of(signal, bounds, 0, 0.0, (reason,))
     need = _needed(state, signal)
     if need is None:
         return _unknown(state, signal, bounds)
-    state = _noted(state, signal.at, need)
+    state = replace(state, memory=state.memory.noted(signal.at, need.busy))
+    if need.is_missed and _was_enough(state, signal):
+        state = _derated(state, signal)
     state, desired, reasons = _steps(state, signal, need)
-    hint = _hint(signal, bounds, desired, need.busy, (*reasons, *need.reasons))
+    hint = hint_of(signal, bounds, desired, need.busy, (*reasons, *need.reasons))
     return state, replace(hint, needs=need.parts)
 
 
@@ -126,6 +138,8 @@ def _held(state: State, signal: PoolSignal) -> tuple[Reason, ...]:
     if stale:
         oldest = max(stale, key=lambda one: one.age)
         return (Reason(Code.STALE, f"{oldest.name} was last seen {oldest.age:.0f} s ago"),)
+    if signal.age > STALE:
+        return (Reason(Code.STALE, f"the gateway was last seen {signal.age:.0f} s ago"),)
     left = RESTARTED - (signal.at - state.began)
     if left > 0:
         return (Reason(Code.RESTARTED, f"it has just begun: nothing changes for {left:.0f} s"),)
@@ -133,40 +147,50 @@ def _held(state: State, signal: PoolSignal) -> tuple[Reason, ...]:
 
 
 def _remember(state: State, signal: PoolSignal) -> State:
-    """Peaks fade, lowered capacities recover, misses lower them."""
+    """Rates are followed, and lowered capacities recover; models that are gone are forgotten."""
     passed = max(0.0, signal.at - state.at)
-    fade, recover = 2 ** (-passed / FADING), 2 ** (-passed / RECOVERING)
-    peaks, derated, missed_at = {}, {}, dict(state.missed_at)
+    recover = 2 ** (-passed / RECOVERING)
+    rates, derated = {}, {}
     for model in signal.models:
-        peaks[model.name] = max(state.peaks.get(model.name, 0.0) * fade, model.lately)
-        factor = 1 - (1 - state.derated.get(model.name, 1.0)) * recover
-        if _is_missed(model) and signal.at - missed_at.get(model.name, -math.inf) >= EVERY:
-            factor *= DERATED
-            missed_at[model.name] = signal.at
-        derated[model.name] = factor
+        name = model.name
+        rates[name] = follow(state.rates.get(name), model.recent, model.lately, passed)
+        derated[name] = 1 - (1 - state.derated.get(name, 1.0)) * recover
+    kept = {name: at for name, at in state.missed_at.items() if name in rates}
     return replace(
         state,
         at=signal.at,
-        peaks=MappingProxyType(peaks),
+        rates=MappingProxyType(rates),
         derated=MappingProxyType(derated),
-        missed_at=MappingProxyType({name: missed_at[name] for name in peaks if name in missed_at}),
+        missed_at=MappingProxyType(kept),
     )
 
 
+def _was_enough(state: State, signal: PoolSignal) -> bool:
+    """Whether what is ready was all that was wanted, for as long as misses are counted."""
+    return not signal.starting and enough_for(state.memory.most(JUDGED + SLOT)) <= signal.ready
+
+
+def _derated(state: State, signal: PoolSignal) -> State:
+    """Less is believed of the models whose calls are late, once a minute."""
+    derated, missed_at = dict(state.derated), dict(state.missed_at)
+    for model in signal.models:
+        if _is_missed(model) and signal.at - missed_at.get(model.name, -math.inf) >= EVERY:
+            derated[model.name] *= DERATED
+            missed_at[model.name] = signal.at
+    return replace(state, derated=MappingProxyType(derated), missed_at=MappingProxyType(missed_at))
+
+
 def _is_missed(model: ModelSignal) -> bool:
-    return (model.missed or 0.0) > MISSED and (model.pressure or 0.0) > 1.0
+    return (model.missed or 0.0) > model.allowed and (model.pressure or 0.0) > 1.0
 
 
 def _needed(state: State, signal: PoolSignal) -> _Need | None:
     """What its models need together; None where the capacity for one that is called is unknown."""
-    keeping = signal.cold_start / (signal.cold_start + 60.0)
     backlog, reasons, parts = 0.0, [], []
     for model in signal.models:
-        peak = keeping * state.peaks.get(model.name, 0.0)
-        sure = model.recent - 2 * math.sqrt(model.recent / TICK)
-        base = max(model.lately, sure, peak)
+        base = state.rates[model.name].now
         if model.capacity is None or model.capacity <= 0:
-            if base or model.waiting:
+            if model.recent or model.lately or model.waiting:
                 return None
             continue
         capacity = model.capacity * state.derated.get(model.name, 1.0)
@@ -192,19 +216,14 @@ def _unknown(state: State, signal: PoolSignal, bounds: Bounds) -> tuple[State, H
     if any(_is_missed(one) for one in signal.models) and not signal.starting:
         desired = there + 1
         reasons.append(Reason(Code.MISSED, "calls are too slow, and wait"))
-    return state, _hint(signal, bounds, desired, math.nan, tuple(reasons), "low")
-
-
-def _noted(state: State, at: float, need: _Need) -> State:
-    kept = tuple(one for one in state.needs if one[0] >= at - HELD)
-    return replace(state, needs=(*kept, (at, need.busy / DOWN)))
+    return state, hint_of(signal, bounds, desired, math.nan, tuple(reasons), "low")
 
 
 def _steps(state: State, signal: PoolSignal, need: _Need) -> tuple[State, int, tuple[Reason, ...]]:
     """How many, before bounds."""
     there = signal.ready + signal.starting
-    wanted = _whole(need.busy / UP)
-    if Code.MISSED in {one.code for one in need.reasons} and not signal.starting:
+    wanted = enough_for(need.busy)
+    if need.is_missed and _was_enough(state, signal):
         wanted = max(wanted, there + max(1, math.ceil(0.1 * there)))
     if wanted > there:
         against = _against(signal)
@@ -216,25 +235,29 @@ def _steps(state: State, signal: PoolSignal, need: _Need) -> tuple[State, int, t
         if wanted > most:
             reasons.append(Reason(Code.STEP, f"{wanted} are needed, {most} in one step"))
         return state, min(wanted, most), tuple(reasons)
-    return _fewer(state, signal, there)
+    return _fewer(state, signal, wanted)
 
 
-def _fewer(state: State, signal: PoolSignal, there: int) -> tuple[State, int, tuple[Reason, ...]]:
-    enough = max(_whole(max(need for _, need in state.needs)), 0)
+def _fewer(state: State, signal: PoolSignal, wanted: int) -> tuple[State, int, tuple[Reason, ...]]:
+    there = signal.ready + signal.starting
+    enough = max(wanted, enough_for(state.memory.most(HELD)))
     if enough >= there:
         return state, there, (Reason(Code.STEADY, f"{there} are right"),)
-    watched = signal.at - state.needs[0][0]
-    if signal.starting or watched < HELD - TICK:
-        why = f"{enough} would do" + (", and some still start" if signal.starting else "")
+    kept = min(there, state.memory.kept(enough, signal.cold_start + TICK))
+    if kept == there:
+        text = f"{enough} would do, but {there} were needed in the last hour, and may be again"
+        return state, there, (Reason(Code.KEPT, text),)
+    if signal.starting or state.memory.seconds < HELD:
+        why = f"{kept} would do" + (", and some still start" if signal.starting else "")
         return state, there, (Reason(Code.WAITING, why),)
     count, since = state.fell
     if signal.at - since >= EVERY:
         count, since = there, signal.at
     least = count - max(1, math.floor(SHARE_DOWN * count))
-    desired = max(enough, min(least, there))
+    desired = max(kept, min(least, there))
     if desired == there:
-        return state, there, (Reason(Code.WAITING, f"{enough} would do; a quarter a minute goes"),)
-    text = f"{enough} would have done for {HELD:.0f} s"
+        return state, there, (Reason(Code.WAITING, f"{kept} would do; a half a minute goes"),)
+    text = f"{kept} would have done for {HELD:.0f} s"
     return replace(state, fell=(count, since)), desired, (Reason(Code.FALLING, text),)
 
 
@@ -250,40 +273,3 @@ def _against(signal: PoolSignal) -> Reason | None:
         text = f"{used}, with batches that are {100 * max(known):.0f} % full at most"
         return Reason(Code.BATCHING, f"{text}: servegate batching show tells what to do")
     return None
-
-
-def _hint(
-    signal: PoolSignal,
-    bounds: Bounds,
-    desired: int,
-    demand: float,
-    reasons: tuple[Reason, ...],
-    confidence: str = "high",
-) -> Hint:
-    """Within what people allow."""
-    codes = {one.code for one in reasons}
-    said = list(reasons)
-    has_none = Code.IDLE in codes or not signal.ready + signal.starting
-    least = 0 if bounds.to_zero and has_none else bounds.least
-    if desired < least:
-        desired = least
-        said.append(Reason(Code.LEAST, f"at least {least}"))
-    most = bounds.most if bounds.budget is None else min(bounds.most, bounds.budget)
-    if desired > most:
-        code = Code.MOST if most == bounds.most else Code.BUDGET
-        said.append(Reason(code, f"{desired} would be right, and {most} are allowed"))
-        desired = most
-    return Hint(
-        signal.name,
-        desired,
-        signal.ready,
-        signal.starting,
-        demand,
-        tuple(said),
-        confidence,
-    )
-
-
-def _whole(replicas: float) -> int:
-    """Rounded up, but for what is only the arithmetic's."""
-    return math.ceil(replicas - 1e-9)

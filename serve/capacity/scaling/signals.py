@@ -16,10 +16,10 @@ class ModelSignal:
     `recent`, `lately`: arrivals at the gateway in calls per second over the last 5 and 15 seconds,
     those included that were refused or wait. `waiting`: calls that wait now, in the gateway and in
     Triton. `capacity`: calls per second that one replica bears under the objective. `limit`: the
-    objective's, in seconds. `missed`: the share of the last minute's calls beyond it. `pressure`:
-    their time in Triton's queue ÷ their time in execution. `occupancy`: rows of an execution ÷
-    max_batch_size. `holding`: replicas that can be called for it. `age`: seconds, of the oldest
-    input.
+    objective's, in seconds. `missed`: the share of the last minute's calls beyond it, of which
+    `allowed` is what the objective allows. `pressure`: their time in Triton's queue ÷ their time in
+    execution. `occupancy`: rows of an execution ÷ max_batch_size. `holding`: replicas that can be
+    called for it. `age`: seconds, of the oldest input.
     """
 
     name: str
@@ -33,6 +33,7 @@ class ModelSignal:
     pressure: float | None = None
     occupancy: float | None = None
     age: float = 0.0
+    allowed: float = 0.01
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +42,8 @@ class PoolSignal:
 
     `utilization`: of its GPUs, 0 to 1, None where nobody tells (no GPU, MIG). `cold_start`: the
     90th percentile of the seconds from the wish for a replica until it was ready. `idle`: seconds
-    since the last call, infinite where nothing is known of any.
+    since the last call, infinite where nothing is known of any. `age`: seconds since the gateway
+    was read. `faults`: sentences on readings that cannot be right, such as counters that fell.
     """
 
     name: str
@@ -52,6 +54,8 @@ class PoolSignal:
     utilization: float | None = None
     cold_start: float = 60.0
     idle: float = 0.0
+    age: float = 0.0
+    faults: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +77,7 @@ class Code(StrEnum):
     DEMAND = "demand"  # what comes needs so many
     FALLING = "falling"  # less is needed, and was for long enough
     WAITING = "waiting-to-fall"  # less is needed, but not for long enough, or some still start
+    KEPT = "kept"  # less is needed, but the last hour says that more may be again
     STEADY = "steady"  # what is there is right
     BACKLOG = "backlog"  # calls wait that have to be worked off
     MISSED = "objective-missed"
@@ -123,8 +128,9 @@ class Hint:
 
 
 def invalid(signal: PoolSignal) -> Iterator[str]:
-    """What cannot be: negative numbers, nan, infinity, shares beyond 1."""
-    yield from _wrong("", signal, ("ready", "starting", "cold_start"), math.inf)
+    """What cannot be: the faults, negative numbers, nan, infinity, shares beyond 1."""
+    yield from signal.faults
+    yield from _wrong("", signal, ("ready", "starting", "cold_start", "age"), math.inf)
     if not signal.idle >= 0:
         yield f"idle is {signal.idle:g}"
     yield from _wrong("", signal, ("utilization",), 1.0)
@@ -132,7 +138,7 @@ def invalid(signal: PoolSignal) -> Iterator[str]:
         place = f"{model.name}: "
         counts = ("recent", "lately", "waiting", "capacity", "limit", "pressure", "holding", "age")
         yield from _wrong(place, model, counts, math.inf)
-        yield from _wrong(place, model, ("missed", "occupancy"), 1.0)
+        yield from _wrong(place, model, ("missed", "allowed", "occupancy"), 1.0)
 
 
 def _wrong(place: str, signal: object, names: tuple[str, ...], most: float) -> Iterator[str]:

@@ -3,9 +3,12 @@
 import numpy as np
 import pytest
 
-from serve.capacity.fleets.fleet import Course, Seen, Server, simulate
+from serve.capacity.fleets.baselines import HpaCalls, HpaUtilisation, Kpa, Ray
+from serve.capacity.fleets.fleet import simulate
 from serve.capacity.fleets.loads import arrivals
-from serve.capacity.fleets.scalers import Hpa, Kpa, Oracle, Ours, Ray, per_replica, utilisation
+from serve.capacity.fleets.oracle import Oracle
+from serve.capacity.fleets.ours import Ours
+from serve.capacity.fleets.seen import Course, Seen, Server
 from serve.capacity.scaling.signals import Bounds
 from serve.capacity.service import Service
 
@@ -66,6 +69,14 @@ def test_one_that_goes_works_off_what_it_has() -> None:
     assert course.cost == pytest.approx(20 + 10.1, abs=0.1)
 
 
+def test_calls_inside_are_counted_over_the_whole_tick() -> None:
+    scaler = Fixed(1)
+    simulate(np.array([0.25, 5.0]), SERVER, scaler, first=1, seconds=8.0)
+    inside = [seen.inside for seen in scaler.seen]
+    assert inside[0] == pytest.approx(0.05)
+    assert sum(inside) == pytest.approx(0.1)
+
+
 def test_utilisation_hides_what_batches_show() -> None:
     scaler = Fixed(1)
     run(0.3 * BEARS, scaler)
@@ -76,7 +87,7 @@ def test_utilisation_hides_what_batches_show() -> None:
     "scaler",
     [
         lambda: Ours(SERVER, Bounds(1, 20)),
-        lambda: Hpa(per_replica, 0.7 * BEARS, least=1, most=20),
+        lambda: HpaCalls(0.7 * BEARS, least=1, most=20),
         lambda: Kpa(0.7 * 8, least=1, most=20),
         lambda: Ray(4.0, least=1, most=20),
     ],
@@ -90,7 +101,7 @@ def test_every_scaler_comes_to_bear_a_steady_load(scaler: object) -> None:
 
 
 def test_an_autoscaler_on_utilisation_buys_too_many() -> None:
-    asked = run(2.0 * BEARS, Hpa(utilisation, 0.5, least=1, most=40), seconds=3600.0, first=3)
+    asked = run(2.0 * BEARS, HpaUtilisation(0.5, least=1, most=40), seconds=3600.0, first=3)
     ours = run(2.0 * BEARS, Ours(SERVER, Bounds(1, 40)), seconds=3600.0, first=3)
     assert asked.cost > 1.5 * ours.cost
 

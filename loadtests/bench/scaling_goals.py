@@ -1,0 +1,103 @@
+"""The goals of the scaling policy, and how far what was measured is from each."""
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from serve.capacity.fleets.comparing import CALLS, KPA, OURS, RAY, UTILISATION
+from serve.capacity.fleets.fronts import Point, cost_at, late_at
+
+CALM = {"steady": (0.0, 1.25), "diurnal": (0.0, 1.25), "ramp": (0.0, 1.25)}
+TRACED = {"azure-conv": (0.003, 1.15)}
+BURSTY = ("step", "spikes", "mmpp", "on-off", "gamma-2", "gamma-4", "azure-conv")
+FEWER = 1.5  # times, at the same cost
+CHEAPER = 2.0  # times, with the same late calls
+TURNS = 10.0  # an hour
+SAME = 0.05  # of the cost
+_NONE = 0.5e-5  # a share that is shown as 0
+
+
+@dataclass(frozen=True, slots=True)
+class Goal:
+    """One goal under one load. `is_met` is None where nothing can be compared."""
+
+    load: str
+    wanted: str
+    found: str
+    is_met: bool | None
+
+
+def goals(points: Sequence[Point]) -> Iterator[Goal]:
+    """All, load by load."""
+    for ours in (one for one in points if one.scaler == OURS):
+        here = [one for one in points if one.load == ours.load]
+        limits = {**CALM, **TRACED}.get(ours.load)
+        if limits is not None:
+            yield _absolute(ours, *limits)
+        if ours.load in BURSTY:
+            yield _fewer(ours, here)
+        yield _cheaper(ours, here)
+        yield Goal(
+            ours.load,
+            f"at most {TURNS:g} changes of direction an hour",
+            f"{ours.turns:.1f}",
+            ours.turns <= TURNS,
+        )
+
+
+def _absolute(ours: Point, late: float, cost: float) -> Goal:
+    return Goal(
+        ours.load,
+        f"at most {100 * late:g} % late at × {cost:g} of the oracle",
+        f"{100 * ours.late:.2g} % at × {ours.cost:.2f}",
+        ours.late <= late + _NONE and ours.cost <= cost + 0.005,
+    )
+
+
+def _fewer(ours: Point, here: Sequence[Point]) -> Goal:
+    """Against the best of the others at exactly its cost; what 5 % more buys is told, too."""
+    wanted = f"{FEWER:g} times fewer late calls than the best other, at the same cost"
+    best, late = _best(here, ours.cost)
+    dearer, fewer = _best(here, ours.cost * (1 + SAME))
+    if not dearer:
+        return Goal(ours.load, wanted, "no other costs so little", True)
+    if fewer <= _NONE and ours.late <= _NONE:
+        return Goal(ours.load, wanted, f"none here, and none with {dearer}", None)
+    text = f"{_times(fewer, ours.late)} if 5 % dearer: {dearer} {100 * fewer:.2g} %"
+    if best:
+        text = f"{_times(late, ours.late)}: {best} {100 * late:.2g} %; {text}"
+    ratio = late / ours.late if ours.late > 0 else math.inf
+    return Goal(
+        ours.load, wanted, f"{text}; here {100 * ours.late:.2g} %", not best or ratio >= FEWER
+    )
+
+
+def _best(here: Sequence[Point], cost: float) -> tuple[str, float]:
+    """Which other has the fewest late calls at a cost, and their share; "" where all cost more."""
+    found = {scaler: late_at(_front(here, scaler), cost) for scaler in (CALLS, KPA, RAY)}
+    known = {scaler: late for scaler, late in found.items() if not math.isnan(late)}
+    best = min(known, key=lambda scaler: known[scaler], default="")
+    return best, known.get(best, math.nan)
+
+
+def _times(late: float, ours: float) -> str:
+    return f"{late / ours:.2f} times" if ours > 0 else "none here"
+
+
+def _cheaper(ours: Point, here: Sequence[Point]) -> Goal:
+    """Against an autoscaler on utilisation with as few late calls."""
+    wanted = f"{CHEAPER:g} times fewer GPU-hours than {UTILISATION}, with as few late calls"
+    front = _front(here, UTILISATION)
+    cost = cost_at(front, max(ours.late, _NONE))
+    if math.isnan(cost):
+        least = min(front, key=lambda one: one.late, default=None)
+        if least is None:
+            return Goal(ours.load, wanted, "not measured", None)
+        text = f"none has so few: {100 * least.late:.2g} % at × {least.cost:.2f} at best"
+        return Goal(ours.load, wanted, text, True)
+    ratio = cost / ours.cost
+    return Goal(ours.load, wanted, f"{ratio:.2f} times (× {cost:.2f})", ratio >= CHEAPER)
+
+
+def _front(here: Sequence[Point], scaler: str) -> list[Point]:
+    return [one for one in here if one.scaler == scaler]

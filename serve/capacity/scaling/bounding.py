@@ -1,0 +1,35 @@
+"""Bounding: a hint says no more than people allow, and that it does."""
+
+from serve.capacity.scaling.signals import Bounds, Code, Hint, PoolSignal, Reason
+
+
+def hint_of(
+    signal: PoolSignal,
+    bounds: Bounds,
+    desired: int,
+    demand: float,
+    reasons: tuple[Reason, ...],
+    confidence: str = "high",
+) -> Hint:
+    """Within what people allow."""
+    codes = {one.code for one in reasons}
+    said = list(reasons)
+    has_none = Code.IDLE in codes or not signal.ready + signal.starting
+    least = 0 if bounds.to_zero and has_none else bounds.least
+    if desired < least:
+        desired = least
+        said.append(Reason(Code.LEAST, f"at least {least}"))
+    most = bounds.most if bounds.budget is None else min(bounds.most, bounds.budget)
+    if desired > most:
+        code = Code.MOST if most == bounds.most else Code.BUDGET
+        said.append(Reason(code, f"{desired} would be right, and {most} are allowed"))
+        desired = most
+    return Hint(
+        signal.name,
+        desired,
+        signal.ready,
+        signal.starting,
+        demand,
+        tuple(said),
+        confidence,
+    )

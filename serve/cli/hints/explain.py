@@ -1,0 +1,28 @@
+"""`servegate hints explain`: how a hint was reckoned, and what would change it."""
+
+import typer
+
+from serve.cli.client import DEFAULT_URL, connect, segment
+from serve.cli.hints.show import Pool
+from serve.cli.options import AdminUrl, AsJson, KeyFile
+from serve.cli.output import as_json
+
+
+def explain(
+    pool: Pool,
+    admin_url: AdminUrl = DEFAULT_URL,
+    key_file: KeyFile = None,
+    json: AsJson = False,
+) -> None:
+    """Explain a pool's hint: demand by model, what a replica bears, what would change it.
+
+    Example: servegate hints explain default
+    """
+    from serve.cli.hints import explaining
+
+    page = connect(admin_url, key_file).get(f"/api/hints/{segment(pool)}")
+    if json:
+        as_json(explaining.document(page))
+        return
+    for line in explaining.lines(page):
+        typer.echo(line)

@@ -1,0 +1,255 @@
+"""The arithmetic of a hint in words and numbers, from what the gateway tells of it.
+
+a model's demand   calls per second ÷ what a replica bears, and what is reckoned on top
+wanted             the demand of all, and some to spare: `capacity/scaling/staffing.py`
+changes            the demand at which the number is another, and what each reason asks for
+"""
+
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from serve.capacity.scaling.policy import HELD
+from serve.capacity.scaling.signals import Code
+from serve.capacity.scaling.staffing import borne, enough
+from serve.capacity.scaling.wording import replicas
+from serve.cli.hints.showing import Page, allowed, head, number
+from serve.control.batching.wording import per_cent, seconds
+
+_LITTLE = 0.005  # of a demand: no word is made of it
+_NEEDS = {
+    Code.STEP: "the rest is wanted with the next steps",
+    Code.WAITING: f"fewer are wanted once that holds for {HELD:.0f} s and none starts any more",
+    Code.KEPT: "fewer are wanted once the last hour needed them too rarely",
+    Code.FALLING: "the rest goes in steps, a minute apart",
+    Code.BACKLOG: "less is needed as soon as nothing waits any more",
+    Code.MISSED: "less is believed of a replica until calls are fast again; "
+    "servegate batching show MODEL tells what they wait for",
+    Code.NOT_GPU_BOUND: "more replicas would not help while GPUs have time; "
+    "servegate batching show MODEL tells what calls wait for",
+    Code.BATCHING: "larger batches rather than replicas: servegate batching tune MODEL",
+    Code.UNKNOWN: "some dozens of executions, with batches of two sizes at least",
+    Code.NOT_HELD: "that they load it: servegate replica ls",
+    Code.STALE: "newer numbers: servegate replica ls",
+    Code.INVALID: "numbers that can be true: servegate replica ls",
+    Code.RESTARTED: "nothing: it ends by itself",
+    Code.LEAST: "servegate hints set {pool} --least N",
+    Code.MOST: "servegate hints set {pool} --most N",
+    Code.BUDGET: "servegate hints set {pool} --gpu-budget N",
+    Code.IDLE: "the next call wakes it",
+    Code.WAKING: "nothing: the call is answered as soon as a replica is ready",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Of one model, in replicas that would be busy all the time; None where that is not known.
+
+    `arrivals`: its calls of the last 15 s ÷ a replica's capacity. `more`: what is reckoned on top,
+    below 0 where calls that only scatter are smoothed.
+    """
+
+    model: str
+    arrivals: float | None
+    more: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Edges:
+    """Demands at which another number would be wanted; None where there is none.
+
+    `fewer_at_once`: whether the number falls at once, because it has not been followed yet.
+    """
+
+    more: float | None
+    fewer: float | None
+    fewer_at_once: bool
+
+
+def parts(page: Page) -> tuple[Part, ...]:
+    """What each model's demand is made of."""
+    return tuple(_part(model) for model in page["models"])
+
+
+def edges(page: Page) -> Edges:
+    """Where the number would change, within what is allowed."""
+    desired, bounds = page["desired"], page["bounds"]
+    there = page["ready"] + page["starting"]
+    most = min(one for one in (bounds["most"], bounds["budget"]) if one is not None)
+    is_new = desired > there
+    more = borne(max(desired, there)) if max(desired, there) < most else None
+    fewer = borne(desired - 1) if desired > max(1, bounds["least"]) else None
+    return Edges(more, fewer, is_new)
+
+
+def document(page: Page) -> dict[str, Any]:
+    """For programs: the hint, and what is reckoned from it."""
+    return {
+        "hint": dict(page),
+        "parts": [asdict(one) for one in parts(page)],
+        "edges": asdict(edges(page)),
+        "changes": list(changes(page)),
+    }
+
+
+def lines(page: Page) -> Iterator[str]:
+    """For people."""
+    yield from head(page)
+    yield ""
+    yield from _seen(page)
+    yield ""
+    yield from _reckoned(page)
+    yield ""
+    yield "what would change it:"
+    yield from (f"  {one}" for one in changes(page))
+
+
+def changes(page: Page) -> Iterator[str]:
+    """What would make it another number."""
+    found = edges(page)
+    if page["demand"] is not None:
+        if found.more is not None:
+            yield f"more replicas: a demand above {found.more:.3g}{_in_calls(page, found.more)}"
+        if found.fewer is not None:
+            yield _fewer(page, found.fewer, at_once=found.fewer_at_once)
+    for one in page["reasons"]:
+        needs = _NEEDS.get(one["code"])
+        if needs is not None:
+            yield f"{one['code']}: {needs.format(pool=page['pool'])}"
+
+
+def _fewer(page: Page, below: float, *, at_once: bool) -> str:
+    rarely = "unless more was needed too often in the last hour"
+    if not at_once and page["demand"] < below:
+        return f"fewer: below {below:.3g} it is already; that has to last {HELD:.0f} s, {rarely}"
+    lasting = "" if at_once else f" for {HELD:.0f} s, {rarely}"
+    return f"fewer: a demand below {below:.3g}{_in_calls(page, below)}{lasting}"
+
+
+def _in_calls(page: Page, demand: float) -> str:
+    """How far that is, in calls of the model that is called most."""
+    known = [one for one in page["models"] if one["demand"] and one["capacity"]]
+    if not known:
+        return ""
+    model = max(known, key=lambda one: one["demand"])
+    calls = (demand - page["demand"]) * model["capacity"]
+    return f" ({number(abs(calls))} calls/s {'more' if calls > 0 else 'fewer'} of {model['name']})"
+
+
+def _part(model: Page) -> Part:
+    demand, capacity = model["demand"], model["capacity"]
+    if demand is None or not capacity:
+        return Part(model["name"], None, None)
+    arrivals = model["lately"] / capacity
+    return Part(model["name"], arrivals, demand - arrivals)
+
+
+# --- what was seen -------------------------------------------------------------------------------
+
+
+def _seen(page: Page) -> Iterator[str]:
+    yield "seen:"
+    if not page["models"]:
+        yield "  no model in this pool"
+    for model in page["models"]:
+        yield (
+            f"  {model['name']}: {number(model['lately'])} calls/s in the last 15 s, "
+            f"{number(model['recent'])} in the last 5 s, {number(model['waiting'])} waiting; "
+            f"held by {model['holding']} of {page['ready']} replicas"
+        )
+        told = "; ".join(_how_calls_fare(model))
+        if told:
+            yield f"    {told}"
+    yield from _gpus(page)
+    if page["cold_start"] is not None:
+        yield f"  a replica takes {seconds(page['cold_start'])} from the wish until it is ready"
+
+
+def _how_calls_fare(model: Page) -> Iterator[str]:
+    if model["missed"] is not None and model["limit"] is not None:
+        may = f", and {per_cent(model['allowed'])} may" if model.get("allowed") else ""
+        yield f"{per_cent(model['missed'])} took longer than {seconds(model['limit'])}{may}"
+    if model["pressure"] is not None:
+        yield f"they wait {model['pressure']:.2g} times as long as they compute"
+    if model["occupancy"] is not None:
+        yield f"batches are {per_cent(model['occupancy'])} full"
+
+
+def _gpus(page: Page) -> Iterator[str]:
+    if page["utilization"] is None:
+        yield "  GPUs: nobody tells how busy they are, and the hint does not need it"
+    else:
+        yield f"  GPUs: busy for {per_cent(page['utilization'])} of the time; it is evidence only"
+    for name, one in page["gpus"].items():
+        told = ", ".join(_gpu(one))
+        yield f"    {name}: {told or 'tells nothing'} ({one.get('source', 'unknown')})"
+
+
+def _gpu(one: Page) -> Iterator[str]:
+    for key, words in (
+        ("utilization", "busy"),
+        ("sm_active", "SMs active"),
+        ("tensor_active", "tensor cores active"),
+    ):
+        if one.get(key) is not None:
+            yield f"{words} {per_cent(one[key])}"
+    if one.get("memory_used") is not None and one.get("memory_total"):
+        yield f"{one['memory_used'] / 1e9:.3g} of {one['memory_total'] / 1e9:.3g} GB"
+    if one.get("power") is not None:
+        yield f"{one['power']:.0f} W"
+    if one.get("mig"):
+        yield "MIG"
+
+
+# --- what was made of it -------------------------------------------------------------------------
+
+
+def _reckoned(page: Page) -> Iterator[str]:
+    yield "demand, in replicas that would be busy all the time:"
+    for model, part in zip(page["models"], parts(page), strict=True):
+        yield from _demand_of(model, part)
+    demand = page["demand"]
+    if demand is None:
+        yield "  together: not known, so no number is made of it"
+        return
+    if len(page["models"]) != 1:
+        yield f"  together: {demand:.3g}"
+    full = enough(demand)
+    yield "replicas:"
+    yield f"  {demand:.3g} busy and some to spare: {replicas(full)}{_each(demand, full)}"
+    there = page["ready"] + page["starting"]
+    yield f"  {page['ready']} ready + {page['starting']} starting = {there} are there"
+    yield f"  {allowed(page['bounds'])} allowed: {page['desired']} wanted"
+
+
+def _each(demand: float, full: int) -> str:
+    return f", each busy for {per_cent(demand / full)} of its time" if full else ""
+
+
+def _demand_of(model: Page, part: Part) -> Iterator[str]:
+    name = model["name"]
+    if part.arrivals is None or part.more is None:
+        if model["capacity"]:
+            yield f"  {name}: not reckoned; a replica bears {number(model['capacity'])} calls/s"
+        else:
+            yield f"  {name}: it is not known yet what a replica bears"
+        return
+    yield (
+        f"  {name}: {number(model['lately'])} calls/s ÷ {number(model['capacity'])} that a replica "
+        f"bears = {part.arrivals:.3g}"
+    )
+    if part.more > _LITTLE * model["demand"]:
+        yield f"    + {part.more:.2g} for {_on_top(model)} = {model['demand']:.3g}"
+    elif part.more < -_LITTLE * model["demand"]:
+        yield f"    − {-part.more:.2g}, because the rate is smoothed = {model['demand']:.3g}"
+
+
+def _on_top(model: Page) -> str:
+    """What may be reckoned beside the calls of the last 15 s."""
+    causes = []
+    if model["recent"] > model["lately"]:
+        causes.append("a rise in the last 5 s")
+    if model["waiting"]:
+        causes.append(f"{number(model['waiting'])} calls that wait")
+    causes.append("a rate that scatters, or slow calls")
+    return ", ".join(causes)

@@ -1,0 +1,16 @@
+"""`servegate hints`: how many replicas pools should have, why, and what is allowed."""
+
+import typer
+
+from serve.cli.hints import explain, set, show, simulate, watch
+
+app = typer.Typer(
+    no_args_is_help=True,
+    help="How many replicas each pool should have, and why.\n\nExample: servegate hints show",
+    rich_markup_mode=None,
+)
+app.command("show")(show.show)
+app.command("watch")(watch.watch)
+app.command("explain")(explain.explain)
+app.command("set")(set.set_pool)
+app.command("simulate")(simulate.simulate)

@@ -1,0 +1,44 @@
+"""`servegate hints show`: how many replicas pools should have now, and why."""
+
+from typing import Annotated
+
+import typer
+
+from serve.cli.client import DEFAULT_URL, connect, segment
+from serve.cli.options import AdminUrl, AsJson, KeyFile
+from serve.cli.output import as_json, say, table
+
+Pool = Annotated[str, typer.Argument(metavar="POOL", help="A pool of replicas.")]
+AnyPool = Annotated[str, typer.Argument(metavar="POOL", help="Only this pool.")]
+
+
+def show(
+    pool: AnyPool = "",
+    admin_url: AdminUrl = DEFAULT_URL,
+    key_file: KeyFile = None,
+    json: AsJson = False,
+) -> None:
+    """Show how many replicas each pool should have, and why.
+
+    Example: servegate hints show
+
+    Example: servegate hints show default --json
+    """
+    from serve.cli.hints.showing import HEADS, head, row
+
+    admin = connect(admin_url, key_file)
+    if pool:
+        page = admin.get(f"/api/hints/{segment(pool)}")
+        if json:
+            as_json(page)
+            return
+        for line in head(page):
+            typer.echo(line)
+        return
+    pages = admin.get("/api/hints")["hints"]
+    if json:
+        as_json(pages)
+    elif pages:
+        table(HEADS, [row(page) for page in pages])
+    else:
+        say("there are no hints yet: the first come some seconds after the start")

@@ -1,0 +1,40 @@
+"""`servegate hints watch`: each change of a hint, as soon as there is one."""
+
+from typing import Annotated
+
+import typer
+
+from serve.cli.client import DEFAULT_URL
+from serve.cli.hints.show import AnyPool
+from serve.cli.options import AdminUrl, AsJson, KeyFile
+
+
+def watch(
+    pool: AnyPool = "",
+    length: Annotated[
+        str, typer.Option("--for", metavar="TIME", help="How long.  [until Ctrl-C]")
+    ] = "",
+    admin_url: AdminUrl = DEFAULT_URL,
+    key_file: KeyFile = None,
+    json: AsJson = False,
+) -> None:
+    """Print a line for each hint, and again whenever its number or its reasons change.
+
+    Example: servegate hints watch
+
+    Example: servegate hints watch default --for 10m --json
+    """
+    import asyncio
+
+    from serve.cli.client import connect
+    from serve.cli.endings import told
+    from serve.cli.hints.watching import Watching
+    from serve.cli.talk import talk
+    from serve.load.arrivals import parse_seconds
+
+    talking = talk(json=json)
+    with told(talking, lambda: "not watching any more"):
+        seconds = parse_seconds(length) if length else None
+        admin = connect(admin_url, key_file)
+        asyncio.run(Watching(admin, talking, pool).until(seconds))
+        talking.tell("result", ok=True, exit=0)

@@ -1,0 +1,15 @@
+"""Windows: what is as old as the window is gone."""
+
+from serve.capacity.fleets.windows import Window
+
+
+def test_a_window_holds_the_last_seconds() -> None:
+    window = Window(3.0)
+    for at in range(1, 7):
+        window.add(float(at), 10.0 * at)
+    assert list(window.values) == [40.0, 50.0, 60.0]
+    assert (window.total, window.mean) == (150.0, 50.0)
+
+
+def test_an_empty_window_is_0() -> None:
+    assert (Window(5.0).total, Window(5.0).mean) == (0, 0.0)
