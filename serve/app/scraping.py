@@ -1,9 +1,12 @@
-"""A replica's own metrics, asked where it tells them."""
+"""Metrics that are asked where they are told: a replica's own, and those of a dcgm-exporter."""
 
 import logging
+from collections.abc import Mapping
 
 from serve.core.replicas import Replica
 from serve.triton import metrics
+from serve.triton.gpus import dcgm
+from serve.triton.gpus.readings import Gpu
 from serve.triton.metrics import Readings
 
 _log = logging.getLogger("servegate.admin")
@@ -11,15 +14,34 @@ _log = logging.getLogger("servegate.admin")
 
 async def scrape(replica: Replica) -> Readings | None:
     """What it says now; None when it does not tell within a second."""
+    text = await _text(replica.metrics_url)
+    try:
+        return None if text is None else metrics.read(text)
+    except ValueError as error:
+        _log.debug("no metrics from %s: %s", replica.name, error)
+        return None
+
+
+async def scrape_gpus(url: str, *, pod: str = "") -> Mapping[str, Gpu]:
+    """What a dcgm-exporter says now, of a pod's GPUs if it knows any; none when it does not."""
+    text = await _text(url)
+    try:
+        return {} if text is None else dcgm.read(text, pod=pod)
+    except ValueError as error:
+        _log.debug("no metrics of GPUs from %s: %s", url, error)
+        return {}
+
+
+async def _text(url: str) -> str | None:
     import aiohttp  # only needed once somebody asks
 
     try:
         async with (
             aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=1)) as session,
-            session.get(replica.metrics_url) as response,
+            session.get(url) as response,
         ):
             text = await response.text()
-            return metrics.read(text) if response.status == 200 else None
+            return text if response.status == 200 else None
     except (aiohttp.ClientError, TimeoutError, ValueError) as error:
-        _log.debug("no metrics from %s: %s", replica.name, error)
+        _log.debug("no metrics from %s: %s", url, error)
         return None
