@@ -21,6 +21,8 @@ from serve.app.paths import SNAPSHOT_FILE, worker_socket
 from serve.app.ports import listener
 from serve.app.serving import Server
 from serve.app.tls import HTTP, HTTP2, Tls, client_context
+from serve.app.waking import Caller
+from serve.core.snapshot import Snapshot
 from serve.listeners.application import application
 from serve.listeners.grpc.fleet import FleetGrpc
 from serve.listeners.grpc.health import health
@@ -38,6 +40,7 @@ from serve.proxy.gateway import Gateway
 from serve.proxy.health import Health
 from serve.proxy.live import Live
 from serve.proxy.loads import Loads
+from serve.proxy.waking import Waking
 from serve.settings import Settings, keys_are_required
 from serve.telemetry import CONTENT_TYPE, Meters
 from serve.triton.grpc_pool import GrpcPool
@@ -57,6 +60,7 @@ class Worker:
         self._health = Health(time.monotonic)
         self._meters = Meters()
         self._draining = False
+        self._connected: Snapshot | None = None  # the one whose replicas have connections
         self._idle = asyncio.Event()  # the last gRPC call has ended, after draining began
         timeout = settings.connect_timeout
         self._http_pool = Pool(connect_timeout=timeout, clock=time.monotonic)
@@ -66,11 +70,17 @@ class Worker:
         name = f"worker-{number}@{socket.gethostname()}:{settings.http_port}"
         self._tls = Tls.of(settings)
         self._journals = Journals.of(settings, instance=name, draw=random.random)
+        trust = partial(client_context, settings)
+        self._caller = Caller(
+            lambda: self._waking.wanted(), url=settings.control_url, secret=secret, trust=trust
+        )
+        self._waking = Waking(
+            calls=settings.waking_calls, seconds=settings.waking_timeout, tell=self._caller.tell
+        )
         self._gateway = self._walk()
         self._tfserving = TfServing(
             self._gateway, self._http_pool, limits=settings.limits, clock=time.monotonic
         )
-        trust = partial(client_context, settings)
         self._feed = Feed(
             self._live,
             url=settings.control_url,
@@ -99,7 +109,8 @@ class Worker:
                 stack.callback(close)
             stack.callback(grpc.close)
             async with asyncio.TaskGroup() as tasks:
-                work = [self._feed.run(), _for_ever(*self._sweeps(http, grpc))]
+                sweeps = _for_ever(*self._sweeps(http, grpc))
+                work = [self._feed.run(), self._caller.run(), sweeps]
                 if self._tls is not None:
                     work.append(self._tls.keep())
                 working = [tasks.create_task(one) for one in work]
@@ -135,6 +146,7 @@ class Worker:
             tasks.create_task(server.serve(sockets=[self._port(settings.http_port)]))
             await stop.wait()
             self._draining = True
+            self._waking.close()
             server.should_exit = True
             rpc.close()
             grpc.drain()
@@ -144,10 +156,19 @@ class Worker:
 
     def _sweeps(self, http: KServeHttp, grpc: KServeGrpc) -> Iterable[Callable[[], None]]:
         """What looks at the clock every 100 ms."""
+        yield self._keep_connections
+        yield self._gateway.sweep  # before grpc.sweep, which sends what this has begun
         yield from (http.sweep, grpc.sweep, self._http_pool.sweep, self._grpc_pool.sweep)
         if self._journals.log is not None:
             yield self._journals.log.flush
         yield lambda: self._idle.set() if self._draining and grpc.is_idle else None
+
+    def _keep_connections(self) -> None:
+        """To replicas that there are, in the snapshot's eyes."""
+        snapshot = self._live.current
+        if snapshot is not None and snapshot is not self._connected:
+            self._connected = snapshot
+            self._http_pool.keep(snapshot.replicas.values())
 
     def _walk(self) -> Gateway:
         settings = self._settings
@@ -162,6 +183,7 @@ class Worker:
             clock=time.monotonic,
             needs_key=lambda snapshot: keys_are_required(settings, snapshot.guarded),
             journal=self._journals.journal,
+            waking=self._waking,
         )
 
     def _register(self) -> None:
@@ -174,6 +196,12 @@ class Worker:
         self._meters.gauge(
             "servegate_calls_in_flight", "Calls in flight", lambda: self._loads.total
         )
+        self._meters.gauge(
+            "servegate_calls_asleep",
+            "Calls that wait for a pool that has been scaled to zero",
+            lambda: self._waking.count,
+        )
+        self._meters.table(self._model_calls)
         self._meters.table(self._replica_states)
         for part in (self._tls, self._journals.log):
             if part is not None:
@@ -226,6 +254,18 @@ class Worker:
         await send({"type": "http.response.start", "status": 200, "headers": headers})
         await send({"type": "http.response.body", "body": body})
 
+    def _model_calls(self) -> Iterable[Metric]:
+        """Of every model that is known, also while nobody calls it."""
+        calls = GaugeMetricFamily(
+            "servegate_model_calls_in_flight",
+            "Calls of the model that have come and have not ended, those included that wait",
+            labels=["model"],
+        )
+        snapshot, present = self._live.current, self._gateway.calls
+        for name in sorted({*present, *(snapshot.models if snapshot else ())}):
+            calls.add_metric([name], float(present.get(name, 0)))
+        return [calls]
+
     def _replica_states(self) -> Iterable[Metric]:
         usable = GaugeMetricFamily(
             "servegate_replica_usable",
@@ -241,6 +281,8 @@ class Worker:
             for name, replica in self._live.snapshot.replicas.items():
                 usable.add_metric([name, replica.pool], float(self._health.is_usable(name)))
                 busy.add_metric([name, replica.pool], float(self._loads.on_replica(name)))
+            for name in self._loads.replicas.keys() - self._live.snapshot.replicas.keys():
+                busy.add_metric([name, ""], float(self._loads.on_replica(name)))  # it leaves
         return [usable, busy]
 
 

@@ -362,8 +362,20 @@ class NoReplica(Unavailable):
     code = "no_replica"
 
     def __init__(self, model: str, version: str, why: str = "") -> None:
-        name = f"model '{model}'" + (f" version {version}" if version else "")
-        super().__init__(f"no replica is ready for {name}", why=why)
+        version = f" version {version}" if version else ""
+        name = f" for model '{model}'{version}" if model else ""
+        super().__init__(f"no replica is ready{name}", why=why)
+
+
+class Asleep(NoReplica):
+    """The model's pool has been scaled to zero, and no call may wait any longer for it to wake."""
+
+    code = "asleep"
+
+    def __init__(self, model: str, why: str = "its pool has been scaled to zero") -> None:
+        super().__init__(model, "", why)
+        self.try_this = "again in a moment: a call wakes the pool"
+        self.retry_after = 5  # seconds
 
 
 class Overloaded(ServegateError):

@@ -26,3 +26,8 @@ class Limits:
     continuations: int  # CONTINUATION frames after one HEADERS frame
     resets: int  # streams that a client resets within ten seconds on one connection
     pings: int  # PING, SETTINGS and other frames that want an answer, within ten seconds
+
+    @property
+    def asleep(self) -> int:
+        """Bytes of bodies beyond which no call begins to wait for its pool: others need room."""
+        return self.in_flight // 2

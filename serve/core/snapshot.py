@@ -38,7 +38,8 @@ class ModelView:
 
     `split` is what people asked for, or the highest ready version when nobody asked; `routed` says
     which of the two it is. A model none of whose versions is ready has an empty `targets`; `failed`
-    tells one that could not be loaded from one that is still loading.
+    tells one that could not be loaded from one that is still loading. `asleep` says that its pool
+    may have no replica, and has none that holds all of it: calls for what is missing may wait.
     """
 
     name: str
@@ -48,6 +49,7 @@ class ModelView:
     routed: bool = False
     sequences: bool = False
     failed: bool = False
+    asleep: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,6 +146,7 @@ def _model_to_json(model: ModelView) -> dict[str, Any]:
         "routed": model.routed,
         "sequences": model.sequences,
         "failed": model.failed,
+        "asleep": model.asleep,
         "targets": {
             str(version): {
                 "physical_name": target.physical_name,
@@ -185,4 +188,5 @@ def _model_from_json(name: str, item: Any, replicas: Mapping[str, Replica]) -> M
         routed=bool(item["routed"]),
         sequences=bool(item["sequences"]),
         failed=bool(item["failed"]),
+        asleep=bool(item.get("asleep", False)),  # older ones do not say
     )

@@ -22,6 +22,10 @@ class Admission:
             raise Overloaded(model, self._limit)
         models[model] = count + 1
 
+    def has_room(self, model: str) -> bool:
+        """Whether one more would be let in now."""
+        return self._loads.models.get(model, 0) < self._limit
+
     def leave(self, model: str) -> None:
         """Count the call out; exactly once for every `enter` that did not raise."""
         models = self._loads.models

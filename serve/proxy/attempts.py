@@ -119,6 +119,10 @@ class Attempt:
         """When the call came, by the gateway's clock."""
         return self._begun
 
+    def came_at(self, begun: float) -> None:
+        """The call had waited before this attempt could begin."""
+        self._begun = begun
+
     # --- what came of it --------------------------------------------------------------------------
 
     def not_sent(self, error: NotSent) -> None:

@@ -16,7 +16,7 @@ from collections.abc import Callable
 
 from serve.core.access import Access, Act, Key
 from serve.core.calls import Call, Choice, Verb
-from serve.core.errors import ServegateError
+from serve.core.errors import Asleep, ServegateError
 from serve.core.replicas import Replica
 from serve.core.snapshot import Snapshot
 from serve.proxy.admission import Admission
@@ -26,6 +26,7 @@ from serve.proxy.journal import Ended, Journal
 from serve.proxy.live import Live
 from serve.proxy.loads import Loads
 from serve.proxy.routing import Routing
+from serve.proxy.waking import Waiter, Waking
 from serve.telemetry import Meters
 
 
@@ -45,6 +46,7 @@ class Gateway:
         wall: Callable[[], float] = time.time,
         needs_key: Callable[[Snapshot], bool] = lambda snapshot: snapshot.guarded,
         journal: Journal | None = None,
+        waking: Waking | None = None,
     ) -> None:
         self.loads = loads
         self.admission = admission
@@ -58,6 +60,7 @@ class Gateway:
         self._wall = wall
         self._needs_key = needs_key
         self._journal = journal
+        self._waking = waking or Waking(calls=0, seconds=0.0, tell=lambda: None)
         self.turns = 0  # rises with every pick, so that equals take turns
 
     def __repr__(self) -> str:
@@ -66,16 +69,24 @@ class Gateway:
     def is_ready(self) -> bool:
         """Whether nothing is left to wait for: each routed version of each model has a replica.
 
-        A model that could not be loaded is not waited for: it must not take the others down.
+        A model that could not be loaded is not waited for: it must not take the others down. Nor is
+        one whose pool has been scaled to zero: its calls wait.
         """
         snapshot = self._live.current
         if snapshot is None:
             return False
-        return bool(snapshot.replicas) and all(
+        models = snapshot.models.values()
+        is_served = bool(snapshot.replicas) or any(model.asleep for model in models)
+        return is_served and all(
             model.split is not None and all(v in model.targets for v in model.split.versions)
-            for model in snapshot.models.values()
-            if not model.failed
+            for model in models
+            if not (model.failed or model.asleep)
         )
+
+    def has(self, replica: Replica) -> bool:
+        """Whether the snapshot in force has this replica: it has not left, and is not about to."""
+        snapshot = self._live.current
+        return snapshot is not None and snapshot.replicas.get(replica.name) == replica
 
     def serves_sequences(self, model: str, credential: bytes) -> bool:
         """Whether calls of this model carry a correlation id that routing must read.
@@ -97,7 +108,8 @@ class Gateway:
     def begin(self, call: Call) -> Attempt:
         """The first attempt of a call, or an error of `core.errors` that says why there is none.
 
-        An error is counted here; an attempt has to be ended by whoever gets it.
+        An error is counted here; an attempt has to be ended by whoever gets it. `Asleep` is not
+        counted: whoever gets it lets the call `wait`.
         """
         begun = self.clock()
         choice: Choice | None = None
@@ -115,12 +127,33 @@ class Gateway:
                 choice = routing.choose(call, self._draw)
                 names = choice.target.replicas
                 self.admission.enter(call.model)
+        except Asleep:
+            raise
         except ServegateError as error:
             self.ended(call, choice, NOWHERE, error.code, begun, error=error.code)
             raise
         attempt = Attempt(self, call, choice, snapshot, names, begun)
         attempt.go_to_replica(begun)
         return attempt
+
+    def wait(self, call: Call, waiter: Waiter) -> Attempt:
+        """Let a call that `begin` has refused with `Asleep` wait for its pool; see `waking`.
+
+        What comes back is ended when the caller leaves first. `Asleep` when it cannot wait.
+        """
+        return self._waking.wait(self, call, waiter)
+
+    @property
+    def calls(self) -> dict[str, int]:
+        """By model the calls that have come and have not ended, those that wait included."""
+        found = dict(self.loads.models)
+        for model, count in self._waking.waiting.items():
+            found[model] = found.get(model, 0) + count
+        return found
+
+    def sweep(self) -> None:
+        """Look at the clock, for calls that wait."""
+        self._waking.sweep(self)
 
     def fleet(self, call: Call, act: Act = Act.ASK) -> tuple[Snapshot, Callable[[str], bool]]:
         """For questions to all replicas: the snapshot, and which models exist for the caller.

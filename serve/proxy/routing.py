@@ -12,7 +12,14 @@
 from collections.abc import Callable, Collection
 
 from serve.core.calls import PREDICTIONS, Call, Choice, Verb
-from serve.core.errors import BadVersion, NoReplica, UnknownLabel, UnknownModel, UnknownVersion
+from serve.core.errors import (
+    Asleep,
+    BadVersion,
+    NoReplica,
+    UnknownLabel,
+    UnknownModel,
+    UnknownVersion,
+)
 from serve.core.routes import draw_of
 from serve.core.snapshot import ModelView, Snapshot, Target
 
@@ -86,14 +93,14 @@ class Routing:
         target = model.targets.get(version)
         if target is not None:
             return self._choice(model, target, by, pinned=True)
-        if by == "number" and model.targets:
+        if by == "number" and model.targets and not model.asleep:
             raise UnknownVersion(model.name, str(version))
-        raise NoReplica(model.name, str(version))
+        raise _nobody(model, version)
 
     def _routed(self, model: ModelView, call: Call, draw: Callable[[], float]) -> Choice:
         split = model.split
         if split is None:
-            raise NoReplica(model.name, "")
+            raise Asleep(model.name) if model.asleep else NoReplica(model.name, "")
         by, pinned, verb = "split" if model.routed else "latest", True, call.verb
         if verb is not Verb.INFER and verb is not Verb.STREAM and verb not in PREDICTIONS:
             version = max(split.shares, key=lambda share: share[1])[0]
@@ -107,7 +114,7 @@ class Routing:
             version = split.choose(draw())
         target = model.targets.get(version)
         if target is None:
-            raise NoReplica(model.name, str(version), "the route sends calls to it")
+            raise _nobody(model, version, "the route sends calls to it")
         return self._choice(model, target, by, pinned=pinned)
 
     def _choice(self, model: ModelView, target: Target, by: str, *, pinned: bool) -> Choice:
@@ -118,3 +125,7 @@ class Routing:
             choice = Choice(target, by, pinned, model.sequences, generation)
             self._choices[key] = choice
         return choice
+
+
+def _nobody(model: ModelView, version: int, why: str = "") -> NoReplica:
+    return Asleep(model.name) if model.asleep else NoReplica(model.name, str(version), why)

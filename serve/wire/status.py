@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from serve.core.calls import PREDICTIONS, Headers, Reply, Verb
 from serve.core.errors import (
+    Asleep,
     BadRequest,
     BadVersion,
     BodyTooLarge,
@@ -116,7 +117,7 @@ def http_error(error: ServegateError, verb: Verb = Verb.INFER) -> Reply:
     is_plain = isinstance(error, NotHere) or (verb in _PLAIN and isinstance(error, _EARLY))
     media = b"text/plain" if is_plain else b"application/json"
     headers: Headers = ((b"content-type", media), (b"servegate-error", error.code.encode()))
-    if isinstance(error, Overloaded | NoRoom):
+    if isinstance(error, Overloaded | NoRoom | Asleep):
         headers += ((b"retry-after", str(error.retry_after).encode()),)
     elif isinstance(error, Unavailable):
         headers += ((b"retry-after", b"1"),)

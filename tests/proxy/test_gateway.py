@@ -3,7 +3,7 @@
 import dataclasses
 
 import pytest
-from builders import GOOD, GOOD_GRPC, DataPlane, Outcome, call, snapshot, target, view
+from builders import GOOD, GOOD_GRPC, DataPlane, Outcome, call, replica, snapshot, target, view
 
 from serve.core.calls import Reply, Verb
 from serve.core.errors import (
@@ -290,3 +290,13 @@ def test_only_models_with_sequences_have_their_correlation_ids_read() -> None:
     gateway = DataPlane(both).gateway
     assert [gateway.serves_sequences(name, b"") for name in ("m", "x", "?")] == [True, False, False]
     assert not DataPlane(None).gateway.serves_sequences("m", b"")
+
+
+def test_a_replica_is_had_as_long_as_the_snapshot_has_it_at_this_address() -> None:
+    plane = DataPlane(None)
+    assert not plane.gateway.has(replica("a"))
+    plane.live.swap(snapshot(replicas=["a"]))
+    assert plane.gateway.has(replica("a"))
+    assert not plane.gateway.has(replica("a", http=9000))
+    plane.live.swap(snapshot(generation=2))
+    assert not plane.gateway.has(replica("a"))

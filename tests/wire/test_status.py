@@ -52,6 +52,7 @@ EXPECTED: dict[type[ServegateError], tuple[int, str]] = {
     errors.Unavailable: (503, "UNAVAILABLE"),
     errors.NoSnapshot: (503, "UNAVAILABLE"),
     errors.NoReplica: (503, "UNAVAILABLE"),
+    errors.Asleep: (503, "UNAVAILABLE"),
     errors.NoControl: (503, "UNAVAILABLE"),
     errors.Overloaded: (429, "RESOURCE_EXHAUSTED"),
     errors.NoRoom: (429, "RESOURCE_EXHAUSTED"),
@@ -162,6 +163,12 @@ def test_statistics_of_what_cannot_be_reached_are_an_error_like_any_other() -> N
 )
 def test_what_passes_by_itself_says_when_to_try_again(error: ServegateError) -> None:
     assert dict(status.http_error(error).headers)[b"retry-after"] == b"1"
+
+
+def test_a_pool_that_sleeps_takes_longer_to_come_back_than_a_second() -> None:
+    error = errors.Asleep("m")
+    told = dict(status.http_error(error).headers)[b"retry-after"]
+    assert int(told) == error.retry_after > 1
 
 
 @pytest.mark.parametrize(

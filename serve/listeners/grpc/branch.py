@@ -89,6 +89,7 @@ class Branch:
         self.trailers: AnswerHead | None = None
         self.kept: list[Piece] | None = []  # the first message, as long as it may be repeated
         self.is_whole = False  # what was sent ends with a message
+        self.is_leaving = False  # its replica does; only what it still owes is waited for
         self._kept_size = 0
         self._trunk = trunk
         self._messages = Messages()
@@ -99,8 +100,9 @@ class Branch:
 
     @property
     def key(self) -> tuple[str, str]:
-        """Where it goes at present."""
-        return branch_key(self.attempt)
+        """Where it goes at present; no message goes to one that leaves."""
+        replica, model = branch_key(self.attempt)
+        return (f"\0{replica}", model) if self.is_leaving else (replica, model)
 
     @property
     def is_between(self) -> bool:
@@ -125,6 +127,11 @@ class Branch:
     def _note_sent(self) -> None:
         if self.is_whole and not self.share.sent_at:
             self.share.sent_at = self._trunk.now()
+
+    @property
+    def may_leave(self) -> bool:
+        """Whether it stands between two messages, and nothing of it is to be repeated elsewhere."""
+        return self.leg is not None and self.is_whole and not self.is_leaving
 
     def half_close(self) -> None:
         """There will be no more messages."""

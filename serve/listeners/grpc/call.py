@@ -169,9 +169,10 @@ class ClientCall(Stream):
         elif taken >= limits.body_idle and self.received < limits.body_rate * taken:
             self.fail(TooSlow(f"less than {limits.body_rate:g} bytes per second came", taken))
 
-    def check_room(self) -> None:
-        """`NoRoom` while this worker holds as many bytes as it may."""
-        limit = self.desk.limits.in_flight
+    def check_room(self, *, to_sleep: bool = False) -> None:
+        """`NoRoom` while this worker holds as many bytes as it may, or for a call that waits."""
+        limits = self.desk.limits
+        limit = limits.asleep if to_sleep else limits.in_flight
         if self.desk.board.held >= limit:
             raise NoRoom(limit)
 

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 
 from serve.core.calls import Call, Headers, Reply, Verb
 from serve.core.errors import (
+    Asleep,
     BadRequest,
     NoReplica,
     NotSent,
@@ -20,6 +21,7 @@ from serve.core.errors import (
 from serve.core.snapshot import Snapshot
 from serve.listeners.fleet import PATIENCE, Part, ask_all
 from serve.listeners.grpc.services import Asked, Service, Unary
+from serve.listeners.waking import until_awake
 from serve.proxy.attempts import NOWHERE, Attempt
 from serve.proxy.gateway import Gateway
 from serve.proxy.routing import targets_of
@@ -85,8 +87,11 @@ class FleetGrpc:
         """What one replica says of a model, and which versions are ready anywhere."""
         model, version = statistics_grpc.asked_about(asked.message)
         call = asked.call(Verb.METADATA, model, version)
-        snapshot, _ = self._gateway.fleet(call)
-        attempt = self._gateway.begin(call)
+        self._gateway.fleet(call)
+        try:
+            attempt = self._gateway.begin(call)
+        except Asleep:
+            attempt = await until_awake(self._gateway, call)
         choice = attempt.choice
         assert choice is not None, "metadata of a model always have a version"
         reply = await self._walk(attempt, choice.pinned)
@@ -94,7 +99,7 @@ class FleetGrpc:
         if reply.status:
             words = reply.message.replace(f"'{choice.target.physical_name}'", f"'{model}'")
             return Reply(reply.status, b"", said, words)
-        versions = () if choice.pinned else sorted(snapshot.models[model].targets)
+        versions = () if choice.pinned else attempt.versions
         return Reply(OK, statistics_grpc.metadata(reply.body, model, versions), said)
 
     # --- one after the other ----------------------------------------------------------------------

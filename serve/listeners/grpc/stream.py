@@ -6,7 +6,8 @@ being connected, everything behind it waits in `_inbox`. Answers of several bran
 the borders of messages: one branch has the floor until its message is complete and has gone out.
 
     client ── message ──▶ _inbox ──▶ route ──▶ branch a ──▶ replica a
-                                       │   └─▶ branch b ──▶ replica b
+                                     ▲ │   └─▶ branch b ──▶ replica b
+                           awake ── Sleep
                                        ▼ not routed
     client ◀── merge ◀── floor ◀── own errors │ a │ b
 
@@ -18,22 +19,21 @@ the stream ends well when they all have, and badly with the first that does.
 from collections import deque
 
 from serve.core.calls import Call, Verb
-from serve.core.errors import BadRequest, BodyTooLarge, NotSent, OutcomeUnknown, ServegateError
-from serve.core.snapshot import Target
-from serve.listeners.grpc.branch import Branch, Share, branch_key
+from serve.core.errors import Asleep, BadRequest, BodyTooLarge, ServegateError
+from serve.listeners.grpc.branch import Branch, Share
+from serve.listeners.grpc.branching import BranchedCall
 from serve.listeners.grpc.desk import ClientLink, Desk
-from serve.listeners.grpc.merging import MergedCall
-from serve.listeners.grpc.restoring import StreamRestoring
+from serve.listeners.grpc.sleeping import Sleep
 from serve.proxy.attempts import Attempt
 from serve.wire import kserve_grpc, protobuf
-from serve.wire.grpc_messages import PREFIX, PREFIX_SIZE, Messages, inflate, read_prefix
+from serve.wire.grpc_messages import PREFIX, Messages, inflate, read_prefix
 from serve.wire.grpc_requests import RequestHead
 from serve.wire.http2_stream import Piece
 
 _FRONT = 1 << 12  # bytes of a message in which the names are looked for while it comes
 
 
-class StreamCall(MergedCall):
+class StreamCall(BranchedCall):
     """One call of ModelStreamInfer."""
 
     __slots__ = (
@@ -41,14 +41,9 @@ class StreamCall(MergedCall):
         "_front",
         "_front_held",
         "_inbox",
-        "_into",
         "_is_holding",
-        "_is_skipping",
-        "_last_replica",
         "_messages",
         "_prefix",
-        "_renamed",
-        "_stalled",
         "_suffix",
         "_walk",
     )
@@ -58,17 +53,13 @@ class StreamCall(MergedCall):
         self.deadline = desk.clock() + head.timeout  # streams may live long
         self._messages = Messages()
         self._inbox: deque[tuple[bytes, Piece, bool]] = deque()
-        self._stalled: Branch | None = None  # waits for its connection, and all behind it
         self._prefix = b""  # of the message that is not routed yet
         self._front: list[Piece] = []  # what has come of it
         self._front_held = 0  # bytes of it that the board counts
         self._error: ServegateError | None = None  # it was refused, and its id is not known yet
-        self._is_holding = self._is_skipping = False  # it is read as a whole; the rest is dropped
-        self._into: Branch | None = None  # where it goes
+        self._is_holding = False  # it is read as a whole
         self._suffix = b""  # what is appended to it
         self._walk = protobuf.Walk()  # over it
-        self._renamed: dict[str, Target] = {}  # versions that Triton knows by other names
-        self._last_replica = ""
 
     # --- requests ---------------------------------------------------------------------------------
 
@@ -163,16 +154,27 @@ class StreamCall(MergedCall):
 
     def _route(self, model: str, version: str, sequence: str, body: bytes, is_last: bool) -> None:
         """Send the message to the replica that the gateway chooses, or refuse it."""
-        length = len(body) if is_last else read_prefix(self._prefix)[1]
-        share = Share(self, length)
+        share = Share(self, len(body) if is_last else read_prefix(self._prefix)[1])
         try:
             self.check_room()
-            attempt = self.desk.gateway.begin(self._call(model, version, sequence, share))
+            selector = kserve_grpc.selector_of(version) if version else ""
+            until, prefer, key = self.deadline, self._last_replica, self.head.authorization
+            call = Call("grpc", Verb.STREAM, model, selector, until, sequence, prefer, key, share)
+            try:
+                attempt = self.desk.gateway.begin(call)
+            except Asleep:
+                self.check_room(to_sleep=True)
+                self._stalled = Sleep(self, call, share, body, is_last)
+                return
         except ServegateError as error:
             if self.head.ends_on_error:
                 raise
             self._refuse(error, body, is_last)
             return
+        self._send(attempt, share, body, is_last)
+
+    def _send(self, attempt: Attempt, share: Share, body: bytes, is_last: bool) -> None:
+        """Send a message, of which this has come, to the replica of the attempt."""
         self._let_go_of_front()
         self._suffix = b""
         choice = attempt.choice
@@ -180,6 +182,7 @@ class StreamCall(MergedCall):
             self._suffix = self.desk.names(choice)
             if choice.is_renamed:
                 self._renamed[choice.target.physical_name] = choice.target
+        length = share.received
         branch = self._branch(attempt, share)
         start = PREFIX.pack(0, length + len(self._suffix)) + body
         if is_last:
@@ -190,13 +193,6 @@ class StreamCall(MergedCall):
             self._walk.follow(body)
         if branch.leg is None:
             self._connect(branch)
-
-    def _call(self, model: str, version: str, sequence: str, share: Share) -> Call:
-        version = kserve_grpc.selector_of(version) if version else ""
-        prefer, key = self._last_replica, self.head.authorization
-        return Call(
-            "grpc", Verb.STREAM, model, version, self.deadline, sequence, prefer, key, share
-        )
 
     def _refuse(self, error: ServegateError, body: bytes, is_last: bool) -> None:
         """Answer one message with an error, as soon as its id is known; the stream goes on."""
@@ -215,87 +211,38 @@ class StreamCall(MergedCall):
         self.hold(-self._front_held)
         self._front, self._front_held = [], 0
 
-    # --- branches ---------------------------------------------------------------------------------
+    # --- a message whose model's pool sleeps ------------------------------------------------------
 
-    def _branch(self, attempt: Attempt, share: Share) -> Branch:
-        """The branch for the model of this attempt; a new one keeps the attempt open."""
-        self._last_replica = attempt.replica.name
-        key = branch_key(attempt)
-        branch = self.branches.get(key)
-        if branch is not None and branch.trailers is not None:
-            error = OutcomeUnknown(f"replica {self._last_replica} has ended the stream")
-            attempt.failed(error)
-            raise error
-        if branch is not None:
-            branch.release()  # only one message can be repeated
-            branch.share.received += share.received
-            attempt.passed_on()
-            return branch
-        self.decision = self.decision or attempt.decision
-        branch = self.branches[key] = Branch(self, attempt, StreamRestoring(self._renamed), share)
-        return branch
-
-    def _connect(self, branch: Branch) -> None:
-        replica = branch.attempt.replica
-        upstream = self.desk.pool.find(replica)
-        if upstream is None:
-            self._stalled = branch
-            self.desk.pool.wait(replica, branch)
-        else:
-            branch.on_connected(upstream)
-
-    def on_branch_connected(self, branch: Branch) -> None:
-        """See `Trunk`."""
-        if self._stalled is branch:
-            self._stalled = None
-            self._work()
-
-    def on_branch_lost(self, branch: Branch, error: NotSent | OutcomeUnknown) -> None:
-        """See `Trunk`. What was provably not executed goes to another replica."""
-        self.branches.pop(branch.key, None)
-        if self._stalled is branch:
-            self._stalled = None
-        if isinstance(error, NotSent) and branch.kept is not None:
-            self._go_elsewhere(branch, branch.kept, error)
-            self._work()
-            return
-        if isinstance(error, NotSent):
-            error = OutcomeUnknown(error.what, why="more than one message had been sent")
-        branch.attempt.failed(error)
-        branch.drop()
-        self.fail(error)
-
-    def _go_elsewhere(self, branch: Branch, kept: list[Piece], error: NotSent) -> None:
-        attempt = branch.attempt
+    def on_awake(self, sleep: Sleep, attempt: Attempt) -> None:
+        """There is a replica for the message: go on with it, and with what waits behind it."""
+        self._stalled = None
         try:
-            attempt.not_sent(error)
-        except ServegateError as final:
-            branch.drop()
-            if self._into is branch:
-                self._into, self._is_skipping = None, True
-            if self.head.ends_on_error:
-                self.fail(final)
-            else:
-                request_id = protobuf.request_id(b"".join(kept[:2])[PREFIX_SIZE:], is_whole=True)
-                self.say_error(final, request_id or b"")
+            self._send(attempt, sleep.share, sleep.body, sleep.is_last)
+        except ServegateError as error:
+            self.fail(error)
+        self._work()
+
+    def on_asleep(self, sleep: Sleep, error: ServegateError) -> None:
+        """There will be none: the message is refused, and the stream goes on."""
+        self._stalled = None
+        if self.head.ends_on_error:
+            self.fail(error)
             return
-        other = self.branches.get(branch.key)
-        if other is None:
-            self._last_replica = attempt.replica.name
-            self.branches[branch.key] = branch
-            self._connect(branch)
-            return
-        attempt.passed_on()
-        branch.drop()
-        other.release()
-        for piece in kept:
-            other.send(piece, is_last=False)
-        other.is_whole = branch.is_whole
-        if self._into is branch:
-            self._into = other
+        self._refuse(error, sleep.body, sleep.is_last)
+        self._work()
 
     def give_up(self, error: ServegateError | None) -> None:
         """See `ClientCall`."""
-        self._inbox.clear()
-        self._stalled = self._into = None
+        self._forget(error)
         super().give_up(error)
+
+    def _finish(self, trailers: bytes) -> None:
+        """See `MergedCall`. Nothing waits for its turn any more."""
+        self._forget(None)
+        super()._finish(trailers)
+
+    def _forget(self, error: ServegateError | None) -> None:
+        self._inbox.clear()
+        stalled, self._stalled, self._into = self._stalled, None, None
+        if isinstance(stalled, Sleep):
+            stalled.end(error)

@@ -1,8 +1,9 @@
 """One predict call over HTTP: its request from a client, its answer from a replica.
 
     collects ──go──▶ routes ──▶ connects ──▶ sends ──end──▶ waits ──▶ answers ──▶ over
-       │               │           └─ not sent ─┘ ▲            │          │
-       │               │                          └── refused ─┘          │
+       │               │  ▲        └─ not sent ─┘ ▲            │          │
+       │               ▼  │ `on_awake`            └── refused ─┘          │
+       │             sleeps, until its model's pool has a replica         │
        └───────────────┴──── a fault: `give_up` ──────────────────────────┴─────▶ over
 
 Nothing here waits: the client's connection, the replica's connection and the sweeper call. What
@@ -13,7 +14,7 @@ the other parts of the same object.
 import math
 
 from serve.core.calls import Account, Call
-from serve.core.errors import DeadlineExceeded, NoRoom, NotSent, ServegateError
+from serve.core.errors import Asleep, DeadlineExceeded, NoRoom, NotSent, ServegateError
 from serve.listeners.http.answer import Answer
 from serve.proxy.attempts import Attempt
 from serve.triton.http_connection import HttpConnection
@@ -51,14 +52,12 @@ class Exchange(Answer):
         call = Call("http", asked.verb, model, selector, until, sequence, "", key, self)
         try:
             attempt = self.attempt = desk.gateway.begin(call)
+        except Asleep:
+            self._sleep(call)
+            return
         except ServegateError as error:
             self.give_up(error)
             return
-        choice = attempt.choice
-        if choice is not None and choice.is_renamed:
-            self._target = choice.target
-        if not self.is_complete:
-            self._invite()
         self._send(attempt)
 
     def account(self) -> Account:
@@ -101,9 +100,40 @@ class Exchange(Answer):
         else:
             self._client.refuse(self, error)
 
+    # --- its model's pool sleeps ------------------------------------------------------------------
+
+    def _sleep(self, call: Call) -> None:
+        """Wait for a replica, with as much of the body as is kept; then the client is paused."""
+        desk = self._desk
+        try:
+            if desk.held - self._held > desk.limits.asleep:
+                raise NoRoom(desk.limits.asleep)
+            self.attempt = desk.gateway.wait(call, self)
+        except ServegateError as error:
+            self.give_up(error)
+            return
+        desk.held += self._size - self._held  # what had come whole was not counted
+        self._held = self._size
+        if not self.is_complete:
+            self._invite()
+
+    def on_awake(self, attempt: Attempt) -> None:
+        """See `Waiter`."""
+        self.attempt = attempt
+        self._send(attempt)
+
+    def on_asleep(self, error: ServegateError) -> None:
+        """See `Waiter`."""
+        self.give_up(error)
+
     # --- a replica is asked -----------------------------------------------------------------------
 
     def _send(self, attempt: Attempt) -> None:
+        choice = attempt.choice
+        if choice is not None and choice.is_renamed:
+            self._target = choice.target
+        if not self.is_complete:
+            self._invite()
         pool = self._desk.pool
         upstream = pool.take(attempt.replica)
         if upstream is not None:

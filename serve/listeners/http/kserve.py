@@ -11,12 +11,20 @@ from dataclasses import replace
 from typing import Any
 
 from serve.core.calls import Call, Reply, Verb
-from serve.core.errors import BodyTooLarge, MethodNotAllowed, NotSent, ServegateError, TooSlow
+from serve.core.errors import (
+    Asleep,
+    BodyTooLarge,
+    MethodNotAllowed,
+    NotSent,
+    ServegateError,
+    TooSlow,
+)
 from serve.core.limits import Limits
 from serve.listeners.http.asking import Asking, Receive, Scope
 from serve.listeners.http.desk import Desk
 from serve.listeners.http.fleet import FleetHttp
 from serve.listeners.management import Management
+from serve.listeners.waking import until_awake
 from serve.proxy.attempts import Attempt
 from serve.proxy.gateway import Gateway
 from serve.triton.http_pool import Pool, header_lines, request_line
@@ -121,7 +129,10 @@ class KServeHttp(Desk):
 
     async def _ask_one(self, call: Call, asking: Asking) -> Reply:
         """The answer of one replica, with the model's own name and all its versions."""
-        attempt = self.gateway.begin(call)
+        try:
+            attempt = self.gateway.begin(call)
+        except Asleep:
+            attempt = await until_awake(self.gateway, call)
         versions = attempt.versions
         reply = await self._ask(attempt, asking)
         choice = attempt.choice

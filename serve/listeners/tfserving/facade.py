@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 
 from serve.core.calls import Call, Headers, Reply, Verb
 from serve.core.errors import (
+    Asleep,
     BadRequest,
     BodyTooLarge,
     NoRoom,
@@ -27,6 +28,7 @@ from serve.core.errors import (
 )
 from serve.core.limits import Limits
 from serve.core.snapshot import ModelView, Target
+from serve.listeners.waking import until_awake
 from serve.proxy.attempts import NOWHERE, Attempt
 from serve.proxy.gateway import Gateway
 from serve.tensors.tfserving import LARGE, Signature, Tensor, signature_of
@@ -122,7 +124,10 @@ class TfServing:
     @asynccontextmanager
     async def begin(self, call: Call, headers: Headers = _NONE) -> AsyncIterator["Calling"]:
         """A call on its way; an error that ends it is counted. `headers` go on to Triton."""
-        attempt = self.gateway.begin(call)
+        try:
+            attempt = self.gateway.begin(call)
+        except Asleep:
+            attempt = await until_awake(self.gateway, call)
         try:
             yield Calling(self, attempt, headers)
         except ServegateError as error:

@@ -1,0 +1,22 @@
+"""Which pools may have no replica, as people have set it."""
+
+from collections.abc import Callable
+
+from serve.app.pooling import usual_pools
+from serve.control.decisions import Decisions
+from serve.control.scaling.pools import settings_of
+from serve.settings import Settings
+
+
+def may_begin_empty(settings: Settings) -> bool:
+    """Whether a control plane may begin without any: who starts Tritons waits for its hints.
+
+    Whatever the fewest are at the start: people may have allowed none since then.
+    """
+    return settings.autoscale_bounds is not None
+
+
+def may_sleep_of(settings: Settings, decisions: Decisions) -> Callable[[str], bool]:
+    """Whether a pool may have none; a schedule that wants some now has no say in that."""
+    usual = usual_pools(settings)
+    return lambda pool: settings_of(decisions, pool, usual).to_zero

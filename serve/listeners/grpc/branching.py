@@ -1,0 +1,127 @@
+"""The branches of a stream: where its messages go, and what becomes of them when one is lost."""
+
+from serve.core.errors import NotSent, OutcomeUnknown, ServegateError
+from serve.core.snapshot import Target
+from serve.listeners.grpc.branch import Branch, Share, branch_key
+from serve.listeners.grpc.desk import ClientLink, Desk
+from serve.listeners.grpc.merging import MergedCall
+from serve.listeners.grpc.restoring import StreamRestoring
+from serve.proxy.attempts import Attempt
+from serve.wire import protobuf
+from serve.wire.grpc_messages import PREFIX_SIZE
+from serve.wire.grpc_requests import RequestHead
+from serve.wire.http2_stream import Piece
+
+
+class BranchedCall(MergedCall):
+    """What a stream knows of its replicas. `StreamCall` cuts and routes its messages."""
+
+    __slots__ = ("_into", "_is_skipping", "_last_replica", "_renamed", "_stalled")
+
+    def __init__(self, link: ClientLink, number: int, desk: Desk, head: RequestHead) -> None:
+        super().__init__(link, number, desk, head)
+        self._stalled: object | None = None  # waits for a replica, and all messages behind it
+        self._into: Branch | None = None  # where the present message goes
+        self._is_skipping = False  # the rest of it is dropped
+        self._renamed: dict[str, Target] = {}  # versions that Triton knows by other names
+        self._last_replica = ""
+
+    def _work(self) -> None:
+        """Route and send what has come."""
+        raise NotImplementedError
+
+    def sweep(self, now: float) -> None:
+        """A replica that leaves gets no more of a stream that goes on; it says what it owes."""
+        super().sweep(now)
+        has = self.desk.gateway.has
+        for branch in tuple(self.branches.values()):
+            is_between = branch.may_leave and branch is not self._into
+            if is_between and not has(branch.attempt.replica):
+                self._leave(branch)
+
+    def _leave(self, branch: Branch) -> None:
+        del self.branches[branch.key]
+        branch.is_leaving = True
+        if branch.key in self.branches:  # it came back, and leaves once more: one after the other
+            branch.is_leaving = False
+            self.branches[branch.key] = branch
+            return
+        self.branches[branch.key] = branch
+        branch.half_close()
+
+    def _branch(self, attempt: Attempt, share: Share) -> Branch:
+        """The branch for the model of this attempt; a new one keeps the attempt open."""
+        self._last_replica = attempt.replica.name
+        key = branch_key(attempt)
+        branch = self.branches.get(key)
+        if branch is not None and branch.trailers is not None:
+            error = OutcomeUnknown(f"replica {self._last_replica} has ended the stream")
+            attempt.failed(error)
+            raise error
+        if branch is not None:
+            branch.release()  # only one message can be repeated
+            branch.share.received += share.received
+            attempt.passed_on()
+            return branch
+        self.decision = self.decision or attempt.decision
+        branch = self.branches[key] = Branch(self, attempt, StreamRestoring(self._renamed), share)
+        return branch
+
+    def _connect(self, branch: Branch) -> None:
+        replica = branch.attempt.replica
+        upstream = self.desk.pool.find(replica)
+        if upstream is None:
+            self._stalled = branch
+            self.desk.pool.wait(replica, branch)
+        else:
+            branch.on_connected(upstream)
+
+    def on_branch_connected(self, branch: Branch) -> None:
+        """See `Trunk`."""
+        if self._stalled is branch:
+            self._stalled = None
+            self._work()
+
+    def on_branch_lost(self, branch: Branch, error: NotSent | OutcomeUnknown) -> None:
+        """See `Trunk`. What was provably not executed goes to another replica."""
+        self.branches.pop(branch.key, None)
+        if self._stalled is branch:
+            self._stalled = None
+        if isinstance(error, NotSent) and branch.kept is not None:
+            self._go_elsewhere(branch, branch.kept, error)
+            self._work()
+            return
+        if isinstance(error, NotSent):
+            error = OutcomeUnknown(error.what, why="more than one message had been sent")
+        branch.attempt.failed(error)
+        branch.drop()
+        self.fail(error)
+
+    def _go_elsewhere(self, branch: Branch, kept: list[Piece], error: NotSent) -> None:
+        attempt = branch.attempt
+        try:
+            attempt.not_sent(error)
+        except ServegateError as final:
+            branch.drop()
+            if self._into is branch:
+                self._into, self._is_skipping = None, True
+            if self.head.ends_on_error:
+                self.fail(final)
+            else:
+                request_id = protobuf.request_id(b"".join(kept[:2])[PREFIX_SIZE:], is_whole=True)
+                self.say_error(final, request_id or b"")
+            return
+        other = self.branches.get(branch.key)
+        if other is None:
+            self._last_replica = attempt.replica.name
+            self.branches[branch.key] = branch
+            self._connect(branch)
+            return
+        attempt.passed_on()
+        branch.drop()
+        other.release()
+        for piece in kept:
+            other.send(piece, is_last=False)
+        other.is_whole = branch.is_whole
+        if self._into is branch:
+            self._into = other

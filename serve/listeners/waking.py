@@ -1,0 +1,45 @@
+"""Waiting for a pool to wake, for listeners whose calls are tasks.
+
+Those whose calls are no tasks are `Waiter`s themselves: see `proxy/waking.py`.
+"""
+
+import asyncio
+
+from serve.core.calls import Call
+from serve.core.errors import ServegateError
+from serve.proxy.attempts import Attempt
+from serve.proxy.gateway import Gateway
+
+
+async def until_awake(gateway: Gateway, call: Call) -> Attempt:
+    """The attempt of a call that `begin` has refused with `Asleep`, once there is a replica.
+
+    Whatever comes instead is raised, and was counted: `Asleep` when the pool does not wake in time.
+    """
+    sleeper = _Sleeper()
+    waiting = gateway.wait(call, sleeper)
+    try:
+        return await sleeper.coming
+    except asyncio.CancelledError:
+        waiting.left()
+        sleeper.leave()
+        raise
+
+
+class _Sleeper:
+    """A `Waiter` for one task."""
+
+    def __init__(self) -> None:
+        self.coming: asyncio.Future[Attempt] = asyncio.get_running_loop().create_future()
+
+    def on_awake(self, attempt: Attempt) -> None:
+        self.coming.set_result(attempt)
+
+    def on_asleep(self, error: ServegateError) -> None:
+        self.coming.set_exception(error)
+
+    def leave(self) -> None:
+        """The task ends although an attempt may have come just now."""
+        coming = self.coming
+        if coming.done() and not coming.cancelled() and coming.exception() is None:
+            coming.result().left()

@@ -1,0 +1,299 @@
+"""What becomes of predict calls, and of questions, whose model's pool has been scaled to zero."""
+
+import asyncio
+import dataclasses
+import json
+from types import MappingProxyType
+
+import pytest
+from builders import snapshot, target, until, view
+from listeners.http_clients import Client
+from listeners.http_messages import GOOD, INFER, chunk, reply, request
+from listeners.http_replicas import Received, answering
+from listeners.http_scene import Scene, in_scene
+
+from serve.core.access import Key, Role
+from serve.core.routes import Split
+from serve.triton.http_connection import HIGH_WATER
+
+MIB = 1 << 20
+KEY, WORDS = Key.create(Role.PREDICTOR, ("n",))
+SLEEPING = dataclasses.replace(view(asleep=True), split=Split.of({1: 100}))
+ASLEEP = snapshot(SLEEPING, replicas=("a",))
+AWAKE = snapshot(view(target(1, "a")))
+SEQUENCES = dataclasses.replace(SLEEPING, sequences=True)
+GUARDED = dataclasses.replace(ASLEEP, keys=MappingProxyType({KEY.id: KEY}), guarded=True)
+HEAD = f"POST {INFER} HTTP/1.1\r\nHost: x\r\n".encode()
+
+
+async def waiting(scene: Scene, count: int = 1) -> None:
+    await until(lambda: scene.plane.waking.waiting == ({"m": count} if count else {}))
+
+
+def give_up(scene: Scene) -> None:
+    """The time for which a call may wait is over."""
+    scene.plane.clock.now += 10
+    scene.plane.gateway.sweep()
+
+
+@in_scene(ASLEEP)
+async def test_a_call_waits_for_its_pool_and_is_answered_by_the_first_replica(
+    scene: Scene,
+) -> None:
+    client = await scene.connect()
+    await client.send(request(b'{"x":1}'))
+    await waiting(scene)
+    assert scene.a.requests == [] and scene.listener.held == len(b'{"x":1}')
+    scene.plane.wake(AWAKE)
+    answer = await client.answer()
+    assert (answer.status, answer.body) == (200, GOOD)
+    assert answer.header("servegate-version") == "1; by=latest; generation=2"
+    assert scene.a.bodies == [b'{"x":1}']
+    assert (await client.ask(request())).status == 200  # the connection goes on
+
+
+@in_scene(ASLEEP)
+async def test_calls_of_many_connections_and_behind_each_other_are_all_answered(
+    scene: Scene,
+) -> None:
+    clients = [await scene.connect() for _ in range(3)]
+    for one in clients:
+        await one.send(request(b"first") + request(b"second"))
+    await waiting(scene, 3)
+    scene.plane.wake(AWAKE)
+    for one in clients:
+        assert [(await one.answer()).status for _ in range(2)] == [200, 200]
+    assert sorted(scene.a.bodies) == [b"first"] * 3 + [b"second"] * 3
+
+
+@pytest.mark.parametrize("pieces", [1, 7])
+@in_scene(ASLEEP)
+async def test_a_body_that_comes_while_the_call_waits_goes_on_as_it_came(
+    scene: Scene, pieces: int
+) -> None:
+    client = await scene.connect()
+    await client.send(HEAD + b"Content-Length: 14\r\n\r\n")
+    await waiting(scene)
+    await scene.feed(client, b"0123456789abcd", -(-14 // pieces))
+    scene.plane.wake(AWAKE)
+    assert (await client.answer()).status == 200
+    assert scene.a.bodies == [b"0123456789abcd"]
+    assert scene.a.requests[0].header("content-length") == "14"
+
+
+@in_scene(ASLEEP)
+async def test_a_body_of_which_a_part_comes_after_the_pool_is_awake_goes_on_whole(
+    scene: Scene,
+) -> None:
+    hand = scene.a.by_hand()
+    client = await scene.connect()
+    await client.send(HEAD + b"Transfer-Encoding: chunked\r\n\r\n" + chunk(b"ab"))
+    await waiting(scene)
+    await client.send(chunk(b"cd"))
+    await scene.until_read()
+    scene.plane.wake(AWAKE)
+    call = await hand.call()
+    await client.send(chunk(b"ef") + b"0\r\n\r\n")
+    assert (await call.read()).body == b"abcdef"
+    call.write(reply())
+    hand.done(call)
+    assert (await client.answer()).status == 200
+
+
+@in_scene(ASLEEP)
+async def test_a_client_with_a_large_body_waits_as_well(scene: Scene) -> None:
+    seen = []
+
+    async def script(call: Received) -> None:
+        await call.read()
+        seen.append(call.size)
+        call.write(reply())
+
+    scene.a.script = script
+    client = await scene.connect()
+    await client.send(HEAD + b"Content-Length: %d\r\n\r\n" % (8 * MIB))
+    sending = asyncio.ensure_future(client.send(bytes(8 * MIB)))
+    await until(lambda: any(one.is_request_paused for one in scene.listener.clients))
+    assert scene.listener.held <= 2 * HIGH_WATER + (1 << 18)
+    scene.plane.wake(AWAKE)
+    await sending
+    assert (await client.answer()).status == 200
+    assert seen == [8 * MIB]
+
+
+@in_scene(ASLEEP)
+async def test_a_client_that_waits_to_be_asked_for_its_body_is_asked(scene: Scene) -> None:
+    client = await scene.connect()
+    await client.send(HEAD + b"Expect: 100-continue\r\nContent-Length: 3\r\n\r\n")
+    assert (await client.head()).status == 100
+    await client.send(b"abc")
+    await waiting(scene)
+    scene.plane.wake(AWAKE)
+    assert (await client.answer()).status == 200
+    assert scene.a.bodies == [b"abc"]
+
+
+@in_scene(ASLEEP)
+async def test_a_pool_that_does_not_wake_in_time_is_told_with_when_to_try_again(
+    scene: Scene,
+) -> None:
+    client = await scene.connect()
+    await client.send(request())
+    await waiting(scene)
+    give_up(scene)
+    answer = await client.answer()
+    assert (answer.status, answer.code) == (503, "asleep")
+    assert int(answer.header("retry-after") or 0) > 1
+    said = json.loads(answer.body)["error"]
+    assert said.startswith("no replica is ready for model 'm': its pool did not wake within 10 s")
+    await client.send(request())  # the connection goes on
+    await waiting(scene)
+    scene.plane.wake(AWAKE)
+    assert (await client.answer()).status == 200
+    assert scene.log.lines[0][1] == "asleep"
+
+
+@in_scene(ASLEEP, limits={"call": 3.0})
+async def test_a_call_waits_no_longer_than_it_may_last(scene: Scene) -> None:
+    client = await scene.connect()
+    await client.send(request())
+    await waiting(scene)
+    scene.plane.clock.now += 3
+    scene.plane.gateway.sweep()
+    scene.pass_time(0)
+    answer = await client.answer()
+    assert (answer.status, answer.code) == (503, "asleep")
+
+
+@in_scene(ASLEEP)
+async def test_a_body_that_is_not_complete_when_the_time_is_over_is_read_no_further(
+    scene: Scene,
+) -> None:
+    client = await scene.connect()
+    await client.send(HEAD + b"Content-Length: 5\r\n\r\nab")
+    await waiting(scene)
+    give_up(scene)
+    answer = await client.answer()
+    assert (answer.status, answer.code) == (503, "asleep")
+    assert await client.rest() == b""
+
+
+@in_scene(ASLEEP)
+async def test_more_calls_than_the_worker_keeps_are_refused_at_once(scene: Scene) -> None:
+    for _ in range(4):
+        await (await scene.connect()).send(request())
+    await waiting(scene, 4)
+    answer = await scene.ask(request())
+    assert (answer.status, answer.code) == (503, "asleep")
+    assert b"keeps 4 calls that wait already" in answer.body
+
+
+@in_scene(snapshot(SLEEPING, view(target(1, "a", model="n"), name="n")), limits={"in_flight": 200})
+async def test_calls_that_wait_leave_room_for_the_bodies_of_others(scene: Scene) -> None:
+    for _ in range(2):
+        await (await scene.connect()).send(request(bytes(60)))
+    await waiting(scene, 2)
+    answer = await scene.ask(request(bytes(60)))
+    assert (answer.status, answer.code) == (429, "no_room")
+    assert (await scene.ask(request(bytes(60), path="/v2/models/n/infer"))).status == 200
+    assert scene.plane.waking.waiting == {"m": 2}
+
+
+@pytest.mark.parametrize("how", ["closes", "resets"])
+@in_scene(ASLEEP)
+async def test_a_client_that_leaves_does_not_reach_a_replica(scene: Scene, how: str) -> None:
+    client = await scene.connect()
+    await client.send(request())
+    await waiting(scene)
+    client.close() if how == "closes" else client.reset()
+    await waiting(scene, 0)
+    scene.plane.wake(AWAKE)
+    assert (await scene.ask(request(b"other"))).status == 200
+    assert scene.a.bodies == [b"other"]
+    assert scene.log.lines[0][1] == "client_left"
+
+
+@in_scene(snapshot(SEQUENCES, replicas=("a",)))
+async def test_a_call_of_a_sequence_waits_once_its_identity_is_known(scene: Scene) -> None:
+    body = json.dumps({"parameters": {"sequence_id": 7}, "inputs": []}).encode()
+    client = await scene.connect()
+    await client.send(HEAD + b"Content-Length: %d\r\n\r\n" % len(body) + body[:9])
+    await scene.until_read()
+    assert scene.plane.waking.waiting == {}
+    await client.send(body[9:])
+    await waiting(scene)
+    scene.plane.wake(snapshot(view(target(1, "a"), sequences=True)))
+    assert (await client.answer()).status == 200
+    assert scene.a.bodies == [body]
+
+
+@in_scene(ASLEEP)
+async def test_names_are_restored_in_the_answer_to_a_call_that_has_waited(scene: Scene) -> None:
+    said = GOOD.replace(b'"m"', b'"m--01234567"').replace(b'"1"', b'"2"')
+    scene.a.script = answering(reply(said))
+    client = await scene.connect()
+    await client.send(request())
+    await waiting(scene)
+    scene.plane.wake(snapshot(view(target(2, "a", physical="m--01234567"))))
+    answer = await client.answer()
+    assert json.loads(answer.body)["model_name"] == "m"
+    assert scene.a.requests[0].path == "/v2/models/m--01234567/versions/2/infer"
+
+
+@in_scene(ASLEEP)
+async def test_a_replica_that_cannot_be_reached_yet_ends_the_call_as_ever(scene: Scene) -> None:
+    client = await scene.connect()
+    await client.send(request())
+    await waiting(scene)
+    hand = scene.a.by_hand()
+    scene.plane.wake(AWAKE)
+    call = await hand.call()
+    await call.read()
+    call.reset()
+    hand.done(call)
+    assert (await client.answer()).status == 502
+
+
+# --- who does not wait ----------------------------------------------------------------------------
+
+
+@in_scene(GUARDED)
+async def test_who_may_not_call_a_model_does_not_wake_its_pool(scene: Scene) -> None:
+    assert (await scene.ask(request())).status == 401
+    answer = await scene.ask(request(b"{}", f"Authorization: Bearer {WORDS}"))
+    assert answer.status in (403, 404)
+    assert scene.plane.waking.waiting == {} and scene.plane.news == 0
+
+
+async def asked(client: Client, path: str) -> int:
+    await client.send(f"GET {path} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+    return (await client.answer()).status
+
+
+@in_scene(ASLEEP)
+async def test_the_gateway_is_ready_and_the_model_is_not_and_neither_question_wakes_it(
+    scene: Scene,
+) -> None:
+    client = await scene.connect()
+    assert await asked(client, "/v2/health/ready") == 200
+    assert await asked(client, "/v2/models/m/ready") == 400
+    assert scene.plane.waking.waiting == {} and scene.plane.news == 0
+
+
+@in_scene(ASLEEP)
+async def test_a_question_about_a_model_waits_like_a_call(scene: Scene) -> None:
+    scene.a.script = answering(reply(b'{"name":"m","versions":["1"]}'))
+    client = await scene.connect()
+    await client.send(b"GET /v2/models/m HTTP/1.1\r\nHost: x\r\n\r\n")
+    await waiting(scene)
+    scene.plane.wake(AWAKE)
+    assert json.loads((await client.answer()).body)["versions"] == ["1"]
+
+
+@in_scene(ASLEEP)
+async def test_a_question_whose_pool_does_not_wake_is_answered_too(scene: Scene) -> None:
+    client = await scene.connect()
+    await client.send(b"GET /v2/models/m HTTP/1.1\r\nHost: x\r\n\r\n")
+    await waiting(scene)
+    give_up(scene)
+    assert (await client.answer()).status == 503

@@ -1,0 +1,286 @@
+"""Calls that wait for a pool which has been scaled to zero."""
+
+import dataclasses
+import math
+
+import pytest
+from builders import DataPlane, call, snapshot, target, view
+
+from serve.core.calls import Verb
+from serve.core.errors import (
+    Asleep,
+    DeadlineExceeded,
+    NoReplica,
+    ServegateError,
+    UnknownModel,
+    UnknownVersion,
+)
+from serve.core.routes import Split
+from serve.core.snapshot import Snapshot
+from serve.proxy.attempts import Attempt
+
+from .waking_scene import ASLEEP, AWAKE, BOTH_AWAKE, Caller, sleeping
+
+
+def failures(plane: DataPlane, error: str) -> float:
+    labels = {"model": "", "version": "", "route": "", "protocol": "http"}
+    return plane.count("servegate_errors_total", **labels, error=error)
+
+
+def test_a_call_for_a_pool_without_replicas_waits_and_goes_on_when_there_is_one() -> None:
+    plane = DataPlane(ASLEEP)
+    caller = Caller(plane)
+    plane.gateway.sweep()
+    assert caller.attempt is None and plane.waking.waiting == {"m": 1}
+    plane.wake(AWAKE)
+    assert caller.attempt is not None
+    assert caller.attempt.replica == AWAKE.replicas["a"]
+    assert caller.attempt.decision == "1; by=latest; generation=2"
+    assert plane.waking.waiting == {}
+    caller.attempt.answered(200, good=True)
+    assert plane.loads.total == 0
+    assert failures(plane, "asleep") == 0
+
+
+def test_the_time_that_a_call_has_waited_counts() -> None:
+    plane = DataPlane(ASLEEP)
+    caller = Caller(plane)
+    plane.clock.now += 7
+    plane.wake(AWAKE)
+    assert caller.attempt is not None
+    assert caller.attempt.begun == plane.clock.now - 7
+
+
+def test_a_call_that_finds_a_replica_never_waits() -> None:
+    plane = DataPlane(AWAKE)
+    plane.begin().left()
+    assert plane.waking.waiting == {}
+
+
+def test_the_control_plane_is_told_once_of_each_model_that_is_waited_for() -> None:
+    plane = DataPlane(ASLEEP)
+    for model in ("m", "m", "n", "m"):
+        Caller(plane, call(model=model))
+    assert plane.news == 2
+    assert plane.waking.waiting == {"m": 3, "n": 1}
+
+
+def test_calls_of_a_model_that_still_sleeps_go_on_waiting() -> None:
+    plane = DataPlane(ASLEEP)
+    first, second = Caller(plane, call(model="n")), Caller(plane)
+    plane.wake(AWAKE)
+    assert first.attempt is None and second.attempt is not None
+    assert plane.waking.waiting == {"n": 1}
+
+
+def test_no_more_calls_wait_than_the_worker_keeps() -> None:
+    plane = DataPlane(ASLEEP, waking_calls=2)
+    Caller(plane)
+    Caller(plane)
+    with pytest.raises(Asleep, match="this worker keeps 2 calls that wait already") as refused:
+        Caller(plane)
+    assert refused.value.retry_after > 0
+    assert failures(plane, "asleep") == 1
+
+
+@pytest.mark.parametrize("kept", [0, 1])
+def test_the_control_plane_is_told_of_models_whose_calls_could_not_be_kept(kept: int) -> None:
+    """They may come again, and others must not keep their pool asleep."""
+    plane = DataPlane(ASLEEP, waking_calls=kept)
+    if kept:
+        Caller(plane, call(model="n"))
+    before = plane.news
+    for _ in range(3):
+        with pytest.raises(Asleep):
+            Caller(plane)
+    assert plane.news == before + 1
+    others = {"n"} if kept else set()
+    assert plane.waking.wanted() == {"m"} | others
+    assert plane.waking.wanted() == others
+
+
+def test_a_call_that_leaves_makes_room_for_another() -> None:
+    plane = DataPlane(ASLEEP, waking_calls=1)
+    Caller(plane).waiting.left()
+    assert failures(plane, "client_left") == 1
+    caller = Caller(plane)
+    plane.wake(AWAKE)
+    assert caller.attempt is not None
+
+
+def test_a_call_whose_caller_has_left_does_not_go_on() -> None:
+    plane = DataPlane(ASLEEP)
+    caller = Caller(plane)
+    caller.waiting.left()
+    caller.waiting.left()
+    plane.wake(AWAKE)
+    assert caller.attempt is None and caller.error is None
+    assert failures(plane, "client_left") == 1
+    assert plane.loads.total == 0
+
+
+def test_a_pool_that_does_not_wake_in_time_is_said_so() -> None:
+    plane = DataPlane(ASLEEP)
+    caller = Caller(plane)
+    plane.clock.now += 9.9
+    plane.gateway.sweep()
+    assert caller.error is None
+    plane.clock.now += 0.1
+    plane.gateway.sweep()
+    assert isinstance(caller.error, Asleep)
+    assert str(caller.error).startswith(
+        "no replica is ready for model 'm': its pool did not wake within 10 s"
+    )
+    assert failures(plane, "asleep") == 1
+    assert plane.waking.waiting == {}
+
+
+def test_a_call_waits_no_longer_than_its_deadline() -> None:
+    plane = DataPlane(ASLEEP)
+    caller = Caller(plane, call(deadline=plane.clock.now + 3))
+    plane.clock.now += 3
+    plane.gateway.sweep()
+    assert "within 3 s" in str(caller.error)
+
+
+def test_one_whose_deadline_passes_as_its_pool_wakes_is_not_sent() -> None:
+    plane = DataPlane(ASLEEP)
+    caller = Caller(plane, call(deadline=plane.clock.now + 3))
+    plane.clock.now += 3
+    plane.wake(AWAKE)
+    assert caller.attempt is None and caller.error is not None
+    assert plane.loads.total == 0
+
+
+def test_as_many_go_on_as_admission_lets_in_and_the_others_a_little_later() -> None:
+    plane = DataPlane(ASLEEP, limit=2)
+    callers = [Caller(plane) for _ in range(3)]
+    plane.wake(AWAKE)
+    begun = [one.attempt for one in callers]
+    assert [one is not None for one in begun] == [True, True, False]
+    assert begun[0] is not None
+    begun[0].answered(200, good=True)
+    plane.gateway.sweep()
+    assert callers[2].attempt is not None
+    assert plane.loads.models == {"m": 2}
+
+
+def test_calls_go_on_in_the_order_in_which_they_came() -> None:
+    plane = DataPlane(ASLEEP)
+    order: list[str] = []
+
+    class Ordered(Caller):
+        def on_awake(self, attempt: Attempt) -> None:
+            order.append(attempt.call.model)
+
+    for model in ("m", "n", "m"):
+        Ordered(plane, call(model=model))
+    plane.wake(BOTH_AWAKE)
+    assert order == ["m", "n", "m"]
+
+
+@pytest.mark.parametrize("selector", ["", "1", "stable"])
+def test_every_way_to_name_a_version_waits(selector: str) -> None:
+    plane = DataPlane(snapshot(sleeping(labels={"stable": 1})))
+    caller = Caller(plane, call(selector=selector))
+    plane.wake(snapshot(view(target(1, "a"), labels={"stable": 1}), generation=2))
+    assert caller.attempt is not None and caller.attempt.choice is not None
+    assert caller.attempt.choice.target.version == 1
+
+
+def test_a_version_that_is_not_there_yet_is_waited_for_while_another_answers() -> None:
+    both = Split.of({1: 50, 2: 50})
+    half = dataclasses.replace(view(target(1, "a"), asleep=True), split=both)
+    plane = DataPlane(snapshot(half))
+    caller = Caller(plane, call(selector="2"))
+    assert plane.walk(asked=call(selector="1")).tried == ["a"]
+    plane.wake(snapshot(view(target(1, "a"), target(2, "a")), generation=2))
+    assert caller.attempt is not None
+
+
+def test_a_version_that_turns_out_not_to_exist_is_said_so_once_the_pool_is_awake() -> None:
+    plane = DataPlane(ASLEEP)
+    caller = Caller(plane, call(selector="9"))
+    plane.wake(AWAKE)
+    assert isinstance(caller.error, UnknownVersion)
+    assert failures(plane, "unknown_version") == 1
+
+
+@pytest.mark.parametrize(
+    ("now", "expected"),
+    [
+        (snapshot(generation=2), UnknownModel),
+        (snapshot(view(failed=True), generation=2), NoReplica),
+    ],
+    ids=["removed", "could not be loaded"],
+)
+def test_what_cannot_be_served_any_more_is_not_waited_for(
+    now: Snapshot, expected: type[ServegateError]
+) -> None:
+    plane = DataPlane(ASLEEP)
+    caller = Caller(plane)
+    plane.wake(now)
+    assert type(caller.error) is expected
+    assert plane.waking.waiting == {}
+
+
+def test_a_question_whether_a_model_is_ready_does_not_wake_its_pool() -> None:
+    plane = DataPlane(ASLEEP)
+    with pytest.raises(Asleep, match="scaled to zero"):
+        Caller(plane, call(Verb.READY))
+    assert plane.news == 0 and plane.waking.wanted() == frozenset()
+
+
+def test_nobody_waits_in_a_worker_that_stops() -> None:
+    plane = DataPlane(ASLEEP)
+    caller = Caller(plane)
+    plane.waking.close()
+    assert "this worker stops" in str(caller.error)
+    with pytest.raises(Asleep, match="this worker stops"):
+        Caller(plane)
+
+
+def test_a_caller_that_gives_up_while_others_are_told_hears_nothing() -> None:
+    """What becomes of one call may end others, of the same connection, say."""
+    plane = DataPlane(ASLEEP)
+
+    class Ending(Caller):
+        def on_asleep(self, error: ServegateError) -> None:
+            super().on_asleep(error)
+            other.waiting.left()
+
+    first = Ending(plane)
+    other = Caller(plane)
+    plane.clock.now += 10
+    plane.gateway.sweep()
+    assert first.error is not None and other.error is None
+
+
+def test_an_operator_sees_how_many_wait() -> None:
+    plane = DataPlane(ASLEEP)
+    caller = Caller(plane)
+    assert repr(plane.waking) == "<Waking 1 of 4 calls>"
+    assert repr(caller.waiting) == "<Waiting m for its pool>"
+    caller.waiting.left()
+    assert repr(caller.waiting) == "<Waiting m ended>"
+
+
+@pytest.mark.parametrize(
+    ("now", "ready"),
+    [
+        (ASLEEP, True),
+        (AWAKE, True),
+        (snapshot(sleeping(), view(name="n")), False),
+        (snapshot(view()), False),
+        (snapshot(), False),
+    ],
+    ids=["all asleep", "one asleep", "one loading", "loading without replicas", "nothing"],
+)
+def test_a_gateway_whose_pools_sleep_is_ready(now: Snapshot, ready: bool) -> None:
+    assert DataPlane(now).gateway.is_ready() is ready
+
+
+def test_a_deadline_that_has_passed_is_no_reason_to_wait() -> None:
+    plane = DataPlane(AWAKE)
+    with pytest.raises(DeadlineExceeded):
+        plane.begin(call(deadline=-math.inf))
