@@ -60,9 +60,9 @@ class AdminClient:
         """Send a file's content to a path."""
         return self._call("POST", path, content=data)
 
-    def put(self, path: str, body: Any) -> Any:
-        """Replace what is behind a path."""
-        return self._call("PUT", path, body)
+    def put(self, path: str, body: Any, *, if_match: str = "") -> Any:
+        """Replace what is behind a path, if that has this ETag or none is named."""
+        return self._call("PUT", path, body, if_match=if_match)
 
     def patch(self, path: str, body: Any) -> Any:
         """Change parts of what is behind a path."""
@@ -88,7 +88,14 @@ class AdminClient:
         """Whom to believe. Without TLS nobody is asked: the system's list takes a while to read."""
         return False if self._url.lower().startswith("http:") else trust()
 
-    def _send(self, method: str, path: str, body: Any, content: bytes | None = None) -> Any:
+    def _send(
+        self,
+        method: str,
+        path: str,
+        body: Any,
+        content: bytes | None = None,
+        if_match: str = "",
+    ) -> Any:
         import httpx2
 
         try:
@@ -97,7 +104,7 @@ class AdminClient:
                 self._url + path,
                 json=body,
                 content=content,
-                headers=self._headers,
+                headers=self._headers | ({"if-match": if_match} if if_match else {}),
                 timeout=self._timeout,
                 trust_env=False,
                 verify=self._trust(),
@@ -108,9 +115,15 @@ class AdminClient:
             raise no_answer(self._url, error) from error
 
     def _call(
-        self, method: str, path: str, body: Any = None, *, content: bytes | None = None
+        self,
+        method: str,
+        path: str,
+        body: Any = None,
+        *,
+        content: bytes | None = None,
+        if_match: str = "",
     ) -> Any:
-        answer = self._send(method, path, body, content)
+        answer = self._send(method, path, body, content, if_match)
         if not answer.is_success:
             raise error_of(answer)
         try:

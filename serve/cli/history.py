@@ -85,7 +85,7 @@ def roll_back(
     key_file: KeyFile = None,
     json: AsJson = False,
 ) -> None:
-    """Give a route, a label, a model or a configuration the state it had after a revision.
+    """Give a route, label, model, pool or configuration the state it had after a revision.
 
     That is a change of today: it is checked like any other, and can be rolled back itself.
 

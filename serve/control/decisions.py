@@ -13,6 +13,7 @@
 | conversion    | its id         | see `control/conversions/job.py`          |
 | contract      | model:number   | see `control/added_cases.py`              |
 | configuration | name in Triton | see `control/revision.py`                 |
+| pool          | pool           | see `control/scaling/pools.py`            |
 
 A key that is revoked stays, marked so: a gateway that has had a key is never open again.
 """
@@ -31,6 +32,7 @@ from serve.core.versions import State
 
 ROUTE, LABEL, MODEL, KEY = "route", "label", "model", "key"
 SERVING, TRACE, LOGGING = "serving", "trace", "logging"
+POOL = "pool"
 DEFAULT_POOL = "default"
 UNSET = Entry(None, 0)
 
@@ -41,18 +43,27 @@ class Decisions:
 
     entries: Mapping[Key, Entry] = field(default_factory=lambda: MappingProxyType({}))
     versions: Mapping[str, Mapping[int, Version]] = field(init=False, repr=False, compare=False)
+    groups: Mapping[str, tuple[str, ...]] = field(init=False, repr=False, compare=False)
+    decided_pools: frozenset[str] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        """Read the version records: by model, then by number, ascending."""
+        """Read the versions by model and number, and which pools are set, by group."""
         found: dict[str, dict[int, Version]] = {}
+        groups: dict[str, list[str]] = {}
         for (kind, key), entry in self.entries.items():
             if kind == VERSION:
                 version = version_of(key, entry.body, entry.etag)
                 found.setdefault(version.model, {})[version.number] = version
+            elif kind == POOL and entry.body and entry.body.get("group"):
+                groups.setdefault(str(entry.body["group"]), []).append(key)
         ordered = {
             model: MappingProxyType(dict(sorted(found[model].items()))) for model in sorted(found)
         }
         object.__setattr__(self, "versions", MappingProxyType(ordered))
+        together = {name: tuple(sorted(pools)) for name, pools in sorted(groups.items())}
+        object.__setattr__(self, "groups", MappingProxyType(together))
+        pools = frozenset(key for kind, key in self.entries if kind == POOL)
+        object.__setattr__(self, "decided_pools", pools)
 
     def entry(self, kind: str, key: str) -> Entry:
         """The stored body and revision of one thing; `UNSET` when nobody has set it."""
@@ -77,8 +88,20 @@ class Decisions:
         return str((self.entry(MODEL, model).body or {}).get("objective") or "")
 
     def pool(self, model: str) -> str:
-        """The pool whose replicas hold the model."""
+        """The pool that was chosen for the model; its replicas hold it, see `pools`."""
         return str((self.entry(MODEL, model).body or {}).get("pool") or DEFAULT_POOL)
+
+    def pools(self, model: str) -> tuple[str, ...]:
+        """The pools whose replicas hold the model: its own and those of its group, by name."""
+        return self.beside(self.pool(model))
+
+    def beside(self, pool: str) -> tuple[str, ...]:
+        """A pool and those of its group, by name; each holds the models of all of them."""
+        return self.groups.get(self.group(pool), (pool,))
+
+    def group(self, pool: str) -> str:
+        """The group that a pool belongs to; empty while it stands alone."""
+        return str((self.entry(POOL, pool).body or {}).get("group") or "")
 
     def is_unloaded(self, model: str) -> bool:
         """Whether somebody has unloaded the model, whatever its folder says."""

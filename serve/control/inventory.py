@@ -12,8 +12,9 @@ from types import MappingProxyType
 from typing import Any
 
 from serve.control.applying import all_applied
-from serve.control.decisions import MODEL, SERVING, Decisions
-from serve.control.fleet import Fleet, Held
+from serve.control.decisions import SERVING, Decisions
+from serve.control.fleet import Fleet
+from serve.control.observations import Held
 from serve.control.placement import Name, Placed, Placement, Rules
 from serve.control.published import loadables_of, names_in_triton
 from serve.control.registry import Loadable, Model, Registry, discovered
@@ -115,7 +116,7 @@ class Inventory:
         return frozenset(name for name in ours if name not in loadables or _is_off(loadables[name]))
 
     def elsewhere(self, pool: str) -> frozenset[str]:
-        """Names in Triton that belong on the replicas of another pool."""
+        """Names in Triton that belong on the replicas of other pools alone."""
         if self.is_discovering:
             return frozenset()
         return frozenset(self.loadables.keys() - self.for_pool(pool).keys())
@@ -127,7 +128,7 @@ class Inventory:
             {
                 name: one
                 for name, one in self.loadables.items()
-                if decisions.pool(one.model) == pool and not _is_off(one)
+                if pool in decisions.pools(one.model) and not _is_off(one)
             }
         )
 
@@ -156,11 +157,10 @@ class Inventory:
         """Why a version that is needed has no place; empty when it has one."""
         return self._placed.problems.get((model, version), "")
 
-    def displaced(self, model: str, pool: str) -> Mapping[Name, str]:
-        """What would have a place no more, and why, if the model moved to this pool."""
+    def displaced(self, kind: str, key: str, body: Mapping[str, Any] | None) -> Mapping[Name, str]:
+        """What would have a place no more, and why, if this were decided of a model or a pool."""
         before = self._decisions()
-        body = {**(before.entry(MODEL, model).body or {}), "pool": pool}
-        moved = Decisions({**before.entries, (MODEL, model): Entry(body, 0)})
+        moved = Decisions({**before.entries, (kind, key): Entry(body, 0)})
         plain = self._registry.models if self._registry else {}
         numbers = {name: one.wanted for name, one in plain.items()}
         problems = self._placement.place(moved, numbers).problems

@@ -13,12 +13,13 @@ there is reason to think that they will be needed, and give way when memory is s
 | was needed less than `unload_after` seconds ago    | as long as there is room                   |
 | everything else                                    | no                                         |
 
-Room is the pool's budget per replica: each replica holds all versions of its pool's models. Of two
-that are needed alike, the one that was published first has it.
+Room is the pool's budget per replica: each replica holds all versions of its pool's models, and of
+its group's, so that what has no room in one pool of a group is held in none. Of two that are needed
+alike, the one that was published first has it.
 """
 
 import heapq
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
@@ -95,17 +96,26 @@ class Placement:
         problems: dict[Name, str] = {}
         first = sorted(needed, key=lambda name: (needed[name], name))
         for name in (*first, *reversed(spare)):
-            pool, takes = decisions.pool(name[0]), memory_of(published[name])
-            budget = self._rules.budgets.get(pool)
-            if budget is None or used.get(pool, 0) + takes <= budget:
-                used[pool] = used.get(pool, 0) + takes
+            pools, takes = decisions.pools(name[0]), memory_of(published[name])
+            refused = self._without_room(pools, takes, used)
+            if not refused:
+                used.update({pool: used.get(pool, 0) + takes for pool in pools})
                 wanted.add(name)
             elif name in needed:
-                problems[name] = (
-                    f"pool '{pool}' has no room for it: it takes {takes} bytes, and "
-                    f"{max(budget - used.get(pool, 0), 0)} of {budget} are left"
-                )
+                problems[name] = refused
         return Placed(frozenset(wanted), MappingProxyType(problems))
+
+    def _without_room(self, pools: Iterable[str], takes: int, used: Mapping[str, int]) -> str:
+        """Which of these pools has no room for so many bytes; empty when all have."""
+        for pool in pools:
+            budget = self._rules.budgets.get(pool)
+            left = None if budget is None else max(budget - used.get(pool, 0), 0)
+            if left is not None and takes > left:
+                return (
+                    f"pool '{pool}' has no room for it: it takes {takes} bytes, and {left} of "
+                    f"{budget} are left"
+                )
+        return ""
 
 
 def memory_of(version: Version) -> int:

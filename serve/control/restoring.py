@@ -7,12 +7,13 @@
 | model         | objective and pool are set  | both are emptied        |
 | serving       | unloaded, or loaded with it | loaded as its folder is |
 | configuration | its fields are set          | it is run as it came    |
+| pool          | it is allowed               | what is usual is        |
 """
 
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
-from serve.control.decisions import LABEL, MODEL, ROUTE, SERVING, Decisions, split_of
+from serve.control.decisions import LABEL, MODEL, POOL, ROUTE, SERVING, Decisions, split_of
 from serve.control.history import Restore
 from serve.control.models import By, Written
 from serve.control.revision import CONFIGURATION
@@ -55,6 +56,13 @@ class Revising(Protocol):
         """Run what is under a name in Triton as it was decided once."""
 
 
+class Allowing(Protocol):
+    """What changes pools, with all checks: `control.scaling.allowing.Pools`."""
+
+    async def restore(self, name: str, body: Mapping[str, Any] | None, by: By) -> Written:
+        """Allow of a pool what was allowed once."""
+
+
 class Restoring:
     """The commands by kind. `generation` is that of the present snapshot."""
 
@@ -66,6 +74,7 @@ class Restoring:
         decisions: Callable[[], Decisions],
         generation: Callable[[], int],
         revising: Revising | None = None,
+        allowing: Allowing | None = None,
         within: float = 60.0,
     ) -> None:
         self._commands = commands
@@ -73,6 +82,7 @@ class Restoring:
         self._decisions = decisions
         self._generation = generation
         self._revising = revising
+        self._allowing = allowing
         self._within = within
 
     def __repr__(self) -> str:
@@ -87,7 +97,11 @@ class Restoring:
             MODEL: self._model,
             SERVING: self._serving,
         }
-        return found | ({} if self._revising is None else {CONFIGURATION: self._revising.restore})
+        if self._revising is not None:
+            found[CONFIGURATION] = self._revising.restore
+        if self._allowing is not None:
+            found[POOL] = self._allowing.restore
+        return found
 
     async def _route(self, key: str, body: Any, by: By) -> Written:
         if body is None:

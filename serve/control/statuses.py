@@ -7,11 +7,12 @@ What is told of a version, in the order in which it usually happens:
 | uploaded, checked   | on its way to being published                                   |
 | failed              | a check, the quarantine or a load said no: the reason says why  |
 | loading             | replicas should hold it, and none may be called yet             |
+| asleep              | its pool has been scaled to zero; the first call wakes it       |
 | ready               | it can be called; `serving`: a route or label sends calls to it |
 | not wanted, retired | no replica should hold it                                       |
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
@@ -26,6 +27,7 @@ from serve.core.routes import Split
 from serve.core.snapshot import Target
 from serve.core.versions import State
 
+ASLEEP = "asleep"
 _ASIDE = ("not wanted", State.RETIRED)
 
 
@@ -50,10 +52,10 @@ class VersionStatus:
 
 @dataclass(frozen=True, slots=True)
 class ModelStatus:
-    """One model with everything that is known of it."""
+    """One model with everything that is known of it. `pools` hold it: its own, and its group's."""
 
     model: Model
-    state: str  # ready, partial, loading, failed, unloaded
+    state: str  # ready, partial, loading, asleep, failed, unloaded
     versions: tuple[VersionStatus, ...]
     labels: Mapping[str, int]
     split: Split | None
@@ -61,6 +63,7 @@ class ModelStatus:
     objective: str
     pool: str
     problems: tuple[str, ...]
+    pools: tuple[str, ...] = ()
 
 
 class Statuses:
@@ -107,6 +110,7 @@ class Statuses:
             objective=decisions.objective(name),
             pool=decisions.pool(name),
             problems=self._problems(model, versions),
+            pools=decisions.pools(name),
         )
 
     def version(self, name: str, number: int) -> VersionStatus:
@@ -174,17 +178,16 @@ class Statuses:
         reasons = self._failures(one)
         if reasons:
             return State.FAILED, reasons[0]
-        pool = self._decisions().pool(model.name)
-        if pool not in self._fleet.pools:
-            return State.FAILED, f"pool '{pool}' has no replica"
-        if not any(self._fleet.can_hold(name, one.name) for name in self._fleet.in_pool(pool)):
-            return State.FAILED, self._unfit(one.name, pool)[0]
+        replicas = self._replicas(model.name)
+        view = self._publisher.snapshot.models.get(model.name)
+        if not replicas and view is not None and view.asleep:
+            return ASLEEP, "its pool has been scaled to zero, and the first call wakes it"
+        if not replicas:
+            return State.FAILED, f"pool '{self._decisions().pool(model.name)}' has no replica"
+        if not any(self._fleet.can_hold(name, one.name) for name in replicas):
+            return State.FAILED, self._unfit(one.name, replicas)[0]
         waiting = self._lacking(one, number) or sorted(
-            {
-                self._fleet.waiting[name]
-                for name in self._fleet.in_pool(pool)
-                if name in self._fleet.waiting
-            }
+            {self._fleet.waiting[name] for name in replicas if name in self._fleet.waiting}
         )
         return State.LOADING, waiting[0] if waiting else "no replica has loaded it yet"
 
@@ -192,19 +195,23 @@ class Statuses:
         """In which forms a version is held, and where that is not the form that should be."""
         name = target.physical_name
         forms = {one: self._fleet.flavours.get((one, name), "") for one in target.replicas}
-        pool = self._decisions().pool(model.name)
+        replicas = self._replicas(model.name)
         told = []
-        for replica in self._fleet.in_pool(pool):
+        for replica in replicas:
             choice = self._fleet.choice(replica, name)
             for flavour, why in choice.failed.items() if choice else ():
                 told.append(f"replica {replica} does not run it as '{flavour}': {why}")
-        told += self._unfit(name, pool)
+        told += self._unfit(name, replicas)
         return MappingProxyType({k: v for k, v in forms.items() if v}), tuple(told)
 
-    def _unfit(self, name: str, pool: str) -> list[str]:
-        """Which replicas of a pool can run no form of what is under this name in Triton."""
+    def _replicas(self, model: str) -> tuple[str, ...]:
+        """Those that should hold a model: of its pool, and of the others of the group."""
+        return self._fleet.in_pool(*self._decisions().pools(model))
+
+    def _unfit(self, name: str, replicas: Iterable[str]) -> list[str]:
+        """Which of these replicas can run no form of what is under this name in Triton."""
         found = []
-        for replica in self._fleet.in_pool(pool):
+        for replica in replicas:
             choice = self._fleet.choice(replica, name)
             if choice is not None and not choice.flavour:
                 why = "; ".join(f"'{one}': {lacks}" for one, lacks in choice.lacking.items())
@@ -225,7 +232,7 @@ class Statuses:
         return sorted(
             {
                 self._undelivered(name, record)
-                for name in self._fleet.in_pool(self._decisions().pool(one.model))
+                for name in self._replicas(one.model)
                 if seen[name].is_up and number not in seen[name].held.get(one.name, ())
             }
             - {""}
@@ -254,7 +261,7 @@ class Statuses:
         problems += [
             f"version {status.number}: {why}" for status in versions for why in status.problems
         ]
-        ready = {status.number for status in versions if status.state == State.READY}
+        ready = {status.number for status in versions if status.state in (State.READY, ASLEEP)}
         decisions = self._decisions()
         split = decisions.split(model.name)
         for version in split.versions if split else ():
@@ -278,4 +285,6 @@ def _state(model: Model, versions: tuple[VersionStatus, ...]) -> str:
         return "failed"
     if states and all(state == State.READY for state in states):
         return "ready"
-    return "partial" if State.READY in states else "loading"
+    if State.READY in states:
+        return "partial"
+    return ASLEEP if ASLEEP in states else "loading"

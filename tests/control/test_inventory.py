@@ -77,6 +77,20 @@ def test_a_pool_wants_the_models_that_are_assigned_to_it(tmp_path: Path) -> None
     assert set(plane.inventory.for_pool("default")) == {"small"}
 
 
+def test_pools_of_one_group_want_the_models_of_all_of_them(tmp_path: Path) -> None:
+    plane = ControlPlane(tmp_path)
+    write_model(plane.repository, "small")
+    write_model(plane.repository, "big")
+    bodies = {("model", "big"): {"pool": "a100"}, ("pool", "a100"): {"group": "g"}}
+    bodies |= {("pool", "default"): {"group": "g"}, ("pool", "h100"): {"group": "other"}}
+    plane.decisions = Decisions({key: Entry(body, 1) for key, body in bodies.items()})
+    asyncio.run(plane.inventory.scan())
+    for pool in ("a100", "default"):
+        assert set(plane.inventory.for_pool(pool)) == {"big", "small"}
+        assert plane.inventory.elsewhere(pool) == set()
+    assert plane.inventory.elsewhere("h100") == {"big", "small"}
+
+
 def discovering() -> tuple[Inventory, Fleet]:
     fleet = Fleet((replica("a"), replica("b")), clock=Clock())
     return Inventory(None, fleet, decisions=Decisions), fleet

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from builders import ControlPlane, replica, write_model
 
-from serve.control.fleet import Failure
 from serve.control.inventory import Inventory
 from serve.control.models import By, Models
+from serve.control.observations import Failure
 from serve.control.placement import Placement, Rules
 from serve.control.statuses import ModelStatus
 from serve.core.errors import (
@@ -192,6 +192,49 @@ def test_a_pool_that_has_no_replica_is_refused(tmp_path: Path) -> None:
         do(plane(tmp_path).models.configure("m", objective=None, pool="h100", by=ADA))
 
 
+def grouped(folder: Path) -> ControlPlane:
+    """The pools of `a` and `b` are one group, and only `a` holds versions 1 and 2."""
+    one = plane(folder)
+    do(*(one.pools.set(pool, {"group": "g"}, ADA) for pool in ("default", "a100")))
+    return one
+
+
+def test_a_model_is_told_with_all_pools_of_its_group(tmp_path: Path) -> None:
+    one = plane(tmp_path)
+    assert status(one).pools == ("default",)
+    do(*(one.pools.set(pool, {"group": "g"}, ADA) for pool in ("default", "a100")))
+    assert status(one).pools == ("a100", "default")
+
+
+def test_a_version_is_loading_while_another_pool_of_the_group_may_still_load_it(
+    tmp_path: Path,
+) -> None:
+    one = grouped(tmp_path)
+    one.fleet.waiting["b"] = "b waits for its turn"
+    assert one.models.version("m", 3).reason == "b waits for its turn"
+
+
+def test_a_model_of_a_pool_without_replicas_is_served_by_the_others_of_its_group(
+    tmp_path: Path,
+) -> None:
+    one = plane(tmp_path)
+    do(*(one.pools.set(pool, {"group": "g"}, ADA) for pool in ("default", "l4")))
+    do(one.models.configure("m", objective=None, pool="l4", by=ADA))
+    assert one.models.version("m", 1).replicas == ("a",)
+    assert one.models.version("m", 3).state == "loading"
+
+
+def test_a_label_moves_when_enough_replicas_of_the_whole_group_hold_its_version(
+    tmp_path: Path,
+) -> None:
+    one = grouped(tmp_path)
+    one.fleet.saw("b", {})
+    assert not one.models.ready_enough("m", 1)
+    one.fleet.saw("b", {"m": (1,)})
+    do(one.publisher.refresh())
+    assert one.models.ready_enough("m", 1)
+
+
 def test_two_people_who_set_different_things_at_once_both_get_them(tmp_path: Path) -> None:
     one = plane(tmp_path)
 
@@ -291,3 +334,46 @@ def test_a_model_moves_to_no_pool_where_it_or_another_would_have_no_room(tmp_pat
     with pytest.raises(Conflict, match="cannot move to pool 'a100'") as caught:
         do(models.configure("m", objective=None, pool="a100", by=ADA))
     assert "n@1 would not be served" in caught.value.why
+
+
+# --- pools without replicas -----------------------------------------------------------------------
+
+
+def emptied(folder: Path, *, to_zero: bool) -> ControlPlane:
+    """No replica is left, in a pool that may have none, or not."""
+    one = plane(folder)
+    do(one.pools.set("default", {"to_zero": to_zero}, ADA))
+    for name in ("a", "b"):
+        one.fleet.remove(name)
+    do(one.publisher.refresh())
+    return one
+
+
+def test_a_model_whose_pool_was_scaled_to_zero_is_asleep_and_has_no_problem(
+    tmp_path: Path,
+) -> None:
+    one = emptied(tmp_path, to_zero=True)
+    told = status(one)
+    assert (told.state, told.problems) == ("asleep", ())
+    assert {one.number: one.state for one in told.versions} == {
+        1: "asleep",
+        2: "asleep",
+        3: "asleep",
+        4: "not wanted",
+    }
+    assert "the first call wakes it" in told.versions[0].reason
+
+
+def test_labels_and_routes_of_a_model_that_is_asleep_are_no_problem(tmp_path: Path) -> None:
+    one = plane(tmp_path)
+    do(one.models.set_label("m", "stable", 1, ADA), one.models.set_route("m", HALVES, ADA))
+    do(one.pools.set("default", {"to_zero": True}, ADA))
+    one.fleet.remove("a")
+    do(one.publisher.refresh())
+    assert status(one).problems == ()
+
+
+def test_a_model_whose_pool_has_no_replica_and_should_have_one_has_failed(tmp_path: Path) -> None:
+    told = status(emptied(tmp_path, to_zero=False))
+    assert told.state == "failed"
+    assert "has no replica" in told.versions[0].reason

@@ -146,5 +146,16 @@ def test_each_pool_has_its_own_budget() -> None:
     assert result.wanted == {("big", 1), ("m", 1)}
 
 
+def test_pools_of_one_group_each_need_room_for_what_the_group_holds() -> None:
+    both = versions(1, 2, memory=100), {"pool__default": {"group": "g"}, "pool__l4": {"group": "g"}}
+    decisions = decided(*both[0], route__m=split(v1=50, v2=50), **both[1])
+    assert numbers(placed(decisions, budgets={"default": 200, "l4": 200})) == [1, 2]
+    result = placed(decisions, budgets={"default": 200, "l4": 150})
+    assert numbers(result) == [1]
+    assert result.problems == {
+        ("m", 2): "pool 'l4' has no room for it: it takes 100 bytes, and 50 of 150 are left"
+    }
+
+
 def test_a_version_takes_what_was_measured_or_else_the_size_of_its_files() -> None:
     assert (memory_of(version(memory=7)), memory_of(version(size=9))) == (7, 9)

@@ -9,6 +9,7 @@ from listeners.admin_scene import SECRET, plane
 
 from serve.control.history import History
 from serve.control.management import Management
+from serve.control.reconciling.keepers import Keepers
 from serve.control.restoring import Restoring
 from serve.listeners.admin.application import create
 from serve.listeners.admin.context import Control
@@ -18,7 +19,7 @@ def history_scene(folder: Path) -> tuple[ControlPlane, FastAPI]:
     """Model `m`: versions 1 and 2 are ready, version 3 is loading. Nothing was changed yet."""
     one = plane(folder)
     management = Management(
-        *(one.store, one.inventory, one.fleet, one.publisher, ()),
+        *(one.store, one.inventory, one.fleet, one.publisher, Keepers()),
         decisions=lambda: one.decisions,
         reload=one.reload,
     )
@@ -27,12 +28,14 @@ def history_scene(folder: Path) -> tuple[ControlPlane, FastAPI]:
         management,
         decisions=lambda: one.decisions,
         generation=lambda: one.publisher.snapshot.generation,
+        allowing=one.pools,
     )
     absent = {row.name: None for row in dataclasses.fields(Control) if _is_needed(row)}
     parts = {
         "models": one.models,
         "publisher": one.publisher,
         "keys": one.keys,
+        "pools": one.pools,
         "history": History(one.store, restoring.by_kind),
         "secret": SECRET,
         "needs_key": lambda guarded: guarded,

@@ -1,0 +1,204 @@
+"""What people set of pools: what is written, what is told, and what is refused."""
+
+import asyncio
+from collections.abc import Coroutine
+from pathlib import Path
+from typing import Any
+
+import pytest
+from builders import ControlPlane, replica, write_model
+
+from serve.capacity.scaling.signals import Bounds
+from serve.control.decisions import POOL
+from serve.control.history import History
+from serve.control.inventory import Inventory
+from serve.control.models import By
+from serve.control.placement import Placement, Rules
+from serve.control.restoring import Restoring
+from serve.control.scaling.allowing import Pools, PoolStatus
+from serve.control.scaling.pools import PoolSettings, usual_of
+from serve.core.errors import Conflict, Invalid, NotFound, PreconditionFailed
+
+from ..versions_scene import decided, version
+
+ADA = By("ada", "a budget")
+
+
+def plane(folder: Path) -> ControlPlane:
+    """Model `m` of pool `default`, which `a` holds; `b` is of pool `a100`."""
+    made = ControlPlane(folder, replicas=[replica("a"), replica("b", pool="a100")])
+    write_model(made.repository, "m", 1)
+    return asyncio.run(made.begin(a={"m": (1,)}, b={}))
+
+
+def do(*steps: Coroutine[Any, Any, Any]) -> Any:
+    """What the last of these gives."""
+
+    async def all_in_turn() -> Any:
+        return [await step for step in steps][-1]
+
+    return asyncio.run(all_in_turn())
+
+
+def told(one: ControlPlane, name: str) -> PoolStatus:
+    return one.pools.get(name)
+
+
+def test_every_pool_is_told_with_its_replicas_and_models(tmp_path: Path) -> None:
+    one = plane(tmp_path)
+    assert [(each.name, each.replicas, each.models) for each in one.pools.all()] == [
+        ("a100", ("b",), ()),
+        ("default", ("a",), ("m",)),
+    ]
+    assert not told(one, "default").is_set
+    assert told(one, "default").bounds == Bounds(1, 8)
+
+
+def test_what_is_set_holds_at_once_in_place_of_all_that_was_set(tmp_path: Path) -> None:
+    one = plane(tmp_path)
+    do(one.pools.set("default", {"least": 2, "most": 3}, ADA))
+    assert told(one, "default").bounds == Bounds(2, 3)
+    written = do(one.pools.set("default", {"budget": 4}, ADA))
+    status = told(one, "default")
+    assert (status.bounds, status.is_set, status.etag) == (Bounds(1, 8, 4), True, written.etag)
+
+
+def test_a_schedule_that_holds_now_is_told(tmp_path: Path) -> None:
+    one = plane(tmp_path)  # its clock shows 22:13 in UTC, a Tuesday
+    evening = {"days": "tue", "from": "22:00", "to": "23:00", "zone": "UTC", "least": 3}
+    do(one.pools.set("default", {"schedules": [evening]}, ADA))
+    assert told(one, "default").schedule == "tue 22:00-23:00 UTC least=3"
+    assert told(one, "default").bounds.least == 3
+
+
+def test_a_pool_may_be_set_before_it_has_a_replica_and_a_model_may_move_there(
+    tmp_path: Path,
+) -> None:
+    one = plane(tmp_path)
+    do(one.pools.set("l4", {"to_zero": True}, ADA))
+    do(one.models.configure("m", objective=None, pool="l4", by=ADA))
+    assert (told(one, "l4").replicas, told(one, "l4").models) == ((), ("m",))
+
+
+def test_a_change_of_something_else_than_was_read_is_refused(tmp_path: Path) -> None:
+    one = plane(tmp_path)
+    first = told(one, "default").etag
+    do(one.pools.set("default", {"most": 3}, By("ada", "", first)))
+    for change in (
+        lambda by: one.pools.set("default", {"most": 4}, by),
+        lambda by: one.pools.clear("default", by),
+    ):
+        with pytest.raises(PreconditionFailed):
+            do(change(By("bob", "", first)))
+    assert told(one, "default").bounds.most == 3
+
+
+def test_what_is_cleared_is_as_usual_and_again_is_no_mistake(tmp_path: Path) -> None:
+    one = plane(tmp_path)
+    do(one.pools.set("default", {"most": 3}, ADA), one.pools.clear("default", ADA))
+    assert (told(one, "default").settings, told(one, "default").is_set) == (PoolSettings(), False)
+    before = told(one, "default").etag
+    do(one.pools.clear("default", ADA))
+    assert told(one, "default").etag == before
+    with pytest.raises(PreconditionFailed):
+        do(one.pools.clear("default", By("bob", "", '"1"')))
+
+
+def test_a_pool_that_nobody_knows_is_not_found(tmp_path: Path) -> None:
+    one = plane(tmp_path)
+    for ask in (lambda: one.pools.get("h100"), lambda: do(one.pools.clear("h100", ADA))):
+        with pytest.raises(NotFound, match="there is no pool 'h100'") as refused:
+            ask()
+        assert "a100, default" in refused.value.why
+
+
+@pytest.mark.parametrize("name", ["a b", "", "x" * 64])
+def test_a_name_that_no_pool_can_have_is_refused(tmp_path: Path, name: str) -> None:
+    with pytest.raises(Invalid, match="cannot be the name of a pool"):
+        do(plane(tmp_path).pools.set(name, {}, ADA))
+
+
+def test_what_cannot_be_is_not_written(tmp_path: Path) -> None:
+    one = plane(tmp_path)
+    with pytest.raises(Invalid):
+        do(one.pools.set("default", {"least": 3, "most": 2}, ADA))
+    assert not told(one, "default").is_set
+
+
+def test_a_range_for_local_tritons_is_what_is_usual(tmp_path: Path) -> None:
+    one = plane(tmp_path)
+    pools = Pools(
+        *(one.store, one.inventory, one.fleet),
+        decisions=lambda: one.decisions,
+        reload=one.reload,
+        publish=one.publisher.committed,
+        wall=one.wall,
+        usual=usual_of("default", 0, 2),
+    )
+    assert pools.get("default").bounds == Bounds(1, 2, to_zero=True)
+    do(pools.set("default", {"most": 5}, ADA))
+    assert pools.get("default").bounds == Bounds(1, 5)
+
+
+def test_pools_of_one_group_hold_each_others_models(tmp_path: Path) -> None:
+    one = plane(tmp_path)
+    do(*(one.pools.set(pool, {"group": "vision"}, ADA) for pool in ("default", "a100")))
+    assert told(one, "a100").beside == ("a100", "default")
+    assert told(one, "a100").models == ("m",)
+    assert set(one.inventory.for_pool("a100")) == {"m"}
+    do(one.pools.set("a100", {}, ADA))
+    assert told(one, "a100").beside == ("a100",)
+    assert set(one.inventory.for_pool("a100")) == set()
+    assert one.inventory.elsewhere("a100") == {"m"}
+
+
+def test_no_pool_joins_a_group_where_something_needed_would_lose_its_place(tmp_path: Path) -> None:
+    one = ControlPlane(tmp_path, replicas=[replica("a"), replica("b", pool="a100")])
+    both = [version("m", 1, memory=60), version("n", 1, memory=60)]
+    one.decisions = decided(
+        *both,
+        model__n={"pool": "a100"},
+        pool__default={"group": "g"},
+        pool__a100={},
+    )
+    budgets = {"default": 100, "a100": 100}
+    inventory = Inventory(
+        None,
+        one.fleet,
+        decisions=lambda: one.decisions,
+        placement=Placement(Rules(budgets=budgets), clock=one.clock),
+        publishes=True,
+    )
+    pools = Pools(
+        *(one.store, inventory, one.fleet),
+        decisions=lambda: one.decisions,
+        reload=one.reload,
+        publish=one.publisher.committed,
+        wall=one.wall,
+    )
+    with pytest.raises(Conflict, match="pool 'a100' cannot join group 'g'") as refused:
+        do(pools.set("a100", {"group": "g"}, ADA))
+    assert "would not be served: pool 'a100' has no room" in refused.value.why
+
+
+def test_history_tells_what_was_set_and_leads_back(tmp_path: Path) -> None:
+    one = plane(tmp_path)
+    nothing: Any = None
+    restoring = Restoring(
+        *(nothing, nothing),
+        decisions=lambda: one.decisions,
+        generation=lambda: 0,
+        allowing=one.pools,
+    )
+    history = History(one.store, restoring.by_kind)
+    do(*(one.pools.set("default", {"most": most}, ADA) for most in (3, 5)))
+    newest, first = do(history.all(kind=POOL, key="default"))
+    assert [str(each) for each in do(history.diff(newest.number))] == ["most: 3 → 5"]
+    do(history.rollback(first.number, By("bob")))
+    assert told(one, "default").bounds.most == 3
+    do(one.pools.clear("default", ADA), history.rollback(newest.number, By("bob")))
+    assert told(one, "default").bounds.most == 5
+    cleared = do(history.all(kind=POOL, key="default"))[1]
+    assert cleared.after is None
+    do(history.rollback(cleared.number, By("bob")))
+    assert not told(one, "default").is_set

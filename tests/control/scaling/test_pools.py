@@ -1,0 +1,155 @@
+"""Pool settings: how they are read, and which bounds hold when."""
+
+from datetime import datetime
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import pytest
+
+from serve.capacity.scaling.signals import Bounds
+from serve.control.decisions import POOL, Decisions
+from serve.control.scaling.pools import (
+    PoolSettings,
+    check_pool_name,
+    known_pools,
+    settings_of,
+    usual_of,
+)
+from serve.control.storing.store import Entry
+from serve.core.errors import Invalid
+
+DAY = {"days": "mon-fri", "from": "08:00", "to": "18:00", "zone": "Europe/Berlin", "least": 4}
+NOON, NIGHT = (
+    datetime(2026, 11, 20, hour, tzinfo=ZoneInfo("Europe/Berlin")).timestamp() for hour in (12, 23)
+)
+
+
+def decided(**pools: Any) -> Decisions:
+    return Decisions({(POOL, name): Entry(body, 3) for name, body in pools.items()})
+
+
+def bounds(wall: float = NIGHT, **body: Any) -> Bounds:
+    return PoolSettings.of(body).bounds(wall)[0]
+
+
+def test_what_is_missing_is_as_usual() -> None:
+    assert PoolSettings.of({}) == PoolSettings()
+    assert bounds() == Bounds(1, 8, None, False)
+
+
+def test_settings_are_written_as_they_are_read() -> None:
+    body = {"least": 2, "most": 9, "budget": 5, "to_zero": True, "group": "g", "cost": 0.5}
+    settings = PoolSettings.of({**body, "schedules": [DAY, {**DAY, "days": "sat"}]})
+    assert PoolSettings.of(settings.to_json()) == settings
+    assert settings.to_json() == {
+        **body,
+        "schedules": [{**DAY, "most": None}, {**DAY, "days": "sat", "most": None}],
+    }
+
+
+def test_a_schedule_that_holds_has_its_bounds_and_is_told() -> None:
+    settings = PoolSettings.of({"least": 1, "most": 6, "budget": 5, "schedules": [DAY]})
+    assert settings.bounds(NOON) == (
+        Bounds(4, 6, 5),
+        "mon-fri 08:00-18:00 Europe/Berlin least=4",
+    )
+    assert settings.bounds(NIGHT) == (Bounds(1, 6, 5), "")
+
+
+def test_the_first_schedule_that_holds_counts() -> None:
+    both = [{**DAY, "least": 3}, {**DAY, "days": "daily", "to": "24:00", "least": 2, "most": 5}]
+    assert bounds(NOON, schedules=both) == Bounds(3, 8)
+    assert bounds(NIGHT, schedules=both) == Bounds(2, 5)
+
+
+def test_what_a_schedule_demands_stands_while_nobody_calls() -> None:
+    assert bounds(NOON, to_zero=True, schedules=[DAY]) == Bounds(4, 8, to_zero=False)
+    assert bounds(NIGHT, to_zero=True, schedules=[DAY]) == Bounds(1, 8, to_zero=True)
+    only_most = {**DAY, "least": None, "most": 3}
+    assert bounds(NOON, to_zero=True, schedules=[only_most]) == Bounds(1, 3, to_zero=True)
+
+
+@pytest.mark.parametrize(
+    ("body", "told"),
+    [
+        ({"leest": 1}, "there is no 'leest'"),
+        ({"least": 0}, "to_zero lets an idle pool have none"),
+        ({"least": -1}, "least cannot be -1"),
+        ({"least": True}, "least cannot be True"),
+        ({"least": 1.0}, "least cannot be 1.0"),
+        ({"most": "8"}, "most cannot be '8'"),
+        ({"most": 10**9}, "from 1 to 100000"),
+        ({"least": 5, "most": 4}, "least is above most"),
+        ({"least": 5, "budget": 4}, "least is above the budget"),
+        ({"budget": 0}, "budget cannot be 0"),
+        ({"to_zero": 1}, "neither true nor false"),
+        ({"group": "a b"}, "'a b' cannot be the name of a group"),
+        ({"group": 3}, "the group is no name"),
+        ({"cost": -1}, "it is 0 or more"),
+        ({"cost": float("nan")}, "it is 0 or more"),
+        ({"cost": "1"}, "a number per replica and hour"),
+        ({"schedules": {}}, "the schedules are no list"),
+        ({"schedules": ["x"]}, "a schedule is no object"),
+        ({"schedules": [DAY] * 51}, "up to 50"),
+        ({"schedules": [{**DAY, "least": 9}]}, "in 'mon-fri 08:00-18:00 Europe/Berlin least=9'"),
+        ({"budget": 3, "schedules": [DAY]}, "least is above the budget"),
+        ({"schedules": [{**DAY, "zone": "Mars"}]}, "'Mars' is no time zone"),
+    ],
+)
+def test_what_cannot_be_is_refused_with_its_reason(body: dict[str, Any], told: str) -> None:
+    if body.get("schedules") == {}:
+        body = {"schedules": {"a": 1}}
+    with pytest.raises(Invalid) as refused:
+        PoolSettings.of(body)
+    assert told in str(refused.value) and refused.value.try_this
+
+
+def test_a_pool_has_what_was_decided_or_else_what_is_usual_for_it() -> None:
+    usual = usual_of("default", 1, 4)
+    decisions = decided(a100={"most": 3})
+    assert settings_of(decisions, "a100", usual) == PoolSettings(most=3)
+    assert settings_of(decisions, "default", usual) == PoolSettings(1, 4)
+    assert settings_of(decisions, "other", usual) == PoolSettings()
+
+
+def test_a_range_from_nothing_lets_an_idle_pool_have_none() -> None:
+    assert usual_of("default", 0, 2)["default"] == PoolSettings(1, 2, to_zero=True)
+
+
+def test_a_stored_zone_that_is_not_known_here_does_not_hide_the_bounds() -> None:
+    stored = {"least": 2, "schedules": [{**DAY, "zone": "Europe/Atlantis"}]}
+    assert settings_of(decided(a=stored), "a").bounds(NOON) == (Bounds(2, 8), "")
+
+
+def test_pools_of_a_group_hold_each_others_models() -> None:
+    decisions = Decisions(
+        {
+            (POOL, "b"): Entry({"group": "g"}, 1),
+            (POOL, "a"): Entry({"group": "g"}, 2),
+            (POOL, "c"): Entry({"group": ""}, 3),
+            ("model", "m"): Entry({"pool": "b"}, 4),
+            ("model", "n"): Entry({"pool": "c"}, 5),
+        }
+    )
+    assert decisions.pools("m") == decisions.beside("a") == ("a", "b")
+    assert (decisions.pools("n"), decisions.pools("other")) == (("c",), ("default",))
+    assert decisions.groups == {"g": ("a", "b")}
+
+
+def test_all_pools_are_known_with_replicas_models_or_settings() -> None:
+    decisions = Decisions(
+        {(POOL, "set"): Entry({}, 1), ("model", "m"): Entry({"pool": "wished"}, 2)}
+    )
+    known = known_pools(decisions, ["present"], ["m", "n"], usual_of("usual", 1, 2))
+    assert known == ("default", "present", "set", "usual", "wished")
+
+
+@pytest.mark.parametrize("name", ["default", "a100-80gb", "_x", "L4.2"])
+def test_a_pool_may_be_called_so(name: str) -> None:
+    assert check_pool_name(name) == name
+
+
+@pytest.mark.parametrize("name", ["", "a b", "-x", ".x", "a/b", "a" * 64, "é"])
+def test_a_pool_may_not_be_called_so(name: str) -> None:
+    with pytest.raises(Invalid):
+        check_pool_name(name)

@@ -1,0 +1,201 @@
+"""Schedules: how they are read, and when they hold, over midnight and changes of the clocks too."""
+
+from datetime import datetime
+from zoneinfo import ZoneInfo
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from serve.control.scaling.schedules import Schedule
+from serve.core.errors import Invalid
+
+BERLIN = "Europe/Berlin"
+WORKDAYS = "mon-fri 08:00-18:00 Europe/Berlin least=4"
+
+
+def at(text: str, zone: str = BERLIN, fold: int = 0) -> float:
+    """Seconds of the epoch when a clock of the zone shows this; `fold` 1 is the second time."""
+    return datetime.fromisoformat(text).replace(tzinfo=ZoneInfo(zone), fold=fold).timestamp()
+
+
+def holds(schedule: str, *moments: str, zone: str = BERLIN) -> list[bool]:
+    read = Schedule.parse(schedule)
+    return [read.holds(at(moment, zone)) for moment in moments]
+
+
+def test_a_schedule_is_read_as_people_write_it() -> None:
+    read = Schedule.parse(WORKDAYS)
+    assert (read.days, read.begins, read.ends) == (frozenset(range(5)), 480, 1080)
+    assert (read.zone, read.least, read.most) == (BERLIN, 4, None)
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("08:00-18:00 least=4", "mon-sun 08:00-18:00 UTC least=4"),
+        ("daily 22:00-06:00 most=2", "mon-sun 22:00-06:00 UTC most=2"),
+        ("weekend 00:00-24:00 UTC least=1 most=3", "sat-sun 00:00-24:00 UTC least=1 most=3"),
+        ("fri-mon 10:00-11:00 UTC least=2", "mon,fri-sun 10:00-11:00 UTC least=2"),
+        ("Tue,thu 10:00-11:00 UTC least=2", "tue,thu 10:00-11:00 UTC least=2"),
+        ("mon,tue-wed 10:00-11:00 UTC least=2", "mon-wed 10:00-11:00 UTC least=2"),
+    ],
+)
+def test_a_schedule_is_told_in_one_form_which_reads_the_same(text: str, told: str) -> None:
+    read = Schedule.parse(text)
+    assert str(read) == told
+    assert Schedule.parse(told) == read
+    assert Schedule.of(read.to_json()) == read
+
+
+@given(
+    st.sets(st.integers(0, 6), min_size=1),
+    st.integers(0, 1439),
+    st.integers(0, 1440),
+    st.sampled_from([(4, None), (None, 2), (3, 9)]),
+)
+def test_every_schedule_survives_being_told_and_written(
+    days: set[int], begins: int, ends: int, bounds: tuple[int | None, int | None]
+) -> None:
+    if begins == ends:
+        return
+    made = Schedule(frozenset(days), begins, ends, "UTC", *bounds)
+    assert Schedule.parse(str(made)) == made == Schedule.of(made.to_json())
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("", "no hours"),
+        ("mon-fri least=4", "no hours"),
+        ("08:00 least=4", "no hours"),
+        ("8:00-18:00 least=4", "'8:00' is no time of day"),
+        ("08:00-25:00 least=4", "'25:00' is no time of day"),
+        ("08:00-08:00 least=4", "a whole day is 00:00-24:00"),
+        ("24:00-08:00 least=4", "no day begins at 24:00"),
+        ("monday 08:00-18:00 least=4", "'monday' is no day"),
+        ("mon-fry 08:00-18:00 least=4", "'mon-fry' is no day"),
+        ("08:00-18:00", "neither least nor most"),
+        ("08:00-18:00 least=0", "its least is no whole number of at least 1"),
+        ("08:00-18:00 least=-1", "'least=-1' is neither"),
+        ("08:00-18:00 least=4 least=5", "'least=5' is one too many"),
+        ("mon tue 08:00-18:00 least=4", "'tue' is one too many"),
+        ("08:00-12:00 14:00-18:00 least=4", "'14:00-18:00' is one too many"),
+        ("08:00-18:00 Europe Berlin least=4", "'Berlin' is one too many"),
+        ("08:00-18:00 budget=4", "'budget=4' is neither"),
+    ],
+)
+def test_what_is_no_schedule_is_refused_with_its_reason(text: str, why: str) -> None:
+    with pytest.raises(Invalid, match="schedule") as refused:
+        Schedule.parse(text)
+    assert why in str(refused.value) and "mon-fri 08:00-18:00" in refused.value.try_this
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"from": 8, "to": "18:00", "least": 1},
+        {"from": "08:00", "to": "18:00", "least": True},
+        {"from": "08:00", "to": "18:00", "least": 1.5},
+        {"from": "08:00", "to": "18:00", "least": 1, "days": 3},
+        {"from": "08:00", "to": "18:00", "least": 1, "zone": 3},
+        {"from": "08:00", "to": "18:00", "least": 1, "until": "2030"},
+    ],
+)
+def test_a_body_with_other_types_or_fields_is_refused(body: dict[str, object]) -> None:
+    with pytest.raises(Invalid):
+        Schedule.of(body)
+
+
+def test_it_holds_from_its_beginning_until_before_its_end_on_its_days() -> None:
+    friday, saturday = "2026-11-20", "2026-11-21"
+    moments = [f"{friday}T{time}" for time in ("07:59:59", "08:00", "17:59:59", "18:00")]
+    assert holds(WORKDAYS, *moments, f"{saturday}T12:00") == [False, True, True, False, False]
+
+
+def test_its_hours_are_those_of_its_zone() -> None:
+    assert holds(WORKDAYS, "2026-11-20T07:30", "2026-11-20T16:59", zone="UTC") == [True, True]
+    assert holds(WORKDAYS, "2026-11-20T06:59", "2026-11-20T17:00", zone="UTC") == [False, False]
+
+
+def test_a_night_belongs_to_the_day_on_which_it_begins() -> None:
+    moments = ["2026-11-20T21:59", "2026-11-20T22:00", "2026-11-21T05:59", "2026-11-21T06:00"]
+    assert holds("fri 22:00-06:00 Europe/Berlin least=2", *moments) == [False, True, True, False]
+    assert holds("sat 22:00-06:00 Europe/Berlin least=2", *moments) == [False] * 4
+
+
+def test_a_night_that_ends_at_midnight_ends_there() -> None:
+    moments = ["2026-11-20T23:59", "2026-11-21T00:00"]
+    assert holds("fri 22:00-00:00 Europe/Berlin least=2", *moments) == [True, False]
+    assert holds("fri 22:00-24:00 Europe/Berlin least=2", *moments) == [True, False]
+
+
+def test_a_whole_day_holds_from_midnight_to_midnight() -> None:
+    moments = ["2026-11-20T23:59", "2026-11-21T00:00", "2026-11-21T23:59:59", "2026-11-22T00:00"]
+    assert holds("sat 00:00-24:00 Europe/Berlin least=2", *moments) == [False, True, True, False]
+
+
+# In Berlin clocks go from 02:00 to 03:00 on 2026-03-29, and from 03:00 back to 02:00 on 2026-10-25.
+
+
+def hours_of(schedule: str, day: str) -> float:
+    """For how many hours it holds from noon before a day until noon on the next, by minutes."""
+    read, middle = Schedule.parse(schedule), at(f"{day}T12:00")
+    return sum(read.holds(middle + 60 * step) for step in range(-24 * 60, 24 * 60)) / 60
+
+
+def test_a_span_begins_at_the_change_where_its_beginning_is_skipped() -> None:
+    read = Schedule.parse("sun 02:30-06:00 Europe/Berlin least=2")
+    change = at("2026-03-29T03:00")
+    assert (read.holds(change - 1), read.holds(change)) == (False, True)
+    assert hours_of(str(read), "2026-03-29") == 3
+
+
+def test_a_span_ends_at_the_change_where_its_end_is_skipped() -> None:
+    read = Schedule.parse("sun 00:00-02:30 Europe/Berlin least=2")
+    change = at("2026-03-29T03:00")
+    assert (read.holds(change - 1), read.holds(change)) == (True, False)
+
+
+def test_a_span_within_the_skipped_hour_does_not_come_that_day() -> None:
+    assert hours_of("sun 02:15-02:45 Europe/Berlin least=2", "2026-03-29") == 0
+    assert hours_of("sun 02:15-02:45 Europe/Berlin least=2", "2026-03-22") == 0.5
+
+
+def test_a_span_begins_at_the_first_and_ends_at_the_last_of_equal_times() -> None:
+    begins = Schedule.parse("sun 02:30-06:00 Europe/Berlin least=2")
+    first = at("2026-10-25T02:30")
+    assert (begins.holds(first - 1), begins.holds(first)) == (False, True)
+    assert begins.holds(at("2026-10-25T02:15", fold=1))  # after the clock was put back
+    ends = Schedule.parse("sun 00:00-02:30 Europe/Berlin least=2")
+    last = at("2026-10-25T02:30", fold=1)
+    assert ends.holds(at("2026-10-25T02:45"))  # before it is put back
+    assert (ends.holds(last - 1), ends.holds(last)) == (True, False)
+
+
+@pytest.mark.parametrize(("day", "hours"), [("2026-03-29", 7), ("2026-10-25", 9)])
+def test_a_night_over_a_change_is_as_long_as_that_night(day: str, hours: int) -> None:
+    assert hours_of("sat 22:00-06:00 Europe/Berlin least=2", day) == hours
+
+
+@given(st.integers(0, 400 * 24 * 4))
+def test_in_utc_a_day_and_its_complement_never_hold_together(quarter: int) -> None:
+    wall = at("2026-01-01T00:00", "UTC") + quarter * 900
+    day, night = (
+        Schedule.parse(f"daily {hours} UTC least=1") for hours in ("07:15-19:30", "19:30-07:15")
+    )
+    assert day.holds(wall) is not night.holds(wall)
+
+
+def test_a_zone_that_this_machine_does_not_know_is_told_and_never_holds() -> None:
+    read = Schedule.parse("08:00-18:00 Europe/Atlantis least=4")
+    assert not read.holds(at("2026-11-20T12:00"))
+    with pytest.raises(Invalid, match="'Europe/Atlantis' is no time zone"):
+        read.require_zone()
+
+
+@pytest.mark.parametrize("zone", ["../etc/passwd", "/etc/passwd", "Europe", "a\0b", ""])
+def test_a_zone_that_is_a_path_is_no_zone(zone: str) -> None:
+    body = {"from": "08:00", "to": "18:00", "least": 4, "zone": zone or "."}
+    with pytest.raises(Invalid):
+        Schedule.of(body).require_zone()
