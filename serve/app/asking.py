@@ -86,6 +86,10 @@ class Line:
         """Send this body there, and wait for the whole answer."""
         return await self._ask("POST", target, {**headers, "content-length": str(len(body))}, body)
 
+    async def put(self, target: str, headers: Mapping[str, str], body: bytes) -> Answer:
+        """As `post`, for what is as the body says from then on."""
+        return await self._ask("PUT", target, {**headers, "content-length": str(len(body))}, body)
+
     async def _ask(
         self, method: str, target: str, headers: Mapping[str, str], body: bytes
     ) -> Answer:

@@ -1,7 +1,7 @@
 """The parts of a control plane that measure serving configurations, put together."""
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 
 from serve.app.paths import BENCHES_FOLDER
@@ -30,7 +30,7 @@ def benches_of(
     inventory: Inventory,
     fleet: Fleet,
     models: Models,
-    lendings: Mapping[str, Lending],
+    lending: Callable[[str], Lending | None],
     *,
     decisions: Callable[[], Decisions],
 ) -> Benches:
@@ -48,7 +48,7 @@ def benches_of(
             machine=settings.machine(NAME),
         ),
         Drained(
-            lendings,
+            lending,
             fleet,
             machine=lambda one: settings.machine(one.name, one.pool),
             loads=lambda: not inventory.is_discovering,

@@ -10,6 +10,7 @@ import dataclasses
 import logging
 import os
 import signal
+import time
 from collections.abc import AsyncIterator, Callable
 from functools import partial
 from pathlib import Path
@@ -17,13 +18,15 @@ from typing import TYPE_CHECKING
 
 from serve.app.addresses import require_safe_addresses
 from serve.app.asking import INSIDE
+from serve.app.autoscaling import Autoscaler, following
+from serve.app.control_line import ControlLine
 from serve.app.paths import DELIVERY_FOLDER, FORKS, LEDGER_FILE, LOCK_FILE, control_socket
 from serve.app.ports import reserve, stop_on_signals
 from serve.app.proxy import DataPlane, child_program, running
 from serve.app.secret import shared_secret
 from serve.app.tls import Tls
 from serve.app.watching import Watched, watching
-from serve.core.errors import CannotStart
+from serve.core.errors import CannotStart, Invalid
 from serve.processes import Ledger, Program, Supervised, hold_lock
 from serve.settings import Settings
 from serve.triton.installation import Facts, Installation
@@ -47,7 +50,7 @@ async def run_up(settings: Settings, *, say: Say, on_ready: "Callable[[Ready], N
         ledger = Ledger(settings.state_path / LEDGER_FILE)
         for entry in ledger.sweep():
             say(f"ended what an earlier run had left: {entry.name} ({entry.pid})")
-        reserve(settings.admin_host, settings.admin_port, "admin-port").close()
+        _reserve(settings)
         shared_secret(settings)
         plane = DataPlane(
             dataclasses.replace(settings, control=f"{INSIDE}{control_socket(settings)}"),
@@ -65,8 +68,9 @@ async def run_up(settings: Settings, *, say: Say, on_ready: "Callable[[Ready], N
                 ready = asyncio.create_task(_until_ready(local, supervised, say))
                 if await _unless(stop, ready):
                     on_ready(ready.result())
-                await stop.wait()
-                say("stopping")
+                async with following(local.autoscale(say)):
+                    await stop.wait()
+                    say("stopping")
 
 
 async def run_control(settings: Settings, *, say: Say) -> None:
@@ -76,7 +80,7 @@ async def run_control(settings: Settings, *, say: Say) -> None:
 
     with hold_lock(settings.state_path / LOCK_FILE):
         await require_safe_addresses(settings, admin=True)
-        reserve(settings.admin_host, settings.admin_port, "admin-port").close()
+        _reserve(settings)
         plane = ControlPlane(settings, tls=Tls.for_start(settings))
         say(f"control plane of {len(settings.triton)} Tritons: {settings.control_url}/")
         await plane.run(stop_on_signals())
@@ -88,14 +92,31 @@ class Local:
     def __init__(self, settings: Settings, launcher: Launcher | None) -> None:
         self._settings = settings
         self.launcher = launcher
+        self._autoscaler: Autoscaler | None = None
 
     @property
     def settings(self) -> Settings:
         """The settings with the addresses of all replicas as they are now."""
         if self.launcher is None:
             return self._settings
-        addresses = tuple(f"{one.name}={one.address}" for one in self.launcher.replicas)
+        following = self._autoscaler
+        replicas = self.launcher.replicas if following is None else following.members
+        addresses = tuple(f"{one.name}={one.address}" for one in replicas)
         return dataclasses.replace(self._settings, triton=addresses)
+
+    def autoscale(self, say: Say) -> Autoscaler | None:
+        """What starts and stops Tritons by the hints; None where their number is fixed."""
+        if self.launcher is None or self._settings.autoscale_bounds is None:
+            return None
+        self._autoscaler = Autoscaler(
+            self.launcher,
+            ControlLine(self._settings),
+            say=say,
+            within=self._settings.start_timeout,
+            patience=self._settings.call_timeout,
+            clock=time.monotonic,
+        )
+        return self._autoscaler
 
     async def wait_ready(self, control: Supervised, say: Say) -> None:
         """Until the local Tritons answer; a control plane that knows old addresses starts anew."""
@@ -109,7 +130,14 @@ class Local:
 
 @contextlib.asynccontextmanager
 async def _tritons(settings: Settings, ledger: Ledger) -> AsyncIterator[Local]:
+    bounds = settings.autoscale_bounds
     if settings.triton:
+        if bounds is not None:
+            raise Invalid(
+                "--autoscale is for Tritons that are started here",
+                why="--triton names some that run already",
+                try_this="servegate hints show, and whoever started them to follow it",
+            )
         yield Local(settings, None)
         return
     settings = dataclasses.replace(
@@ -118,7 +146,7 @@ async def _tritons(settings: Settings, ledger: Ledger) -> AsyncIterator[Local]:
         delivery_folder=settings.delivery_folder or str(settings.state_path / DELIVERY_FOLDER),
     )
     launcher = Launcher(
-        settings.replicas,
+        settings.replicas if bounds is None else bounds[0],
         [*filter(None, [settings.model_repo]), await _published(settings)],
         state=settings.state_path,
         installation=Installation.find(Facts.here()),
@@ -147,6 +175,13 @@ async def _control_answers(local: Local) -> bool:
     from serve.app.metrics import answers  # imported by then
 
     return await answers(control_socket(local.settings))
+
+
+def _reserve(settings: Settings) -> None:
+    """Make sure that the control plane's ports are free."""
+    reserve(settings.admin_host, settings.admin_port, "admin-port").close()
+    if settings.keda_port:
+        reserve(settings.admin_host, settings.keda_port, "keda-port").close()
 
 
 def _control_program(local: Local) -> Program:

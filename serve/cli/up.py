@@ -53,11 +53,23 @@ from serve.cli.starting import (
 from serve.core.errors import CannotStart
 from serve.settings import Settings, load
 
+KedaPort = Annotated[
+    int | None, typer.Option(help="KEDA's external scaler over gRPC, on the admin host. [none]")
+]
+GpuMetrics = Annotated[
+    list[str] | None,
+    typer.Option(help="dcgm-exporters, [POOL|REPLICA]=URL; {host} is the Triton's; repeatable."),
+]
+
 
 def up(
     model_repo: ModelRepo = None,
     state: State = None,
     replicas: Annotated[int | None, typer.Option(help="Local Triton servers. [1]")] = None,
+    autoscale: Annotated[
+        str | None,
+        typer.Option(help="LEAST..MOST of them, by the hints; 0..MOST: none while nobody calls."),
+    ] = None,
     workers: Workers = None,
     host: Host = None,
     http_port: HttpPort = None,
@@ -65,6 +77,7 @@ def up(
     metrics_port: MetricsPort = None,
     admin_host: AdminHost = None,
     admin_port: AdminPort = None,
+    keda_port: KedaPort = None,
     triton: Triton = None,
     triton_arg: TritonArg = None,
     database: Database = None,
@@ -83,6 +96,7 @@ def up(
     without_spare: WithoutSpare = None,
     pool_memory: PoolMemory = None,
     machine_facts: MachineFacts = None,
+    gpu_metrics: GpuMetrics = None,
     keep_loaded: KeepLoaded = None,
     seed: Seed = None,
     auth: Auth = None,
@@ -103,6 +117,8 @@ def up(
     Examples:
 
       servegate up --model-repo model_repo --replicas 2
+
+      servegate up --model-repo model_repo --autoscale 1..4
 
       servegate up --triton 127.0.0.1:9000:9001:9002
     """
@@ -151,6 +167,7 @@ def control(
     state: State = None,
     admin_host: AdminHost = None,
     admin_port: AdminPort = None,
+    keda_port: KedaPort = None,
     triton: Triton = None,
     database: Database = None,
     storage: StorageUrl = None,
@@ -168,6 +185,7 @@ def control(
     without_spare: WithoutSpare = None,
     pool_memory: PoolMemory = None,
     machine_facts: MachineFacts = None,
+    gpu_metrics: GpuMetrics = None,
     keep_loaded: KeepLoaded = None,
     auth: Auth = None,
     tls_cert: TlsCert = None,
@@ -223,13 +241,18 @@ def _welcome(ready: Any) -> None:
     """What is served where, and what to do next."""
     settings = ready.settings
     served = [model["name"] for model in ready.models if model["state"] in ("ready", "partial")]
+    asleep = [model["name"] for model in ready.models if model["state"] == "asleep"]
+    sleep = f", {len(asleep)} asleep until a call wakes their pool" if asleep else ""
+    count, replicas = f"{len(served)} of {len(ready.models)}", len(settings.triton)
     say("")
-    say(f"ready: {len(served)} of {len(ready.models)} models on {len(settings.triton)} replicas")
+    say(f"ready: {count} models on {replicas} replicas{sleep}")
     http = "https" if settings.tls_cert else "http"
     say(f"  HTTP     {http}://{settings.host}:{settings.http_port}/v2")
     say(f"  gRPC     {settings.host}:{settings.grpc_port}{' (TLS)' if settings.tls_cert else ''}")
     say(f"  metrics  {http}://{settings.host}:{settings.metrics_port}/metrics")
     say(f"  pages    {settings.control_url}/")
-    if served:
-        say(f"try: servegate infer {served[0]} --input random")
+    if settings.keda_port:
+        say(f"  KEDA     {settings.admin_host}:{settings.keda_port}")
+    if served or asleep:
+        say(f"try: servegate infer {(served or asleep)[0]} --input random")
     say("Ctrl-C stops everything")

@@ -4,57 +4,21 @@ A replica that cannot be reached keeps what it was last seen to hold on record. 
 other replica holds a version, the lost one gets no calls; when no other does, its last known state
 stays in force, because a control plane that has lost sight of everything must not switch everything
 off.
+
+Replicas come and go meanwhile: `join`, and `retire` before `remove`. One that is retired gets no
+calls, not even those that nobody else can answer.
 """
 
 import contextlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
-from types import MappingProxyType
+from dataclasses import replace
+from typing import Any
 
+from serve.control.observations import Choice, Failure, Held, Observation
 from serve.core.replicas import Replica
 
-Held = Mapping[str, tuple[int, ...]]  # model name in Triton → ready versions, ascending
 Slot = tuple[str, str, int]  # a replica, a name in Triton, a version
 LOADING = "it is being loaded"  # why a version is barred that is not yet known to be right
-
-
-@dataclass(frozen=True, slots=True)
-class Observation:
-    """One replica as last seen. `since` is when its state last changed, in monotonic seconds."""
-
-    replica: Replica
-    state: str = "unseen"  # unseen, up, lost
-    held: Held = field(default_factory=lambda: MappingProxyType({}))
-    why: str = ""
-    since: float = 0.0
-    self_managed: bool = False
-
-    @property
-    def is_up(self) -> bool:
-        """Whether the replica answered when it was last asked."""
-        return self.state == "up"
-
-
-@dataclass(frozen=True, slots=True)
-class Failure:
-    """Why a model could not be loaded on a replica, and when it is tried again (monotonic)."""
-
-    reason: str
-    about: tuple[object, ...]
-    tries: int
-    retry_at: float
-
-
-@dataclass(frozen=True, slots=True)
-class Choice:
-    """In which flavour a replica should hold what is under a name in Triton; empty is in none.
-
-    `lacking` says of flavours what the machine lacks for them, `failed` how they have failed there.
-    """
-
-    flavour: str
-    lacking: Mapping[str, str]
-    failed: Mapping[str, str]
 
 
 class Fleet:
@@ -63,7 +27,9 @@ class Fleet:
     def __init__(self, replicas: tuple[Replica, ...], *, clock: Callable[[], float]) -> None:
         self._clock = clock
         self._seen = {replica.name: Observation(replica) for replica in replicas}
-        self._answered = False
+        self._first = frozenset(self._seen)  # those that were there at the start, and still are
+        self._answered = not replicas
+        self._retired: set[str] = set()
         self._barred: dict[Slot, str] = {}
         self._leaving: set[Slot] = set()
         self.steered: set[str] = set()  # replicas that get calls only where nobody else can
@@ -85,8 +51,11 @@ class Fleet:
 
     @property
     def is_known(self) -> bool:
-        """Whether every replica was looked at, and at least one has answered since the start."""
-        states = [seen.state for seen in self._seen.values()]
+        """Whether all that were there at the start were looked at, and one has answered since.
+
+        Where there was none at the start, that is known. Who joins later is not waited for.
+        """
+        states = [self._seen[name].state for name in self._first]
         return "unseen" not in states and self._answered
 
     @property
@@ -94,13 +63,59 @@ class Fleet:
         """The pools that have at least one replica."""
         return frozenset(seen.replica.pool for seen in self._seen.values())
 
-    def in_pool(self, pool: str) -> tuple[str, ...]:
-        """The replicas of a pool, those included that do not answer."""
-        return tuple(name for name, seen in self._seen.items() if seen.replica.pool == pool)
+    @property
+    def staying(self) -> Mapping[str, Replica]:
+        """The replicas by name, without those that are retired."""
+        found = self._seen.items()
+        return {name: seen.replica for name, seen in found if name not in self._retired}
+
+    def in_pool(self, *pools: str) -> tuple[str, ...]:
+        """The replicas of these pools, those included that do not answer, but no retired ones."""
+        return tuple(name for name, replica in self.staying.items() if replica.pool in pools)
 
     def is_free(self, name: str) -> bool:
-        """Whether the replica answers, and calls are not steered around it."""
-        return self._seen[name].is_up and not self._is_busy(name)
+        """Whether the replica answers and stays, and calls are not steered around it."""
+        return self.is_present(name) and not self._is_busy(name)
+
+    def is_present(self, name: str) -> bool:
+        """Whether the replica answers, and stays."""
+        return not self.is_retired(name) and self._seen[name].is_up
+
+    def is_retired(self, name: str) -> bool:
+        """Whether it is about to leave, or has left."""
+        return name in self._retired or name not in self._seen
+
+    def join(self, replica: Replica, wished_at: float | None = None) -> None:
+        """There is one more; nothing is known of it yet. `wished_at`: monotonic seconds."""
+        now = self._clock()
+        one = Observation(replica, since=now, joined_at=now, wished_at=wished_at)
+        self._seen = {**self._seen, replica.name: one}  # who walks through the old one goes on
+
+    def retire(self, name: str) -> None:
+        """It is about to leave: no calls go there, even if nobody else can answer them."""
+        self._retired.add(name)
+        self._trying = {key: one for key, one in self._trying.items() if one[1] != name}
+
+    def take_back(self, name: str) -> None:
+        """It stays after all."""
+        self._retired.discard(name)
+
+    def remove(self, name: str) -> None:
+        """It is gone, and with it all that was known of it."""
+        self._seen = {one: seen for one, seen in self._seen.items() if one != name}
+        self._first -= {name}
+        self._answered |= not self._first
+        self.left(name)
+        self._drop(name, self._barred, self._choices, self.failures, self.flavours)
+        for names in (self._retired, self.steered, self.joining):
+            names.discard(name)
+        self.waiting.pop(name, None)
+
+    def _drop(self, name: str, *known: dict[Any, Any]) -> None:
+        """Forget what is known of a replica; its name is the first part of the keys."""
+        for one in known:
+            for key in [key for key in one if key[0] == name]:
+                del one[key]
 
     def _is_busy(self, name: str) -> bool:
         return name in self.steered or name in self.joining
@@ -117,7 +132,7 @@ class Fleet:
     def can_be_called(self, replica: str, name: str, version: int) -> bool:
         """Whether a replica answers, holds a version, and calls for it may come."""
         seen, slot = self._seen[replica], (replica, name, version)
-        is_held = seen.is_up and version in seen.held.get(name, ())
+        is_held = seen.is_up and version in seen.held.get(name, ()) and replica not in self._retired
         return is_held and slot not in self._barred and slot not in self._leaving
 
     def bar(self, replica: str, name: str, versions: Iterable[int], why: str) -> None:
@@ -172,7 +187,8 @@ class Fleet:
 
     def tries(self, replica: str, name: str, revision: str) -> None:
         """The replica is the one that finds out whether this revised configuration is good."""
-        self._trying[name] = revision, replica
+        if not self.is_retired(replica):
+            self._trying[name] = revision, replica
 
     def found_good(self, replica: str, name: str, revision: str) -> None:
         """It is, so the next one may try it."""
@@ -186,8 +202,8 @@ class Fleet:
 
     def choose(self, replica: str, choices: Mapping[str, Choice]) -> None:
         """In which flavours a replica should hold what has flavours, by name in Triton."""
-        others = {key: one for key, one in self._choices.items() if key[0] != replica}
-        self._choices = {**others, **{(replica, name): one for name, one in choices.items()}}
+        self._drop(replica, self._choices)
+        self._choices |= {(replica, name): one for name, one in choices.items()}
 
     def choice(self, replica: str, name: str) -> Choice | None:
         """What was chosen; None for what has no flavours, or was not looked at yet."""
@@ -219,8 +235,7 @@ class Fleet:
         self._seen[name] = replace(
             before, state="lost", why=why, since=self._clock(), self_managed=False
         )
-        for key in [key for key in self.failures if key[0] == name]:
-            del self.failures[key]  # it may come back as another process
+        self._drop(name, self.failures)  # it may come back as another process
         self.waiting.pop(name, None)
         return True
 
@@ -229,11 +244,11 @@ class Fleet:
         self._seen[name] = replace(self._seen[name], self_managed=True)
 
     def holders(
-        self, physical_name: str, version: int, pool: str, *, steers: bool = True
+        self, physical_name: str, version: int, *pools: str, steers: bool = True
     ) -> tuple[str, ...]:
         """The replicas that may get calls for a version, by name.
 
-        Those of the pool; until all of them that answer hold it, those elsewhere as well, which a
+        Those of its pools; until all of them that answer hold it, those elsewhere as well, which a
         model leaves when it moves to another pool. Without `steers` the busy ones count as well:
         calls of one sequence belong together.
         """
@@ -242,11 +257,12 @@ class Fleet:
             seen
             for seen in self._seen.values()
             if version in seen.held.get(physical_name, ())
+            and seen.replica.name not in self._retired
             and (seen.replica.name, physical_name, version) not in away
         ]
-        own = [seen for seen in having if seen.replica.pool == pool]
+        own = [seen for seen in having if seen.replica.pool in pools]
         here = {seen.replica.name for seen in own if seen.is_up}
-        there = {one for one in self.in_pool(pool) if self.can_hold(one, physical_name)}
+        there = {one for one in self.in_pool(*pools) if self.can_hold(one, physical_name)}
         if not here or any(self._seen[name].is_up for name in there - here):
             own = having
         present = [seen for seen in own if seen.is_up]

@@ -20,6 +20,7 @@ from serve.control.decisions import LOGGING, SERVING, TRACE, Decisions
 from serve.control.fleet import Fleet
 from serve.control.inventory import Inventory
 from serve.control.models import By
+from serve.control.reconciling.keepers import Keepers
 from serve.control.reconciling.reconciler import ReplicaKeeper
 from serve.control.registry import Model
 from serve.control.snapshots import Publisher
@@ -50,7 +51,7 @@ class Management:
         inventory: Inventory,
         fleet: Fleet,
         publisher: Publisher,
-        keepers: Sequence[ReplicaKeeper],
+        keepers: Keepers,
         *,
         decisions: Callable[[], Decisions],
         reload: Callable[[], Awaitable[None]],
@@ -64,8 +65,7 @@ class Management:
         self._reload = reload
         self._one = asyncio.Lock()  # command at a time, as in Triton
         self._looked = asyncio.Event()  # some keeper has done a round
-        for keeper in keepers:
-            keeper.after_rounds(self._looked.set)
+        keepers.after_rounds(self._looked.set)
 
     def __repr__(self) -> str:
         return f"<Management of {len(self._keepers)} replicas>"
@@ -186,13 +186,13 @@ class Management:
             f"'{model.name}' is being loaded",
         )
         for keeper, name in wanted:
-            problem = keeper.problem(name)
+            problem = "" if self._fleet.is_retired(keeper.name) else keeper.problem(name)
             if problem:
                 raise LoadFailed(model.name, problem)
 
     def _present(self) -> list[ReplicaKeeper]:
         """The replicas that answer: the others follow when they come back."""
-        return [one for one in self._keepers if self._fleet.observations[one.name].is_up]
+        return [one for one in self._keepers if self._fleet.is_present(one.name)]
 
     async def _wait(self, reached: Callable[[], bool], within: float, what: str) -> None:
         try:

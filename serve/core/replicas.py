@@ -30,6 +30,19 @@ class Replica:
         http, grpc, metrics = (int(port) for port in ports)
         return cls(name, host, http, grpc, metrics, pool)
 
+    @classmethod
+    def named(cls, text: str, *, default: str = "") -> "Replica":
+        """Read `[NAME=]ADDRESS[@POOL]`; `default` is the name where there is none."""
+        name, _, rest = text.rpartition("=")
+        address, _, pool = rest.partition("@")
+        if not (name or default):
+            raise Invalid(
+                f"'{text}' has no name",
+                why="NAME=HOST:HTTP:GRPC:METRICS@POOL is needed",
+                try_this="gpu-1=10.0.0.7:8000:8001:8002@default",
+            )
+        return cls.parse(address, name=name or default, pool=pool or "default")
+
     def __str__(self) -> str:
         return self.address
 

@@ -92,6 +92,11 @@ class LocalTriton:
     def __repr__(self) -> str:
         return f"<LocalTriton {self.name} {self.replica.address} {self.supervised!r}>"
 
+    @property
+    def ports(self) -> set[int]:
+        """Those that it has now."""
+        return {self.replica.http_port, self.replica.grpc_port, self.replica.metrics_port}
+
     def did_not_start(self, why: str) -> TritonDidNotStart:
         """The error for a Triton that has not come up, with the end of its log."""
         return TritonDidNotStart(self.name, why, self._log.last_lines)

@@ -3,7 +3,8 @@
 import pytest
 from builders import Clock, replica
 
-from serve.control.fleet import Failure, Fleet
+from serve.control.fleet import Fleet
+from serve.control.observations import Failure
 
 
 def fleet(*names: str) -> Fleet:
@@ -135,3 +136,56 @@ def test_the_fleet_is_known_once_every_replica_was_looked_at_and_one_has_answere
     two.lost("b", "refused")
     known.append(two.is_known)
     assert known == [False, False, False, True, True]
+
+
+def test_one_that_joins_is_not_waited_for_and_one_that_nobody_waits_for_is_known() -> None:
+    clock = Clock(10.0)
+    one = Fleet((), clock=clock)
+    assert one.is_known
+    one.join(replica("a", pool="a100"), wished_at=4.0)
+    assert one.is_known and one.pools == {"a100"}
+    seen = one.observations["a"]
+    assert (seen.state, seen.joined_at, seen.wished_at) == ("unseen", 10.0, 4.0)
+    assert not one.is_present("a") and not one.is_free("a")
+
+
+def test_one_that_retires_gets_no_calls_even_if_nobody_else_can_answer_them() -> None:
+    one = fleet("a")
+    one.saw("a", {"m": (1,)})
+    one.retire("a")
+    assert one.holders("m", 1, "default") == ()
+    assert one.in_pool("default") == () and not one.staying
+    assert not one.is_present("a") and not one.can_be_called("a", "m", 1)
+    one.take_back("a")
+    assert one.holders("m", 1, "default") == ("a",)
+
+
+def test_nothing_is_left_of_one_that_is_removed() -> None:
+    two = fleet("a", "b")
+    for name in ("a", "b"):
+        two.saw(name, {"m": (1,)})
+        two.bar(name, "m", [1], "wrong")
+        two.failures[name, "m"] = Failure("bad file", (), 1, 0.0)
+        two.flavours[name, "m"] = "fp16"
+        two.joining.add(name)
+        two.waiting[name] = "no spare"
+    two.tries("a", "m", "r1")
+    walked = iter(two.observations)
+    two.retire("a")
+    two.remove("a")
+    assert list(walked) == ["a", "b"]  # who walks through it meanwhile goes on
+    assert list(two.observations) == ["b"] and two.joining == {"b"} and list(two.waiting) == ["b"]
+    assert list(two.failures) == list(two.flavours) == [("b", "m")]
+    assert two.tried_by("m", "r1") == "" and not two.wrong("a") and two.wrong("b")
+    two.join(replica("a"))
+    two.saw("a", {"m": (1,)})
+    assert two.holders("m", 1, "default") == ("a",)
+
+
+def test_a_fleet_without_those_of_the_start_is_known() -> None:
+    two = fleet("a", "b")
+    two.lost("a", "refused")
+    two.remove("b")
+    assert not two.is_known
+    two.remove("a")
+    assert two.is_known

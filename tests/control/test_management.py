@@ -10,9 +10,10 @@ import pytest
 from builders import CONFIG, until, write_model
 
 from serve.control.decisions import LOGGING, SERVING, TRACE
-from serve.control.fleet import Failure
 from serve.control.management import Management
 from serve.control.models import By
+from serve.control.observations import Failure
+from serve.control.reconciling.keepers import Keepers
 from serve.core.errors import (
     BadRequest,
     DeadlineExceeded,
@@ -45,7 +46,7 @@ class Managed(Scene):
             self.plane.inventory,
             self.fleet,
             self.plane.publisher,
-            [self.keeper],
+            Keepers(self.keeper),
             decisions=lambda: self.plane.decisions,
             reload=self._reload,
         )

@@ -49,3 +49,15 @@ def test_an_ipv6_host_stands_in_brackets_wherever_a_port_follows() -> None:
 def test_anything_else_is_no_address(text: str) -> None:
     with pytest.raises(Invalid):
         Replica.parse(text, name="a")
+
+
+def test_a_name_and_a_pool_may_stand_around_the_address() -> None:
+    assert Replica.named("gpu-1=[fd00::1]:1:2:3@a100") == Replica(
+        "gpu-1", "fd00::1", 1, 2, 3, "a100"
+    )
+    assert Replica.named("h:1:2:3", default="triton-0") == Replica("triton-0", "h", 1, 2, 3)
+
+
+def test_one_without_a_name_is_refused_where_it_needs_one() -> None:
+    with pytest.raises(Invalid, match="has no name"):
+        Replica.named("h:1:2:3@a100")

@@ -101,7 +101,10 @@ class Fleet(harness.Up):
     ) -> None:
         self.state, self.machines = state, machines
         self.http_port, self.grpc_port, self.metrics_port, self.admin_port = free_ports(4)
-        self._env = {"SERVEGATE_SECRET": SECRET, "SERVEGATE_TICK": "0.2", **env}
+        ports = self.http_port, self.grpc_port, self.metrics_port
+        gateway = ",".join(f"http://127.0.0.1:{port}" for port in ports)
+        self._env = {"SERVEGATE_SECRET": SECRET, "SERVEGATE_TICK": "0.2"}
+        self._env |= {"SERVEGATE_GATEWAY": gateway, **env}
         named = [word for one in machines for word in ("--triton", one.flag)]
         self._control = ("control", "--state", str(state), "--admin-port", str(self.admin_port))
         self._control += ("--model-repo", "", "--delivery", "agents", *named, *flags)

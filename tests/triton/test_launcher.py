@@ -196,6 +196,46 @@ def test_a_python_model_runs_in_this_environment_and_ends_with_its_triton(tmp_pa
     on(asyncio.run, main())
 
 
+def test_tritons_come_and_go_beside_each_other_and_a_free_name_is_used_again(
+    tmp_path: Path,
+) -> None:
+    async def main() -> None:
+        async with launcher(tmp_path, Told(), count=0) as local:
+            await local.wait_ready()
+            assert (local.replicas, local.answering) == ((), ())
+            assert (local.add(), local.add()) == ("local-0", "local-1")
+            assert local.answering == ()
+            await local.wait_ready()
+            first, second = local.answering
+            pid = local.conditions["local-0"].pid or 0
+            await local.remove("local-0")
+            assert row(pid) is None
+            assert local.replicas == (second,)
+            assert await fetch(f"{second.http_url}/v2/health/ready") == 200
+            assert local.add() == "local-0"
+            while len(local.answering) < 2:
+                await local.news()
+            assert local.answering[0].name == first.name
+            assert local.failures == {}
+        assert Ledger(tmp_path / "state" / "children.json").entries == ()
+
+    on(asyncio.run, main())
+
+
+def test_a_triton_that_is_being_stopped_when_all_are_stopped_has_its_time(tmp_path: Path) -> None:
+    async def main() -> None:
+        told = Told()
+        async with launcher(tmp_path, told) as local:
+            await local.wait_ready()
+            removing = asyncio.create_task(local.remove("local-0"))
+            await asyncio.sleep(0)
+        await removing
+        said = [record.getMessage() for record in told.records]
+        assert any("Waiting for in-flight requests to complete" in line for line in said), said
+
+    on(asyncio.run, main())
+
+
 def test_a_killed_triton_comes_back_at_the_same_address(tmp_path: Path) -> None:
     async def main() -> None:
         told = Told()

@@ -106,51 +106,56 @@ class ThrowAway:
 
 
 class Drained:
-    """Replicas that calls are steered around meanwhile. `machines` are what each runs on."""
+    """Replicas that calls are steered around meanwhile. `machine` is what each runs on.
+
+    `lending` lends one, or is None for a name that no replica has.
+    """
 
     def __init__(
         self,
-        lendings: Mapping[str, Lending],
+        lending: Callable[[str], Lending | None],
         fleet: Fleet,
         *,
         machine: Callable[[Replica], Machine],
         loads: Callable[[], bool],
         notes: "Notes",
     ) -> None:
-        self._lendings = lendings
+        self._lending = lending
         self._fleet = fleet
         self._machine = machine
         self._loads = loads
         self._notes = notes
 
     def __repr__(self) -> str:
-        return f"<Drained {sorted(self._lendings)}>"
+        return f"<Drained {self._fleet!r}>"
 
     async def reclaim(self) -> None:
         """Take back what an earlier control plane has lent and died over; return when it is."""
-        lent = [
-            (self._lendings[one], name) for one, name in self._notes.read() if one in self._lendings
-        ]
-        for lending, model in lent:
+        noted = [(one, self._lending(one), name) for one, name in self._notes.read()]
+        lent = [(one, lending, name) for one, lending, name in noted if lending is not None]
+        for _, lending, model in lent:
             lending.reclaim(model)
-        while not all(lending.is_back(model) for lending, model in lent):  # noqa: ASYNC110
+        while not all(  # noqa: ASYNC110
+            self._fleet.is_retired(one) or lending.is_back(model) for one, lending, model in lent
+        ):
             await asyncio.sleep(_LOOK)
         if lent:
             self._notes.clear()
 
     def on(self, replica: str) -> Place:
         """This replica as a place; `NotFound` when there is none of this name."""
-        if replica not in self._lendings:
-            known = ", ".join(sorted(self._lendings))
+        if self._lending(replica) is None:
+            known = ", ".join(sorted(self._fleet.staying))
             raise NotFound(f"there is no replica '{replica}'", why=f"there are {known}")
         return _Replica(self, replica)
 
     @contextlib.asynccontextmanager
     async def open(self, name: str, subject: Subject, fields: Fields) -> AsyncIterator[Opened]:
         """See `Place.open`."""
-        held = self._held(name, subject)
+        held, lending = self._held(name, subject), self._lending(name)
+        assert lending is not None, "what holds something has a keeper"
         replica = self._fleet.observations[name].replica
-        machine, lending = self._machine(replica), self._lendings[name]
+        machine = self._machine(replica)
         chosen = self._fleet.flavours.get((name, subject.name)) or BASE
         known = {one.name: one for one in subject.flavours.candidates}
         form = known.get(chosen) or subject.form(machine)
@@ -162,6 +167,8 @@ class Drained:
 
         async def is_over() -> str:
             while True:
+                if self._fleet.is_retired(name):
+                    return f"replica {name} leaves"
                 seen = self._fleet.observations[name]
                 if not seen.is_up:
                     return f"replica {name} does not answer: {seen.why}"
@@ -181,7 +188,9 @@ class Drained:
 
     def _held(self, name: str, subject: Subject) -> tuple[int, ...]:
         """The versions under the subject's name there; `Invalid` where it cannot be lent."""
-        seen = self._fleet.observations[name]
+        seen = self._fleet.observations.get(name)
+        if seen is None or self._fleet.is_retired(name):
+            raise Invalid(f"replica {name} cannot be measured on", why="it leaves")
         held = seen.held.get(subject.name, ())
         why = ""
         if not seen.is_up:

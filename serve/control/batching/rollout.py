@@ -5,12 +5,14 @@ whether the configuration is good. This only looks on, and says why it cannot be
 """
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Literal
 
-from serve.control.fleet import Choice, Failure, Fleet
+from serve.control.fleet import Fleet
+from serve.control.observations import Choice, Failure
+from serve.control.reconciling.keepers import Keepers
 from serve.control.reconciling.reconciler import ReplicaKeeper
 
 _ROUNDS = 4  # of a replica that may not load, until nobody waits for it any more
@@ -41,23 +43,20 @@ _UNKNOWN = _Before(0, None, None, MappingProxyType({}))
 class Rollouts:
     """Looks at all replicas. `clock` is monotonic."""
 
-    def __init__(
-        self, keepers: Sequence[ReplicaKeeper], fleet: Fleet, *, clock: Callable[[], float]
-    ) -> None:
+    def __init__(self, keepers: Keepers, fleet: Fleet, *, clock: Callable[[], float]) -> None:
         self._keepers = keepers
         self._fleet = fleet
         self._clock = clock
         self._waiting: set[asyncio.Event] = set()
-        for keeper in keepers:
-            keeper.after_rounds(self._tell)
+        keepers.after_rounds(self._tell)
 
     def __repr__(self) -> str:
         return f"<Rollouts to {len(self._keepers)} replicas>"
 
     def concerned(self, name: str) -> list[ReplicaKeeper]:
         """The replicas that answer and should hold what is under this name in Triton."""
-        seen = self._fleet.observations
-        return [one for one in self._keepers if seen[one.name].is_up and one.serves(name)]
+        there = (one for one in self._keepers if self._fleet.is_present(one.name))
+        return [one for one in there if one.serves(name)]
 
     def states(self, name: str) -> Mapping[str, ReplicaState]:
         """How far each of them is."""
@@ -156,7 +155,7 @@ class Rollout:
     def trouble(self, revision: str) -> str:
         """Why some replica cannot have it, or is wrong with it; empty while nothing is known."""
         first = self._fleet.tried_by(self._name, revision)
-        if first and not self._fleet.observations[first].is_up:
+        if first and not self._fleet.is_present(first):
             return f"replica {first} was lost while it loaded it"
         for keeper in self._rollouts.concerned(self._name):
             why = self._failed(keeper.name)

@@ -15,7 +15,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from types import MappingProxyType
 
-from serve.control.fleet import Choice, Fleet, Held
+from serve.control.fleet import Fleet
+from serve.control.observations import Choice, Held
 from serve.control.reconciling.planning import Load
 from serve.control.registry import Loadable
 from serve.core.errors import Invalid

@@ -49,6 +49,8 @@ class Lending:
         self._steering = steering
         self._doubts = doubts
         self._put_back = put_back
+        self._lent = 0
+        self._back = asyncio.Event()
 
     def __repr__(self) -> str:
         return f"<Lending {self._name} {'busy' if self.turn.locked() else 'free'}>"
@@ -59,12 +61,23 @@ class Lending:
 
         It is loaded again before calls come back. If that fails it is tried later, as any load.
         """
-        async with self._steering.lent(self._name), self.turn:
-            self._doubts.doubt(model)
-            try:
-                yield
-            finally:
-                await self._put_back(model)
+        self._lent += 1
+        try:
+            async with self._steering.lent(self._name), self.turn:
+                self._doubts.doubt(model)
+                try:
+                    yield
+                finally:
+                    await self._put_back(model)
+        finally:
+            self._lent -= 1
+            self._back.set()
+
+    async def returned(self) -> None:
+        """Return when nobody has it, or waits for it."""
+        while self._lent:
+            self._back.clear()
+            await self._back.wait()
 
     def is_back(self, model: str) -> bool:
         """Whether it was loaded again as it should be."""

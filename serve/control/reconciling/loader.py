@@ -9,7 +9,8 @@ import asyncio
 import logging
 from collections.abc import Callable, Collection, Mapping
 
-from serve.control.fleet import Failure, Fleet, Held
+from serve.control.fleet import Fleet
+from serve.control.observations import Failure, Held
 from serve.control.reconciling.flavouring import Flavouring
 from serve.control.reconciling.planning import Load, Step, Unload, removes
 from serve.control.reconciling.proving import Proving

@@ -16,7 +16,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
-from serve.control.fleet import Held
+from serve.control.observations import Held
 from serve.control.registry import Loadable
 from serve.triton.control import Entry
 

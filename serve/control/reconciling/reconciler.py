@@ -279,6 +279,8 @@ class ReplicaKeeper:
 
     async def _put_back(self, model: str) -> None:
         """Somebody has loaded something else here: load what should be, while no calls come."""
+        if self._fleet.is_retired(self._name):
+            return  # nobody will call it again
         self._trying.add(model)
         with contextlib.suppress(NotExplicit, Unavailable):
             await self._take_all(takes_time)

@@ -5,7 +5,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query
 
-from serve.control.fleet import Observation
+from serve.control.observations import Observation
 from serve.listeners.admin import schemas
 from serve.listeners.admin.context import Control, InControl
 from serve.triton.metrics import Readings

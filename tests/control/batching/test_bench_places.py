@@ -125,9 +125,9 @@ async def refused(folder: Path, *, loads: bool = True, held: bool = True) -> str
 
 
 def drained(fleet: Fleet, folder: Path, *, loads: bool = True) -> Drained:
-    lendings: Any = {"a": None}
+    lendings: Any = {"a": object()}
     notes = Notes(folder / "lent")
-    return Drained(lendings, fleet, machine=lambda _: UNKNOWN, loads=lambda: loads, notes=notes)
+    return Drained(lendings.get, fleet, machine=lambda _: UNKNOWN, loads=lambda: loads, notes=notes)
 
 
 def test_a_replica_that_cannot_be_lent_says_why(tmp_path: Path) -> None:

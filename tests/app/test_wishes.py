@@ -1,0 +1,42 @@
+"""The next step towards as many Tritons as a hint asks for: who goes first, and who stays."""
+
+import pytest
+
+from serve.app.wishes import Plan, Wish, plan
+
+NAMES = ("local-0", "local-1", "local-2")
+
+
+@pytest.mark.parametrize(
+    ("desired", "expected"),
+    [
+        (5, Plan(start=1)),
+        (4, Plan()),
+        (3, Plan(stop=("local-3",))),
+        (2, Plan(give_away=("local-1",), stop=("local-3",))),
+        (1, Plan(give_away=("local-1", "local-2"), stop=("local-3",))),
+        (0, Plan(give_away=("local-1", "local-2", "local-0"), stop=("local-3",))),
+    ],
+)
+def test_those_that_start_go_first_then_what_does_not_run_then_the_newest(
+    desired: int, expected: Plan
+) -> None:
+    wish = Wish(desired, may_shrink=True, lasts=30.0)
+    made = plan(wish, serving=NAMES, starting=["local-3"], leaving=[], broken=["local-1"])
+    assert made == expected
+
+
+def test_those_on_their_way_out_come_back_before_any_is_started() -> None:
+    wish = Wish(5, may_shrink=True, lasts=30.0)
+    made = plan(wish, serving=NAMES, starting=[], leaving=["local-3"])
+    assert made == Plan(start=1, take_back=("local-3",))
+
+
+def test_a_wish_that_may_take_none_away_does_not() -> None:
+    wish = Wish(1, may_shrink=False, lasts=30.0)
+    assert plan(wish, serving=NAMES, starting=[], leaving=[]) == Plan()
+
+
+def test_people_read_how_many_are_wanted_and_why() -> None:
+    assert Wish(1, may_shrink=True, lasts=1.0, why="a").sentence == "1 replica is wanted (a)"
+    assert Wish(0, may_shrink=True, lasts=1.0, why="b").sentence == "0 replicas are wanted (b)"

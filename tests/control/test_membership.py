@@ -1,0 +1,271 @@
+"""Membership: how replicas come, how they go without a call that is lost, and what is left."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from pathlib import Path
+
+from builders import ControlPlane, replica, until, write_model
+
+from serve.control.membership import Membership
+from serve.control.reconciling.keepers import Keepers
+from serve.control.reconciling.reconciler import ReplicaKeeper
+from serve.core.replicas import Replica
+
+from .keeping import FakeDelivery, FakeProof, FakeTriton
+
+PATIENCE = 20.0  # seconds; a bound
+
+
+class Scene:
+    """Replicas a and b with fake Tritons; `counts` are the calls in flight that the gateway tells.
+
+    Each look at them is remembered in `looks`, with who may be called then.
+    """
+
+    def __init__(self, folder: Path, *names: str) -> None:
+        self.plane = ControlPlane(folder, replicas=[replica(name) for name in names or ("a", "b")])
+        write_model(self.plane.repository)
+        self.tritons: dict[str, FakeTriton] = {}
+        self.counts: list[Mapping[str, float] | None] = []
+        self.looks: list[tuple[str, ...]] = []
+        self.rounds = 0
+        self.keepers = Keepers()
+        self.keepers.after_rounds(self._round)
+        self.membership = Membership(
+            self.plane.fleet,
+            self.keepers,
+            self.plane.publisher,
+            keep=self._keep,
+            busy=self._busy,
+            clock=self.plane.clock,
+        )
+
+    def _round(self) -> None:
+        self.rounds += 1
+
+    def _keep(self, one: Replica) -> ReplicaKeeper:
+        triton = self.tritons[one.name] = FakeTriton()
+        return ReplicaKeeper(
+            one.name,
+            triton,  # type: ignore[arg-type]
+            fleet=self.plane.fleet,
+            inventory=self.plane.inventory,
+            publisher=self.plane.publisher,
+            steering=self.plane.steering,
+            delivery=FakeDelivery(),
+            proof=FakeProof(),
+            decisions=lambda: self.plane.decisions,
+            clock=self.plane.clock,
+            tick=0.01,
+        )
+
+    async def _busy(self) -> Mapping[str, float] | None:
+        self.looks.append(self.called)
+        self.plane.clock.now += 1
+        return self.counts.pop(0) if self.counts else {}
+
+    @property
+    def called(self) -> tuple[str, ...]:
+        """Who may be called for model m."""
+        models = self.plane.publisher.snapshot.models
+        target = models["m"].targets.get(2) if "m" in models else None
+        return target.replicas if target else ()
+
+    @contextlib.asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """All hold the model, and the membership runs."""
+        await self.plane.reload()
+        await self.plane.inventory.scan()
+        running = asyncio.create_task(self.membership.run())
+        try:
+            async with asyncio.timeout(PATIENCE):
+                await until(lambda: self.called == tuple(sorted(self.tritons)), within=PATIENCE)
+                yield
+        finally:
+            running.cancel()
+            await asyncio.gather(running, return_exceptions=True)
+
+    async def become(self, *names: str, starting: int = 0) -> Mapping[str, float | None]:
+        members = [replica(name) for name in names]
+        return await self.membership.become(members, {"default": starting}, within=3.0)
+
+
+def _noting(gone: list[Replica]) -> Callable[[Replica], Awaitable[None]]:
+    async def note(one: Replica) -> None:
+        gone.append(one)
+
+    return note
+
+
+def test_one_that_joins_is_loaded_and_then_called(tmp_path: Path) -> None:
+    async def work() -> None:
+        scene = Scene(tmp_path)
+        async with scene.running():
+            assert await scene.become("a", "b", "c") == {}
+            assert len(scene.keepers) == 3
+            await until(lambda: scene.called == ("a", "b", "c"), within=PATIENCE)
+            assert scene.tritons["c"].asked == ["load m"]
+
+    asyncio.run(work())
+
+
+def test_one_that_leaves_gets_no_calls_while_its_last_ones_end_and_then_it_is_gone(
+    tmp_path: Path,
+) -> None:
+    async def work() -> None:
+        scene = Scene(tmp_path)
+        async with scene.running():
+            scene.counts = [{"a": 3, "b": 2}, {"a": 4, "b": 1}, {"a": 4}]
+            gone: list[Replica] = []
+            scene.membership.after_leaving(_noting(gone))
+            assert await scene.become("a") == {}
+            assert gone == [replica("b")]
+            assert scene.looks == [("a",)] * 3
+            assert "b" not in scene.plane.fleet.observations
+            assert list(scene.plane.publisher.snapshot.replicas) == ["a"]
+            assert "b" not in scene.keepers and scene.tritons["b"].closed
+
+    asyncio.run(work())
+
+
+def test_one_with_calls_that_do_not_end_is_told_and_may_stay_after_all(tmp_path: Path) -> None:
+    async def work() -> None:
+        scene = Scene(tmp_path)
+        async with scene.running():
+            scene.counts = [{"b": 2}] * 10
+            assert await scene.become("a") == {"b": 2}
+            assert scene.called == ("a",)
+            assert await scene.become("a", "b") == {}
+            assert scene.called == ("a", "b")
+            assert not scene.tritons["b"].closed
+
+    asyncio.run(work())
+
+
+def test_where_nobody_tells_what_is_in_flight_one_that_answers_is_not_let_go(
+    tmp_path: Path,
+) -> None:
+    async def work() -> None:
+        scene = Scene(tmp_path)
+        async with scene.running():
+            scene.counts = [None] * 20
+            assert await scene.become("a") == {"b": None}
+            scene.tritons["b"].is_up = False
+            await until(lambda: not scene.plane.fleet.observations["b"].is_up, within=PATIENCE)
+            assert await scene.become("a") == {}
+
+    asyncio.run(work())
+
+
+def test_a_control_plane_that_starts_anew_asks_for_those_that_it_does_not_know(
+    tmp_path: Path,
+) -> None:
+    async def work() -> None:
+        scene = Scene(tmp_path, "a")
+        async with scene.running():
+            scene.counts = [{"b": 1}] * 3 + [{"b": 2}, None, {}]
+            members = [replica("a")]
+            become = scene.membership.become
+            assert await become(members, leaving=["b", "a"], within=3.0) == {"b": 1}
+            assert await become(members, leaving=["b"], within=2.0) == {"b": None}
+            assert await become(members, leaving=["b"], within=2.0) == {}
+            assert scene.called == ("a",)
+
+    asyncio.run(work())
+
+
+def test_nobody_is_let_go_before_anything_may_be_published(tmp_path: Path) -> None:
+    async def work() -> None:
+        scene = Scene(tmp_path, "a", "b")
+        await scene.plane.reload()
+        assert await scene.membership.become([replica("a")], within=0.01) == {"b": None}
+        assert scene.looks == []
+
+    asyncio.run(work())
+
+
+def test_the_last_one_may_leave_and_another_come(tmp_path: Path) -> None:
+    async def work() -> None:
+        scene = Scene(tmp_path, "a")
+        async with scene.running():
+            assert await scene.become(starting=1) == {}
+            snapshot = scene.plane.publisher.snapshot
+            assert (list(snapshot.models), list(snapshot.replicas)) == (["m"], [])
+            assert scene.membership.wished == {"default": 1}
+            scene.plane.clock.now += 30
+            await scene.become("b")
+            await until(lambda: scene.called == ("b",), within=PATIENCE)
+            assert scene.membership.wished == {}
+
+    asyncio.run(work())
+
+
+def test_a_replica_that_joins_was_wished_for_when_its_start_was_told(tmp_path: Path) -> None:
+    async def work() -> None:
+        scene = Scene(tmp_path)
+        clock = scene.plane.clock
+        async with scene.running():
+            begun = clock.now = 2000.0
+            await scene.become("a", "b", starting=1)
+            clock.now = begun + 10
+            await scene.become("a", "b", starting=2)
+            clock.now = begun + 25
+            await scene.become("a", "b", "c", starting=1)
+            clock.now = begun + 26
+            await scene.become("a", "b", "c", "d")
+            seen = scene.plane.fleet.observations
+            assert (seen["c"].wished_at, seen["c"].joined_at) == (begun, begun + 25)
+            assert (seen["d"].wished_at, seen["d"].joined_at) == (begun + 10, begun + 26)
+            assert seen["a"].joined_at is None
+
+    asyncio.run(work())
+
+
+def test_one_that_has_another_address_is_another_replica(tmp_path: Path) -> None:
+    async def work() -> None:
+        scene = Scene(tmp_path)
+        async with scene.running():
+            old, moved = scene.tritons["b"], replica("b", http=9000)
+            assert await scene.membership.become([replica("a"), moved]) == {}
+            assert scene.plane.fleet.observations["b"].replica == moved
+            assert old.closed and scene.tritons["b"] is not old
+            await until(lambda: scene.called == ("a", "b"), within=PATIENCE)
+
+    asyncio.run(work())
+
+
+def test_whoever_measures_on_one_that_leaves_is_waited_for(tmp_path: Path) -> None:
+    async def work() -> None:
+        scene = Scene(tmp_path, "a", "b", "c")
+        async with scene.running():
+            lending = scene.keepers.lending("b")
+            assert lending is not None
+            measuring = asyncio.Event()
+
+            async def measure() -> None:
+                async with lending.lent("m"):
+                    measuring.set()
+                    await until(lambda: scene.plane.fleet.is_retired("b"), within=PATIENCE)
+
+            bench = asyncio.create_task(measure())
+            await measuring.wait()
+            scene.tritons["b"].asked.clear()
+            assert await scene.become("a", "c") == {}
+            await bench
+            assert scene.tritons["b"].asked == []  # nothing is put back where nobody calls
+
+    asyncio.run(work())
+
+
+def test_who_listens_hears_of_the_rounds_of_those_who_come_later(tmp_path: Path) -> None:
+    async def work() -> None:
+        scene = Scene(tmp_path, "a")
+        async with scene.running():
+            await scene.become("b")
+            await until(lambda: scene.called == ("b",), within=PATIENCE)
+            before = scene.rounds
+            scene.keepers.wake()
+            await until(lambda: scene.rounds > before, within=PATIENCE)
+
+    asyncio.run(work())
