@@ -54,8 +54,8 @@ class GatewayTimes:
 class Series:
     """A reading over time: `replica local-0`, `calls in flight`, of `unit`."""
 
-    group: str  # replica | gpu | gateway | control
-    of: str  # which replica, GPU or process
+    group: str  # replica | gpu | gateway | control | pool
+    of: str  # which replica, GPU, process or pool
     name: str
     unit: str
     seconds: tuple[float, ...]
@@ -71,6 +71,21 @@ class Mark:
 
 
 @dataclass(frozen=True, slots=True)
+class Advice:
+    """How many replicas a pool should have from a moment on, and why: `reasons` are code and text.
+
+    `what` is the number in words; `is_held`: it is only kept, because too little is known.
+    """
+
+    at: float
+    pool: str
+    desired: int
+    what: str
+    is_held: bool
+    reasons: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Observed:
     """All of it."""
 
@@ -78,6 +93,7 @@ class Observed:
     gateway: GatewayTimes | None = None
     series: tuple[Series, ...] = ()
     marks: tuple[Mark, ...] = ()
+    hints: tuple[Advice, ...] = ()
     problems: tuple[str, ...] = ()
     facts: Mapping[str, Any] = field(default_factory=dict)  # versions of gateway and Tritons, …
 
@@ -101,6 +117,12 @@ class Observed:
                 for one in page["series"]
             ),
             marks=tuple(Mark(**one) for one in page["marks"]),
+            hints=tuple(_advice(one) for one in page.get("hints", ())),  # older reports have none
             problems=tuple(page["problems"]),
             facts=dict(page["facts"]),
         )
+
+
+def _advice(page: Mapping[str, Any]) -> Advice:
+    reasons = tuple((str(code), str(text)) for code, text in page["reasons"])
+    return Advice(**{**page, "reasons": reasons})

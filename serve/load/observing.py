@@ -7,6 +7,7 @@ Who is asked, for what, and how often in seconds:
     metrics_url                      the gateway's metrics, or a bare Triton's       1
     admin_url   /api/replicas        states, queues, GPUs                            1
                 /api/history         what was changed                                2
+                /api/hints           how many replicas pools should have, and why    2
 
 Each question goes its own way: one that is not answered leaves a hole in its own readings, and a
 sentence in `problems`. All of it has to be cheap, because the machine is measured meanwhile.
@@ -19,6 +20,7 @@ import ssl
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 from urllib.parse import quote
 
@@ -26,6 +28,7 @@ from serve.load.observed import Observed
 from serve.load.watching import gateway_counts
 from serve.load.watching.changes import Changes
 from serve.load.watching.gateway_counts import GatewayCounts, is_gateways
+from serve.load.watching.hints import Hints
 from serve.load.watching.questions import Questions
 from serve.load.watching.readings import Readings
 from serve.load.watching.triton_counts import TritonCounts
@@ -78,6 +81,7 @@ class Observer:
         self._gateway = GatewayCounts()
         self._changes = Changes()
         self._readings = Readings(target.http_url)
+        self._hints = Hints(target.model)
         self._told: list[str] = []
         self._facts: dict[str, Any] = {}
         self._history_at = 0.0
@@ -89,6 +93,7 @@ class Observer:
         """What there is before the run; never raises for somebody who does not answer."""
         await asyncio.gather(self._ask_facts(), *(ask() for ask, _ in self._rounds()))
         self._readings.forget()
+        self._hints.forget()
 
     async def watch(self, since: float) -> None:
         """Ask until cancelled; `since` is second 0 by the observer's clock."""
@@ -111,8 +116,9 @@ class Observer:
         return Observed(
             triton=self._triton.times,
             gateway=self._gateway.times(requests, mean),
-            series=self._readings.series,
+            series=(*self._readings.series, *self._hints.series),
             marks=self._changes.marks,
+            hints=self._hints.advice,
             problems=(
                 *self._questions.problems,
                 *self._triton.problems,
@@ -128,7 +134,11 @@ class Observer:
         if target.metrics_url:
             rounds.append((self._ask_metrics, _PERIOD))
         if target.admin_url:
-            rounds += [(self._ask_replicas, _PERIOD), (self._ask_history, _SELDOM)]
+            rounds += [
+                (self._ask_replicas, _PERIOD),
+                (self._ask_history, _SELDOM),
+                (self._ask_hints, _SELDOM),
+            ]
         return tuple(rounds)
 
     async def _every(self, period: float, ask: Callable[[], Awaitable[None]]) -> None:
@@ -183,6 +193,12 @@ class Observer:
         earliest, self._history_at = self._history_at, self._now
         zero = self._wall() - self._now
         self._take("the history", lambda: self._changes.revisions(earliest, self._now, zero, page))
+
+    async def _ask_hints(self) -> None:
+        for path in self._hints.paths:
+            page = await self._ask_admin(path)
+            if page is not None:
+                self._take("the hints", partial(self._hints.add, self._now, page))
 
     async def _ask_admin(self, path: str) -> Any:
         target = self._target

@@ -46,3 +46,15 @@ def test_the_history_has_what_was_streamed(seeded):
     history = seeded.get("/api/live")
     assert len(history["seconds"]) == len(history["gateway"]["calls"])
     assert set(history["replicas"]) == {"local-0"}
+
+
+def test_the_pools_hint_is_told_beside_and_the_command_tells_the_same(seeded):
+    with urllib.request.urlopen(f"{seeded.admin}/api/live/events", timeout=30) as answer:
+        sample = next(
+            one for one in samples(answer) if one["pools"].get("default", {}).get("ready") == 1
+        )
+    assert sample["pools"]["default"]["desired"] == 1
+    (hint,) = [one for one in sample["hints"] if one["kind"] == "scaling"]
+    assert (hint["about"], hint["what"]) == ("default", "1 replica")
+    done = harness.servegate("hints", "show", "default", "--admin-url", seeded.admin)
+    assert done.stdout.splitlines()[0] == "default: 1 replica"

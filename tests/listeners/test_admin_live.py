@@ -10,6 +10,7 @@ from pathlib import Path
 
 import httpx2
 from builders import until
+from control.live.advised import Advised, told, tune
 from control.live.watched import Scene
 from listeners.admin_scene import application, assert_error, plane, send
 
@@ -22,8 +23,8 @@ from serve.listeners.admin.live import LiveView, events
 class Watched:
     """An admin application whose sampler waits for `more` before each further sample."""
 
-    def __init__(self, folder: Path, **about) -> None:
-        self.scene = Scene()
+    def __init__(self, folder: Path, scene: Scene | None = None, **about) -> None:
+        self.scene = scene or Scene()
         self.more = asyncio.Event()
         self.live = Live(self.scene.sources, clock=self.scene.clock, sleep=self._sleep)
         self.app = application(plane(folder), **about)
@@ -87,6 +88,30 @@ def test_the_history_is_as_it_is_documented(tmp_path: Path) -> None:
     assert LiveView.model_validate(empty).seconds == []
     assert len(LiveView.model_validate(answer.json()).seconds) == 2
     assert answer.headers["content-type"] == "application/json"
+
+
+def test_hints_are_as_they_are_documented(tmp_path: Path) -> None:
+    scene = Advised()
+    watched = Watched(tmp_path, scene)
+    scene.board.put([told()])
+    scene.batching = (tune(),)
+
+    async def scenario():
+        async with watched.served() as client:
+            await client.get("/api/live")
+            await until(lambda: watched.scene.gateway.asked == 1)
+            watched.more.set()
+            await until(lambda: watched.scene.gateway.asked == 2)
+            return (await client.get("/api/live")).json()
+
+    page = asyncio.run(scenario())
+    view = LiveView.model_validate(page)
+    assert view.pools["default"].desired == [3, 3]
+    assert view.pools["default"].models["digits"].capacity == [131.0, 131.0]
+    assert [(hint.kind, hint.about) for hint in view.hints] == [
+        ("scaling", "default"),
+        ("batching", "m@1"),
+    ]
 
 
 def test_each_event_is_one_sample(tmp_path: Path) -> None:

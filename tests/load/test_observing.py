@@ -3,7 +3,17 @@
 import asyncio
 
 import pytest
-from load.fake_sides import GPU, Side, gateway_text, page, replica_page, revision, side, stats
+from load.fake_sides import (
+    GPU,
+    Side,
+    gateway_text,
+    hint_page,
+    page,
+    replica_page,
+    revision,
+    side,
+    stats,
+)
 
 from serve.load.observed import Mark, Observed
 from serve.load.observing import Observer, Target
@@ -39,6 +49,7 @@ def everything(**changed):
         "/metrics": gateway_text(10, 0.1),
         "/api/replicas": [replica_page()],
         "/api/history": [revision(1)],
+        "/api/hints": {"hints": [hint_page()]},
         "/v2": {"name": "triton", "version": "2.51.0"},
         "/v2/models/digits/config": {"max_batch_size": 64},
     } | changed
@@ -67,6 +78,7 @@ def test_everything_is_told_of_a_run() -> None:
     assert [one.requests for one in seen.triton] == [20]
     assert seen.gateway is not None and seen.gateway.added == pytest.approx(0.0015)
     assert Mark(0.5, "something") in seen.marks
+    assert [(one.pool, one.desired) for one in seen.hints] == [("default", 3)]
     assert seen.facts["config"] == {"max_batch_size": 64}
     assert seen.facts["server"] == {"name": "triton", "version": "2.51.0"}
     assert (seen.problems, Observed.from_json(seen.to_json())) == ((), seen)
@@ -93,7 +105,7 @@ def test_nobody_there_at_all_is_only_told() -> None:
 
     seen = observe(told, Target(url, url, url + "/metrics", model="digits"), during)
     assert (seen.triton, seen.gateway, seen.series) == ((), None, ())
-    assert len(seen.problems) == 6
+    assert len(seen.problems) == 7
 
 
 def test_a_bare_triton_is_asked_for_its_statistics_and_its_own_metrics() -> None:
@@ -112,7 +124,7 @@ def test_keys_are_shown_to_whom_they_are_for() -> None:
     with side(**everything()) as told:
 
         async def during(_: Observer) -> None:
-            await until(lambda: len({path for path, _ in told.asked}) == 4)
+            await until(lambda: len({path for path, _ in told.asked}) == 5)
 
         observe(told, target_of(told, key="sg_data", admin_key="sg_admin"), during)
         keys = dict(told.asked)

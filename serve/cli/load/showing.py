@@ -51,6 +51,7 @@ def document(report: "Report", path: Path | None) -> dict[str, Any]:
                 "judged": [_judged(one) for one in judge_run(run)],
                 **_row(total(run)),
                 "rows": [_row(row) for row in rows(run)],
+                "hints": [asdict(one) for one in run.observed.hints],
             }
             for run in report.runs
         ],

@@ -3,14 +3,15 @@
     {"seconds": 1795334400.1, "period": 1.0, "gateway": {"calls": 812.0, "p99": 0.0071, …},
      "models": {"digits": {"calls": 812.0, …, "versions": {"3": {"http": {"calls": 700.0, …}}}}},
      "replicas": {"local-0": {"state": "up", "queue": 0.0004, …, "gpus": {…}, "models": {…}}},
-     "hints": []}
+     "pools": {"default": {"desired": 3, "ready": 2, "demand": 2.3, …, "models": {…}}},
+     "hints": [{"kind": "scaling", "about": "default", …}]}
 
 A leaf is null where nobody told the number; it is never 0 for that. The history is the same tree
 with a column at each leaf, so whoever has the history can append any later sample to it.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from math import isfinite
 from typing import Any
 
@@ -48,17 +49,22 @@ class ReplicaSeen:
 
 
 @dataclass(frozen=True, slots=True)
-class Sample:
-    """One second; `seconds` is of the epoch, `period` how long the rates are the means of.
+class Advised:
+    """The hints that hold: numbers of pools, as a part of the tree, and what is said of them."""
 
-    `hints` are sentences on what could be better, and why; nothing writes any yet.
-    """
+    pools: Tree = field(default_factory=dict)
+    hints: Sequence[Tree] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One second; `seconds` is of the epoch, `period` how long the rates are the means of."""
 
     seconds: float
     period: float | None
     gateway: GatewaySeen
     replicas: Mapping[str, ReplicaSeen]
-    hints: Sequence[Mapping[str, str]] = ()
+    advised: Advised = field(default_factory=Advised)
 
     def to_json(self) -> Tree:
         """The tree, with six digits of each number."""
@@ -70,9 +76,10 @@ class Sample:
                 name: _replica(name, seen, self.gateway.reading)
                 for name, seen in self.replicas.items()
             },
+            "pools": self.advised.pools,
         }
         about = {"seconds": round(self.seconds, 3), "period": _short(self.period)}
-        return {**about, **_short(tree), "hints": [dict(hint) for hint in self.hints]}
+        return {**about, **_short(tree), "hints": list(self.advised.hints)}
 
 
 def columns(trees: Sequence[Tree]) -> Tree:

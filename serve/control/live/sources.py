@@ -1,4 +1,4 @@
-"""Where samples come from: the gateway's metrics and each replica's own, asked at the same time.
+"""Where samples come from: the gateway's metrics and each replica's own, asked at once, and hints.
 
 Rates need two readings, so the one before is kept. A source that did not answer tells nothing in
 that sample; the next rates are of the whole time since it last did.
@@ -10,10 +10,11 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-from serve.control.fleet import Fleet, Observation
+from serve.control.fleet import Fleet
 from serve.control.live import gateway_reading, traffic, work
 from serve.control.live.gateway_reading import GatewayReading
-from serve.control.live.samples import GatewaySeen, ReplicaSeen, Sample
+from serve.control.live.samples import Advised, GatewaySeen, ReplicaSeen, Sample
+from serve.control.observations import Observation
 from serve.core.errors import ServegateError
 from serve.core.replicas import Replica
 from serve.core.snapshot import Snapshot
@@ -43,7 +44,10 @@ class _Replica:
 
 
 class Sources:
-    """Everybody who is asked. `snapshot` tells the models by their names in Triton."""
+    """Everybody who is asked. `snapshot` tells the models by their names in Triton.
+
+    `advice` tells the hints that hold at a second of the epoch.
+    """
 
     def __init__(
         self,
@@ -54,6 +58,7 @@ class Sources:
         snapshot: Callable[[], Snapshot],
         clock: Callable[[], float],
         wall: Callable[[], float],
+        advice: Callable[[float], Advised] = lambda now: Advised(),
     ) -> None:
         self._gateway = gateway
         self._fleet = fleet
@@ -61,6 +66,7 @@ class Sources:
         self._snapshot = snapshot
         self._clock = clock
         self._wall = wall
+        self._advice = advice
         self._before: _Gateway | None = None
         self._replicas: dict[str, _Replica] = {}
 
@@ -83,7 +89,8 @@ class Sources:
             name: self._saw(seen, reading, now, names)
             for (name, seen), reading in zip(observed, readings, strict=True)
         }
-        return Sample(self._wall(), period, gateway, replicas)
+        at = self._wall()
+        return Sample(at, period, gateway, replicas, self._advice(at))
 
     async def _ask_gateway(self) -> _Gateway | None:
         try:

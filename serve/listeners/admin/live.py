@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from typing import Annotated
+from typing import Annotated, Literal
 
 from fastapi import APIRouter, Query, Response
 from fastapi.responses import StreamingResponse
@@ -99,11 +99,60 @@ class ReplicaColumns(WorkColumns):
     models: dict[str, WorkColumns]
 
 
+class DemandColumns(_Columns):
+    """One model's part: `demand` in busy replicas, `calls` and one replica's `capacity` per second.
+
+    `waiting` are calls.
+    """
+
+    demand: Numbers
+    calls: Numbers
+    waiting: Numbers
+    capacity: Numbers
+
+
+class PoolColumns(_Columns):
+    """How many replicas one pool should have. `demand` is in replicas that are busy all the time.
+
+    `utilization` is of its GPUs, from 0 to 1; `age` is the hint's, in seconds.
+    """
+
+    desired: Numbers
+    ready: Numbers
+    starting: Numbers
+    demand: Numbers
+    utilization: Numbers
+    age: Numbers
+    models: dict[str, DemandColumns]
+
+
+class LiveReason(BaseModel):
+    """One reason, for programs and for people."""
+
+    code: str
+    text: str
+
+
+class LiveHint(BaseModel):
+    """A hint that holds. `about` is a pool (`scaling`) or MODEL@VERSION (`batching`).
+
+    `confidence` is `low` where a number is only held, `fix` a command that could help, or empty.
+    """
+
+    kind: Literal["scaling", "batching"]
+    about: str
+    what: str
+    confidence: str
+    reasons: list[LiveReason]
+    fix: str
+
+
 class LiveView(_Columns):
     """The newest ten minutes, as far as somebody watched.
 
     `seconds` are of the epoch, and `period` is how long the rates are the means of. The model with
-    the empty name is of calls for models that are not known. `hints` are those of now.
+    the empty name is of calls for models that are not known. `pools` are the fifty that most
+    replicas are wanted for. `hints` are those of now.
     """
 
     seconds: list[float]
@@ -111,7 +160,8 @@ class LiveView(_Columns):
     gateway: GatewayColumns
     models: dict[str, ModelColumns]
     replicas: dict[str, ReplicaColumns]
-    hints: list[dict[str, str]]
+    pools: dict[str, PoolColumns]
+    hints: list[LiveHint]
 
 
 @router.get("/api/live", summary="Show the last ten minutes", response_model=LiveView)

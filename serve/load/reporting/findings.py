@@ -27,6 +27,7 @@ from serve.load.reporting.summary import (
     rows,
     total,
 )
+from serve.load.watching.hints import GROUP, READY, WANTED
 
 _REACHED = 0.99  # right answers ÷ intended calls
 _LATE = 0.01  # share of calls
@@ -39,6 +40,7 @@ _ADDED = 0.5  # time added by gateway and network ÷ Triton's own
 _GREW = 1.5  # p50 of the last third ÷ of the first
 _BEYOND = 10  # calls beyond a quantile, to be sure of it
 _MOST_OUTCOMES = 3
+_BOUNDS = ("most", "budget")  # codes of hints
 
 
 def findings(run: Run) -> tuple[str, ...]:
@@ -143,6 +145,25 @@ def _batching(run: Run) -> Iterator[str]:
             )
 
 
+def _replicas(run: Run) -> Iterator[str]:
+    """Pools that had fewer replicas than they should, or may not have as many."""
+    series = {(one.of, one.name): one.values for one in run.observed.series if one.group == GROUP}
+    for pool in dict.fromkeys(one.pool for one in run.observed.hints):
+        pairs = zip(series.get((pool, WANTED), ()), series.get((pool, READY), ()), strict=False)
+        lacks = [(each or 0) - (there or 0) for each, there in pairs]
+        if max(lacks, default=0) > 0:
+            at = lacks.index(max(lacks))
+            wanted, there = series[pool, WANTED][at] or 0, series[pool, READY][at] or 0
+            yield (
+                f"Hints wanted {wanted:.0f} replicas of pool {pool} while {there:.0f} "
+                f"{'was' if there == 1 else 'were'} ready."
+            )
+        bounded = [one for one in run.observed.hints if one.pool == pool]
+        texts = [text for one in bounded for code, text in one.reasons if code in _BOUNDS]
+        if texts:
+            yield f"Pool {pool} may not have as many replicas as hints would want: {texts[-1]}."
+
+
 def _versions(run: Run) -> Iterator[str]:
     """Versions of the same lane, the slowest against the fastest."""
     told = [row for row in rows(run) if row.version and row.service.count >= _CALLS]
@@ -213,6 +234,7 @@ _RULES: tuple[Callable[[Run], Iterator[str]], ...] = (
     _lag,
     _queue,
     _batching,
+    _replicas,
     _versions,
     _added,
     _growth,

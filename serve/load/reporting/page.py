@@ -22,6 +22,7 @@ from serve.load.reporting.page_compared import (
     versions_words,
     when_begun,
 )
+from serve.load.reporting.page_hints import hints_part
 from serve.load.reporting.page_plan import generator_part, plan_part
 from serve.load.reporting.page_run import (
     Course,
@@ -130,6 +131,7 @@ def _run_parts(run: Run, total: Row) -> Iterator[str]:
     yield rows_part(run, total)
     yield errors_part(total)
     yield time_part(run, total)
+    yield hints_part(run, course)
     yield readings_part(run, course)
     yield routes_part(run, course)
     yield generator_part(run, course)

@@ -30,6 +30,7 @@ from serve.load.reporting.page_words import (
 )
 from serve.load.reporting.report import Run
 from serve.load.reporting.summary import Row
+from serve.load.watching.hints import GROUP
 from serve.pages.frame import section
 
 _KINDS = ("c0", "c1", "c2", "c3", "c4")
@@ -136,6 +137,8 @@ def readings_part(run: Run, course: Course) -> str:
     """Small pictures of all that was read over time, one for each kind of reading."""
     kinds: dict[tuple[str, str, str], list[Series]] = {}
     for each in run.observed.series:
+        if each.group == GROUP:
+            continue  # it has a part of its own
         kinds.setdefault((each.group, each.name, each.unit), []).append(each)
     order = {group: place for place, group in enumerate(_GROUPS)}
     shown = "".join(

@@ -51,11 +51,12 @@ class Scene:
         self.fleet = Fleet((replica("a"), replica("b")), clock=self.clock)
         self.fleet.saw("a", {"m-fp16": (1,)})
         self.told = {"a": readings()}
+        self.snapshot = snapshot(view(target(1, physical="m-fp16")))
         self.sources = Sources(
             self.gateway,
             self.fleet,
             self._readings,
-            snapshot=lambda: snapshot(view(target(1, physical="m-fp16"))),
+            snapshot=lambda: self.snapshot,
             clock=self.clock,
             wall=self.wall,
         )

@@ -1,123 +1,14 @@
-// The Live page: a stream of samples, kept as columns, drawn by uPlot and told in words.
-//
-// The columns are the tree of GET /api/live: at each leaf a list with one value for each of
-// `seconds`, null where nobody told the number. A sample is the same tree with one value at each
-// leaf, so it is appended leaf by leaf.
+// The Live page: a stream of samples, drawn and told in words.
 
-const KEPT = 600; // seconds
-const GAP = 3; // seconds without a sample that a line must not bridge
-const MOST_LINES = 8;
+import {
+  Chart, Columns, DASH, age, bytes, clockTime, duration, percent, seconds, short, write,
+} from "./live-drawing.js";
+import { Pools } from "./live-pools.js";
+
 const SUMMARY_EVERY = 10000; // milliseconds
 const WAITS = [1, 2, 4, 8, 15]; // seconds before each further attempt to connect
-const DASHES = [[], [7, 4], [2, 3]];
-const DASH = "—";
 
 const byId = (id) => document.getElementById(id);
-const isBranch = (value) => value !== null && typeof value === "object" && !Array.isArray(value);
-
-// --- numbers as people read them -------------------------------------------------------------------
-
-function short(value, digits = 3) {
-  if (value === null || value === undefined) return DASH;
-  if (value === 0) return "0";
-  if (Math.abs(value) >= 1000) return Math.round(value).toLocaleString("en");
-  return String(Number(value.toPrecision(digits)));
-}
-
-function seconds(value) {
-  if (value === null || value === undefined) return DASH;
-  if (value === 0) return "0 ms";
-  if (value < 1e-3) return `${short(value * 1e6)} µs`;
-  return value < 1 ? `${short(value * 1e3)} ms` : `${short(value)} s`;
-}
-
-const percent = (value) => (value === null || value === undefined ? DASH : `${Math.round(value * 100)} %`);
-
-function bytes(value) {
-  if (value === null || value === undefined) return DASH;
-  for (const unit of ["B", "kB", "MB", "GB"]) {
-    if (value < 1000) return `${short(value)} ${unit}`;
-    value /= 1000;
-  }
-  return `${short(value)} TB`;
-}
-
-const two = (value) => String(value).padStart(2, "0");
-
-function clockTime(at, withSeconds = true) {
-  const date = new Date(at * 1000);
-  const minute = `${two(date.getHours())}:${two(date.getMinutes())}`;
-  return withSeconds ? `${minute}:${two(date.getSeconds())}` : minute;
-}
-
-// --- the columns -----------------------------------------------------------------------------------
-
-class Columns {
-  constructor(tree = { seconds: [] }) {
-    this.tree = tree;
-  }
-
-  get length() {
-    return this.tree.seconds.length;
-  }
-
-  append(sample) {
-    const count = this.length;
-    if (count && sample.seconds <= this.tree.seconds[count - 1]) return;
-    const { hints, ...rest } = sample;
-    append(this.tree, rest, count);
-    this.tree.hints = hints;
-    const first = this.tree.seconds.findIndex((at) => at > sample.seconds - KEPT);
-    if (first > 0) cut(this.tree, first);
-  }
-
-  // The column at a path, undefined where there is none.
-  at(...path) {
-    let found = this.tree;
-    for (const name of path) {
-      found = isBranch(found) && Object.hasOwn(found, name) ? found[name] : undefined;
-    }
-    return found;
-  }
-
-  names(...path) {
-    const found = this.at(...path);
-    return isBranch(found) ? Object.keys(found) : [];
-  }
-
-  last(...path) {
-    const column = this.at(...path);
-    return Array.isArray(column) && column.length ? column[column.length - 1] : null;
-  }
-}
-
-function put(branch, name, value) {
-  // A name may be "__proto__": it is a name like any other.
-  Object.defineProperty(branch, name, { value, writable: true, enumerable: true, configurable: true });
-}
-
-function append(branch, sample, count) {
-  const names = new Set([...Object.keys(branch), ...Object.keys(sample)]);
-  names.delete("hints");
-  for (const name of names) {
-    const value = Object.hasOwn(sample, name) ? sample[name] : null;
-    let there = Object.hasOwn(branch, name) ? branch[name] : undefined;
-    if (there === undefined) {
-      there = isBranch(value) ? {} : new Array(count).fill(null);
-      put(branch, name, there);
-    }
-    if (Array.isArray(there)) there.push(value);
-    else append(there, isBranch(value) ? value : {}, count);
-  }
-}
-
-function cut(branch, first) {
-  for (const [name, value] of Object.entries(branch)) {
-    if (name === "hints") continue;
-    if (Array.isArray(value)) value.splice(0, first);
-    else if (isBranch(value)) cut(value, first);
-  }
-}
 
 // --- what the charts show --------------------------------------------------------------------------
 
@@ -190,141 +81,6 @@ function perReplica(columns, model, name) {
   }));
 }
 
-// The busiest lines, and the time between samples that are far apart as a hole in each.
-function drawable(lines, times, from) {
-  const first = Math.max(0, times.findIndex((at) => at >= from));
-  const weight = (line) => line.values.slice(first).reduce((whole, value) => whole + (value ?? 0), 0);
-  const chosen = lines.filter((line) => line.values)
-    .map((line) => ({ ...line, weight: lines.length > MOST_LINES ? weight(line) : 0 }))
-    .sort((one, other) => other.weight - one.weight).slice(0, MOST_LINES);
-  const data = [[], ...chosen.map(() => [])];
-  for (let at = first; at < times.length; at += 1) {
-    if (at > first && times[at] - times[at - 1] > GAP) {
-      data[0].push(times[at - 1] + 1);
-      chosen.forEach((_, line) => data[line + 1].push(null));
-    }
-    data[0].push(times[at]);
-    chosen.forEach((line, number) => data[number + 1].push(line.values[at] ?? null));
-  }
-  return { data, labels: chosen.map((line) => line.label) };
-}
-
-// --- one chart -------------------------------------------------------------------------------------
-
-const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
-
-class Chart {
-  constructor(figure) {
-    this.kind = CHARTS[figure.dataset.chart];
-    this.place = figure.querySelector(".plot");
-    this.list = figure.querySelector(".lines");
-    this.figure = figure;
-    this.labels = [];
-    this.plot = null;
-    this.place.addEventListener("keydown", (event) => this.move(event));
-    new ResizeObserver(() => this.fit()).observe(this.place);
-  }
-
-  show(columns, model, from, to) {
-    const { data, labels } = drawable(this.kind.lines(columns, model), columns.at("seconds"), from);
-    this.figure.hidden = !labels.length;
-    this.span = [from, to];
-    if (this.figure.hidden) return;
-    if (this.plot === null || labels.join("\n") !== this.labels.join("\n")) this.build(data, labels);
-    else this.plot.setData(data);
-    this.tell();
-  }
-
-  build(data, labels) {
-    this.plot?.destroy();
-    this.labels = labels;
-    const ink = colour("--soft");
-    const axis = { stroke: ink, grid: { stroke: colour("--line"), width: 1 }, ticks: { stroke: colour("--line"), width: 1 } };
-    const series = labels.map((label, at) => ({
-      label,
-      stroke: colour(`--line-${at + 1}`),
-      width: 2,
-      dash: DASHES[at % DASHES.length],
-      points: { show: true, size: 5, fill: colour(`--line-${at + 1}`), filter: alone },
-    }));
-    this.plot = new window.uPlot({
-      ...this.size(),
-      series: [{}, ...series],
-      scales: {
-        x: { range: () => this.span },
-        y: { range: (_, low, high) => [0, this.kind.top ?? (high > 0 ? high * 1.1 : 1)] },
-      },
-      axes: [
-        { ...axis, space: 64, values: (_, splits) => splits.map((at) => clockTime(at, this.span[1] - this.span[0] < 150)) },
-        { ...axis, size: 62, values: (_, splits) => splits.map((value) => this.kind.text(value)) },
-      ],
-      legend: { show: false },
-      cursor: { sync: { key: "live" }, drag: { x: false, y: false }, y: false },
-      hooks: { setCursor: [() => this.tell()] },
-    }, data, this.place);
-    this.list.replaceChildren(...labels.map((label, at) => line(label, at + 1)));
-  }
-
-  repaint() {
-    if (this.plot !== null) this.build(this.plot.data, this.labels);
-    this.tell();
-  }
-
-  size() {
-    return { width: Math.max(this.place.clientWidth, 120), height: this.place.clientHeight || 180 };
-  }
-
-  fit() {
-    if (this.plot !== null && this.place.clientWidth) this.plot.setSize(this.size());
-  }
-
-  // The numbers under the cursor, or the newest.
-  tell() {
-    if (this.plot === null) return;
-    const { data, cursor } = this.plot;
-    const at = cursor.idx ?? data[0].length - 1;
-    [...this.list.children].forEach((item, number) => {
-      write(item.querySelector("b"), this.kind.text(data[number + 1]?.[at]));
-    });
-  }
-
-  move(event) {
-    const step = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
-    if (this.plot === null || (step === undefined && event.key !== "Escape")) return;
-    event.preventDefault();
-    if (step === undefined) {
-      this.plot.setCursor({ left: -10, top: -10 });
-      return;
-    }
-    const times = this.plot.data[0];
-    const now = this.plot.cursor.idx ?? times.length - 1;
-    const next = Math.min(Math.max(now + step, 0), times.length - 1);
-    this.plot.setCursor({ left: this.plot.valToPos(times[next], "x"), top: 0 });
-  }
-}
-
-// Where the values before and after are missing: no line would show it.
-function alone(plot, series) {
-  const values = plot.data[series];
-  const there = (at) => values[at] !== null && values[at] !== undefined;
-  return values.flatMap((_, at) => (there(at) && !there(at - 1) && !there(at + 1) ? [at] : []));
-}
-
-function line(label, number) {
-  const item = document.createElement("li");
-  const swatch = document.createElement("span");
-  swatch.className = "swatch";
-  swatch.dataset.line = number;
-  const name = document.createElement("span");
-  name.textContent = label;
-  item.append(swatch, name, document.createElement("b"));
-  return item;
-}
-
-function write(node, text) {
-  if (node.textContent !== text) node.textContent = text;
-}
-
 // --- words beside the charts -----------------------------------------------------------------------
 
 const TILES = {
@@ -365,11 +121,6 @@ function replicaCells(columns, name, model) {
   ];
 }
 
-function age(value) {
-  if (value === null) return "never";
-  return value < 2 ? "just now" : `${Math.round(value)} s ago`;
-}
-
 // Rows stay where they are, and only texts that differ are written.
 function showReplicas(columns, model) {
   const body = document.querySelector("#replicas tbody");
@@ -396,16 +147,6 @@ function replicaRow(name, pool, count) {
   return row;
 }
 
-function showHints(columns) {
-  const hints = columns.at("hints") ?? [];
-  byId("hints").hidden = !hints.length;
-  byId("hints").querySelector("ul").replaceChildren(...hints.map((hint) => {
-    const item = document.createElement("li");
-    item.textContent = [hint.what, hint.why].filter(Boolean).join(": ");
-    return item;
-  }));
-}
-
 function summary(columns, model) {
   const of = (name) => columns.last(...rates(model), name);
   const calls = of("calls");
@@ -418,16 +159,14 @@ function summary(columns, model) {
   return `${short(calls)} calls/s${p99}, ${errors}; ${up} of ${states.length} replicas up.`;
 }
 
-function duration(length) {
-  return length >= 120 ? `${Math.round(length / 60)} minutes` : `${Math.max(1, Math.round(length))} s`;
-}
-
 // --- the page --------------------------------------------------------------------------------------
 
 class Page {
   constructor() {
     this.columns = new Columns();
-    this.charts = [...document.querySelectorAll("[data-chart]")].map((figure) => new Chart(figure));
+    this.charts = [...document.querySelectorAll("[data-chart]")]
+      .map((figure) => new Chart(figure, CHARTS[figure.dataset.chart]));
+    this.pools = new Pools();
     this.frozen = null; // the columns while it is paused
     this.told = 0;
     this.failures = 0;
@@ -436,6 +175,7 @@ class Page {
     byId("picks").addEventListener("submit", (event) => event.preventDefault());
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => {
       this.charts.forEach((chart) => chart.repaint());
+      this.pools.repaint();
     });
     addEventListener("online", () => this.connect());
     addEventListener("pagehide", () => this.source?.close());
@@ -529,8 +269,8 @@ class Page {
     write(byId("quiet"), `No calls in the last ${duration(to - times[0])}.`);
     if (!isQuiet) this.charts.forEach((chart) => chart.show(columns, model, from, to));
     showTiles(columns, model);
+    this.pools.show(columns, from, to);
     showReplicas(columns, model);
-    showHints(columns);
     if (Date.now() - this.told >= SUMMARY_EVERY) {
       const text = summary(columns, model);
       if (text) this.told = Date.now();

@@ -1,0 +1,163 @@
+"""The Live page's hints: how many replicas a pool should have and why, and advice on batching."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from control.live.advised import DEMAND, model, told, tune
+from playwright.sync_api import Page, expect
+
+from browser import checks
+from browser.conftest import Visitor
+from browser.hinted import Hinted, hinted
+from browser.scene import ATTACK
+from serve.capacity.scaling.signals import Code, Reason
+
+HELD = Reason(Code.STALE, "digits was last seen 20 s ago")
+NOT_BOUND = Reason(Code.NOT_GPU_BOUND, "calls wait although the GPUs are busy for 12 % of the time")
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Iterator[Hinted]:
+    with hinted(tmp_path) as made:
+        yield made
+
+
+@pytest.fixture
+def live(visitor: Visitor, site: Hinted) -> Page:
+    """A window on nothing yet, at the scripted control plane."""
+    return visitor.open(site.url)
+
+
+def always(site: Hinted, *told_: object, batching: tuple[object, ...] = ()) -> None:
+    """These hints hold from the next sample on."""
+
+    def put(count: int) -> None:
+        site.scene.board.put(told_)
+        site.scene.batching = batching
+
+    site.then = put
+
+
+def card(page: Page, pool: str = "default"):
+    return page.locator(f'[data-pool="{pool}"]')
+
+
+def part(page: Page, name: str, pool: str = "default"):
+    return card(page, pool).locator(f"[data-part={name}]")
+
+
+def test_a_pool_is_shown_with_its_numbers_its_chart_and_all_reasons(
+    live: Page, site: Hinted
+) -> None:
+    always(site, told(reasons=(DEMAND, NOT_BOUND), utilization=0.12))
+    live.goto("/live")
+    expect(part(live, "asked")).to_have_text("3 replicas, 1 more than there are")
+    for name, text in {
+        "desired": "3",
+        "ready": "2",
+        "demand": "2.31",
+        "utilization": "12 %",
+    }.items():
+        expect(part(live, name)).to_have_text(text)
+    expect(card(live).locator("canvas")).to_be_visible()
+    expect(card(live).locator(".lines li")).to_have_text(
+        [re.compile("ready.*2"), re.compile("demand.*2.31"), re.compile("wanted.*3")]
+    )
+    expect(part(live, "reasons").locator("li")).to_have_text(
+        [f"{DEMAND.text} demand", f"{NOT_BOUND.text} not-gpu-bound"]
+    )
+    expect(part(live, "models").locator("tr")).to_have_text(
+        [re.compile(r"digits\s*2.31\s*290\s*131\s*12")]
+    )
+    expect(part(live, "held")).to_be_hidden()
+
+
+def test_hints_are_seen_although_nobody_calls(live: Page, site: Hinted) -> None:
+    asleep = told(desired=0, ready=0, demand=0.0, models=())
+    always(site, asleep)
+    live.goto("/live")
+    expect(part(live, "asked")).to_have_text("no replica: the pool is asleep")
+    expect(live.locator("#charts")).to_be_hidden()
+    expect(card(live).get_by_role("region")).to_be_hidden()
+
+
+def test_a_number_that_is_only_held_says_so(live: Page, site: Hinted) -> None:
+    always(site, told(desired=2, demand=float("nan"), reasons=(HELD,), confidence="low"))
+    live.goto("/live")
+    expect(part(live, "held")).to_be_visible()
+    expect(part(live, "demand")).to_have_text("—")
+    expect(part(live, "reasons")).to_contain_text("digits was last seen 20 s ago")
+
+
+def test_a_new_hint_is_shown_as_soon_as_it_is_told(live: Page, site: Hinted) -> None:
+    always(site, told())
+    live.goto("/live")
+    expect(part(live, "desired")).to_have_text("3")
+    always(site, told(desired=2, demand=1.4, reasons=(Reason(Code.STEADY, "2 are right"),)))
+    expect(part(live, "desired")).to_have_text("2")
+    expect(part(live, "reasons").locator("li")).to_have_text(["2 are right steady"])
+    expect(card(live)).to_have_count(1)
+
+
+def test_a_pool_that_is_gone_leaves_the_page(live: Page, site: Hinted) -> None:
+    always(site, told(), told("t4"))
+    live.goto("/live")
+    expect(card(live, "t4")).to_be_visible()
+    always(site, told())
+    expect(card(live, "t4")).to_have_count(0)
+    always(site)
+    expect(live.locator("#hints")).to_be_hidden()
+
+
+def test_advice_on_batching_comes_with_its_page_and_its_command(live: Page, site: Hinted) -> None:
+    always(site, batching=(tune("m", 1),))
+    live.goto("/live")
+    advice = live.locator("[data-part=batching] li")
+    expect(advice).to_have_text("m@1: 10 calls/s come. Try servegate batching tune m@1")
+    expect(advice.get_by_role("link")).to_have_attribute("href", "/models/m/versions/1/batching")
+
+
+def test_names_and_texts_that_attack_are_only_shown(live: Page, site: Hinted) -> None:
+    reasons = (Reason(Code.DEMAND, ATTACK),)
+    always(
+        site,
+        told(ATTACK, reasons=reasons, models=(model("__proto__"), model(ATTACK))),
+        told("__proto__"),
+        batching=(tune("constructor", 1),),
+    )
+    live.goto("/live")
+    expect(live.locator("[data-pool]")).to_have_count(2)
+    expect(live.locator("#hints")).to_contain_text(ATTACK)
+    expect(live.get_by_role("rowheader", name="__proto__")).to_have_count(1)
+    assert live.evaluate("window.hurt") is None
+
+
+def test_of_many_models_the_largest_are_shown(live: Page, site: Hinted) -> None:
+    always(site, told(models=tuple(model(f"model-{number}") for number in range(11))))
+    live.goto("/live")
+    expect(part(live, "models").locator("tr")).to_have_count(8)
+    expect(part(live, "more")).to_have_text("and 3 more")
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_nothing_of_it_is_cut_covered_or_out_of_reach(
+    visitor: Visitor, site: Hinted, width: int
+) -> None:
+    long = "a-pool-with-a-name-that-does-not-end-soon"
+    always(
+        site,
+        told(reasons=(DEMAND, NOT_BOUND), utilization=0.12, confidence="low"),
+        told(long, models=(model(), model("a-model-with-a-long-name-as-well"))),
+        batching=(tune("m", 1),),
+    )
+    page = visitor.open(site.url, width=width)
+    page.goto("/live")
+    expect(card(page, long).locator("canvas")).to_be_visible()
+    found = [*checks.overflow(page), *checks.cut_texts(page), *checks.overlapping(page)]
+    for scheme in ("dark", "light"):
+        page.emulate_media(color_scheme=scheme)
+        found += checks.barriers(page)
+    found += checks.unreachable(page)
+    assert not found, "\n".join(found)

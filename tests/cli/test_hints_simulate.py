@@ -1,0 +1,70 @@
+"""`servegate hints simulate`: what it plays, what it tells, and what it refuses."""
+
+import json
+from pathlib import Path
+
+import pytest
+from cli.commands import Done, servegate
+
+SHORT = ("--rate", 20, "--minutes", 5, "--seeds", 1)
+
+
+def simulate(*words: object) -> Done:
+    return servegate("hints", "simulate", *words)
+
+
+def test_a_load_is_played_with_the_policies_that_are_asked_for() -> None:
+    done = simulate("--load", "steady", "--policy", "servegate", "--policy", "kpa", *SHORT)
+    assert done.returncode == 0, done.stderr
+    heads, *rows = (line.split("\t") for line in done.stdout.splitlines())
+    assert heads == ["load", "policy", "late", "replica-hours", "÷ oracle", "turns/h"]
+    assert [each[:2] for each in rows] == [
+        ["steady", "oracle"],
+        ["steady", "servegate"],
+        ["steady", "kpa 70 %"],
+    ]
+
+
+def test_the_same_seeds_are_the_same_numbers_and_json_has_them_all() -> None:
+    words = ("--load", "steady", "--policy", "ray", "--all-parameters", "--json", *SHORT)
+    first, again = simulate(*words), simulate(*words)
+    assert first.stdout == again.stdout
+    page = json.loads(first.stdout)
+    assert page["scene"]["batch"] == 8
+    assert len({one["parameter"] for one in page["points"] if one["scaler"] == "ray"}) > 3
+
+
+def test_own_calls_are_played_as_they_came_and_drawn(tmp_path: Path) -> None:
+    trace, picture = tmp_path / "calls.csv", tmp_path / "cost.svg"
+    trace.write_text("time,user\n" + "".join(f"{at / 10},x\n" for at in range(6000)))
+    done = simulate(
+        *("--trace", trace, "--policy", "servegate", "--seeds", 1, "--plot", picture),
+        *("--service", "12+3", "--objective", "p99<200ms", "--bounds", "1..3"),
+    )
+    assert done.returncode == 0, done.stderr
+    assert "calls\tservegate\t0.00 %\t0.17\t1.00" in done.stdout
+    assert picture.read_text().startswith("<svg")
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (("--load", "storm"), "there is no load 'storm'"),
+        (("--policy", "magic"), "there is no policy 'magic'"),
+        (("--service", "fast"), "'fast' is not a service time"),
+        (("--service", "0+0"), "'0+0' is not a service time"),
+        (("--service", "900+200", "--objective", "p99<1s"), "longer than the objective"),
+        (("--bounds", "3..1"), "'3..1' are no bounds"),
+        (("--plot", "cost.png"), "only SVG"),
+        (("--rate", "100000", "--minutes", "1440"), "too many to simulate"),
+        (("--trace", "/nowhere.csv"), "cannot be read"),
+        (("--service", "1+1", "--model", "m"), "exclude each other"),
+    ],
+)
+def test_what_cannot_be_played_is_said_before_anything_is(
+    words: tuple[str, ...], says: str
+) -> None:
+    done = simulate(*words)
+    assert done.returncode == 2
+    assert says in done.stderr
+    assert not done.stdout

@@ -1,0 +1,141 @@
+"""`servegate hints watch`: each change once, as soon as the gateway tells it."""
+
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+from cli.commands import servegate
+from control.live.advised import told
+
+from serve.capacity.scaling.signals import Code, Reason
+from serve.cli.hints.watching import News, line
+
+
+def page(**about: Any) -> dict[str, Any]:
+    return told(**about).to_json()
+
+
+def news(told_: News, *pages: dict[str, Any]) -> list[tuple[str, bool]]:
+    """Who has news, and whether there still is a hint."""
+    return [(name, hint is not None) for name, hint in told_.of(pages)]
+
+
+def test_only_what_differs_is_news() -> None:
+    told_ = News()
+    assert news(told_, page(), page(pool="t4")) == [("default", True), ("t4", True)]
+    other_words = (Reason(Code.DEMAND, "2.4 replicas would be busy all the time"),)
+    assert news(told_, page(reasons=other_words, demand=2.4), page(pool="t4")) == []
+    assert news(told_, page(desired=4), page(pool="t4")) == [("default", True)]
+
+
+def test_a_pool_that_is_gone_is_news_once() -> None:
+    told_ = News()
+    news(told_, page(), page(pool="t4"))
+    assert news(told_, page()) == [("t4", False)]
+    assert news(told_, page()) == []
+
+
+def test_other_pools_are_no_news_where_one_is_named() -> None:
+    assert news(News("t4"), page(), page(pool="t4")) == [("t4", True)]
+
+
+def test_a_hint_is_one_line() -> None:
+    assert line(page(starting=1, confidence="low")) == (
+        "2023-11-14 22:13:20Z  default  3 wanted (held), 2 ready, 1 starting, demand 2.31: "
+        "2.31 replicas would be busy all the time  [demand]"
+    )
+
+
+@contextmanager
+def rounds(*rounds_: list[dict[str, Any]], waits: bool = False) -> Iterator[tuple[str, list[int]]]:
+    """A gateway that tells these rounds one after the other; then it refuses, or lets people wait.
+
+    Its first round has number 7. `asked` is what was asked for: the number after which.
+    """
+    over = threading.Event()
+    left, asked = list(rounds_), []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            url = urlsplit(self.path)
+            if url.path != "/api/hints":
+                self._answer(200, rounds_[0][0])
+                return
+            asked.append(int(parse_qs(url.query)["after"][0]))
+            if left:
+                self._answer(200, {"number": len(rounds_) - len(left) + 7, "hints": left.pop(0)})
+                return
+            if waits:
+                over.wait()
+            self._answer(403, {"what": "no more", "why": "", "try_this": "", "code": "forbidden"})
+
+        def _answer(self, status: int, answer: Any) -> None:
+            body = json.dumps(answer).encode()
+            self.send_response(status)
+            self.send_header("content-length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, format: str, *args: Any) -> None:
+            pass
+
+        def handle(self) -> None:
+            with suppress(ConnectionError):  # the command has left
+                super().handle()
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server.daemon_threads = True
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}", asked
+    finally:
+        over.set()
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+def test_people_get_a_line_for_each_change() -> None:
+    first, second = page(), page(desired=4)
+    with rounds([first], [first], [second]) as (url, _):
+        done = servegate("hints", "watch", "--admin-url", url)
+    assert done.stdout.splitlines() == [line(first), line(second)]
+    assert "no more" in done.stderr
+
+
+def test_programs_get_an_event_for_each_change_and_a_result() -> None:
+    with rounds([page()], [page(desired=4)], [page(pool="t4")]) as (url, _):
+        done = servegate("hints", "watch", "default", "--json", "--admin-url", url)
+    found = [json.loads(text) for text in done.stdout.splitlines()]
+    assert [(one["type"], one.get("pool")) for one in found] == [
+        ("hint", "default"),
+        ("hint", "default"),
+        ("gone", "default"),
+        ("result", None),
+    ]
+    assert [one["hint"]["desired"] for one in found[:2]] == [3, 4]
+    assert (done.returncode, found[-1]["code"]) == (4, "forbidden")
+
+
+def test_each_question_is_for_what_is_newer_than_the_last_answer() -> None:
+    with rounds([page()], [page()]) as (url, asked):
+        servegate("hints", "watch", "--admin-url", url)
+    assert asked == [0, 7, 8]
+
+
+def test_it_ends_by_itself_after_the_time_it_was_given() -> None:
+    with rounds([page()], waits=True) as (url, _):
+        done = servegate("hints", "watch", "--for", "100ms", "--json", "--admin-url", url)
+    assert done.returncode == 0
+    assert json.loads(done.stdout.splitlines()[-1]) == {"type": "result", "ok": True, "exit": 0}
+
+
+def test_a_length_of_time_that_is_none_is_refused_before_anybody_is_asked() -> None:
+    done = servegate("hints", "watch", "--for", "soon", "--admin-url", "http://127.0.0.1:9")
+    assert done.returncode == 2
+    assert "'soon' is no length of time" in done.stderr
