@@ -12,6 +12,7 @@ from serve.control.batching.rounds import Rounds
 from serve.control.fleet import Fleet
 from serve.control.gateway import Gateway
 from serve.control.models import Models
+from serve.control.scaling.arrivals import Arrivals
 from serve.control.snapshots import Publisher
 from serve.core.replicas import Replica
 from serve.triton import config as triton_config
@@ -43,6 +44,12 @@ class Tritons:
         """What it has under a name, as it completed it; raises as `counters` does."""
         return triton_config.of_message(await self._to(replica).config(name))
 
+    async def forget(self, replica: Replica) -> None:
+        """It has left: close what leads there."""
+        connection = self._connections.pop(replica, None)
+        if connection is not None:
+            await connection.close()
+
     def _to(self, replica: Replica) -> TritonControl:
         if replica not in self._connections:
             self._connections[replica] = TritonControl(replica, timeout=_PATIENCE)
@@ -56,6 +63,9 @@ class Watching:
     rounds: Rounds
     overviews: Overviews
     hints: Hints
+    observer: Observer
+    arrivals: Arrivals
+    tritons: Tritons
 
     async def run(self) -> None:
         """Read, and hold what calls do against what was tuned for, again and again."""
@@ -68,10 +78,11 @@ def observing_of(models: Models, fleet: Fleet, publisher: Publisher, gateway: Ga
     observer = Observer(fleet, tritons, clock=time.monotonic)
     latencies = Latencies(KEPT)
     hints = Hints(wall=time.time)
-    rounds = Rounds(observer, latencies, gateway, clock=time.monotonic)
+    arrivals = Arrivals()
+    rounds = Rounds(observer, latencies, gateway, clock=time.monotonic, also=arrivals)
     overviews = Overviews(
         *(models, fleet, publisher, observer, latencies, hints),
         ask=tritons.configuration,
         refresh=rounds.refresh,
     )
-    return Watching(rounds, overviews, hints)
+    return Watching(rounds, overviews, hints, observer, arrivals, tritons)

@@ -14,6 +14,7 @@ passed over: what it counts then is a measurement, or a model that warms up, not
 """
 
 import asyncio
+import itertools
 import logging
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
@@ -47,30 +48,43 @@ class Telling(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class _Told:
+class Told:
+    """What a replica said at a time."""
+
     at: float
     counters: Counted
     readings: Readings | None
 
 
 @dataclass(frozen=True, slots=True)
-class _Round:
-    """What rose between two readings."""
+class Round:
+    """What rose between two readings of a replica.
+
+    `waited`: calls that waited at its beginning and at its end, the fewer of both; only where some
+    did. `fell` says that something there was loaded anew, or the replica was started anew.
+    """
 
     at: float
     seconds: float
     risen: Counted
     cpu: float | None
     gpu: float | None
+    waited: Mapping[Slot, int] = field(default_factory=dict)
+    fell: bool = False
 
 
 @dataclass(slots=True)
 class _History:
-    """Of one replica. `fresh` is when what a version did began to count."""
+    """Of one replica. `fresh` is when what a version did began to count.
 
-    before: _Told | None = None
+    `heard` is when the replica answered last, be it that it is passed over.
+    """
+
+    replica: Replica
+    before: Told | None = None
+    heard: float | None = None
     is_passed_over: bool = False
-    rounds: deque[_Round] = field(default_factory=deque)
+    rounds: deque[Round] = field(default_factory=deque)
     fresh: dict[Slot, float] = field(default_factory=dict)
 
 
@@ -95,7 +109,11 @@ class Observer:
         up = [one.replica for one in seen.values() if one.is_up]
         told = await asyncio.gather(*(self._ask(replica) for replica in up))
         for replica, answer in zip(up, told, strict=True):
-            history = self._histories.setdefault(replica.name, _History())
+            history = self._histories.get(replica.name)
+            if history is None or history.replica != replica:
+                history = self._histories[replica.name] = _History(replica)
+            if answer is not None:
+                history.heard = answer.at
             if not self._fleet.is_free(replica.name):
                 history.is_passed_over = True
             elif answer is not None:
@@ -131,11 +149,29 @@ class Observer:
         pending = sum(_reading(one, slot).pending for one in newest if one and one.at > now)
         return Window(total(risen), replicas, pending, _mean(cpu), _mean(gpu))
 
-    async def _ask(self, replica: Replica) -> _Told | None:
+    def newest(self, replica: str) -> Told | None:
+        """What a replica said last, while it was not passed over; None before that."""
+        history = self._histories.get(replica)
+        return None if history is None else history.before
+
+    def heard(self, replica: str) -> float | None:
+        """When a replica answered last; None before it does."""
+        history = self._histories.get(replica)
+        return None if history is None else history.heard
+
+    def rounds(self, replica: str, after: float) -> tuple[Round, ...]:
+        """What a replica did after a time, oldest first; five minutes at most."""
+        history = self._histories.get(replica)
+        if history is None:
+            return ()
+        newer = itertools.takewhile(lambda one: one.at > after, reversed(history.rounds))
+        return tuple(newer)[::-1]
+
+    async def _ask(self, replica: Replica) -> Told | None:
         counters, readings = await asyncio.gather(
             self._counters(replica), self._telling.readings(replica)
         )
-        return None if counters is None else _Told(self._clock(), counters, readings)
+        return None if counters is None else Told(self._clock(), counters, readings)
 
     async def _counters(self, replica: Replica) -> Counted | None:
         try:
@@ -145,18 +181,20 @@ class Observer:
             return None
 
 
-def _add(history: _History, now: _Told) -> None:
+def _add(history: _History, now: Told) -> None:
     before, history.before = history.before, now
     passed, history.is_passed_over = history.is_passed_over, False
     if before is None or now.at <= before.at:
         history.fresh = dict.fromkeys(now.counters, now.at)
         return
     risen: dict[Slot, Counters] = {}
+    fell = False
     for slot, counters in now.counters.items():
         was = before.counters.get(slot)
         rise = counters if was is None else counters.since(was)
         if was is None or rise is counters:
             history.fresh[slot] = now.at if passed else before.at
+        fell = fell or (was is not None and rise is counters)
         if not rise.is_idle:
             risen[slot] = rise
     history.fresh = {slot: at for slot, at in history.fresh.items() if slot in now.counters}
@@ -165,17 +203,25 @@ def _add(history: _History, now: _Told) -> None:
         known = [one for one in gpus if one is not None]
         cpu = now.readings.cpu_utilization if now.readings else None
         seconds = now.at - before.at
-        history.rounds.append(_Round(now.at, seconds, risen, cpu, max(known, default=None)))
+        gpu, waited = max(known, default=None), dict(_waited(before, now))
+        history.rounds.append(Round(now.at, seconds, risen, cpu, gpu, waited, fell))
 
 
-def _rounds(history: _History, slot: Slot) -> Iterator[_Round]:
+def _waited(before: Told, now: Told) -> Iterator[tuple[Slot, int]]:
+    for slot, reading in now.readings.models.items() if now.readings else ():
+        fewer = min(reading.pending, _reading(before, slot).pending)
+        if fewer > 0:
+            yield slot, fewer
+
+
+def _rounds(history: _History, slot: Slot) -> Iterator[Round]:
     """Those in which a version was there as it is now."""
     fresh = history.fresh.get(slot)
     if fresh is not None:
         yield from (one for one in history.rounds if one.at > fresh)
 
 
-def _reading(told: _Told | None, slot: Slot) -> ModelReading:
+def _reading(told: Told | None, slot: Slot) -> ModelReading:
     if told is None or told.readings is None:
         return _UNREAD
     return told.readings.models.get(slot, _UNREAD)

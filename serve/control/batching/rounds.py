@@ -1,25 +1,38 @@
 """The rounds: replicas and gateway are read every 15 seconds, and when somebody wants to see.
 
-Until every replica has been read once they come faster: what is called before does not count.
+Until every replica has been read once they come faster: what is called before does not count. Who
+decides how many replicas there should be wants to see every five seconds (`control/scaling`).
 """
 
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from typing import Protocol
 
 from serve.control.batching.latencies import Latencies
 from serve.control.batching.observing import Observer
-from serve.control.live.sources import PATIENCE, Metered
+from serve.control.live.sources import Metered
 from serve.core.errors import ServegateError
 
 PERIOD = 15.0  # seconds from one round to the next
 PAUSE = 1.0  # at least so long
 FRESH = 3.0  # seconds for which what was read is new enough for everybody
+_PATIENCE = 4.0  # seconds; the gateway itself waits up to 2 s for a worker that does not answer
 _log = logging.getLogger("servegate.batching")
 
 
+class Hears(Protocol):
+    """Who is told what the gateway's metrics say."""
+
+    def tell(self, text: str, at: float) -> None:
+        """At a time, by the rounds' clock; `ValueError` or `KeyError` for what is no such text."""
+
+
 class Rounds:
-    """One round after the other, never two at a time. `clock`: monotonic seconds."""
+    """One round after the other, never two at a time. `clock`: monotonic seconds.
+
+    The gateway's metrics are told to `latencies`, and to who is named by `also`.
+    """
 
     def __init__(
         self,
@@ -28,12 +41,13 @@ class Rounds:
         gateway: Metered,
         *,
         clock: Callable[[], float],
+        also: Hears | None = None,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self._observer = observer
-        self._latencies = latencies
         self._gateway = gateway
         self._clock = clock
+        self._hearing: tuple[Hears, ...] = (latencies, *([also] if also else ()))
         self._sleep = sleep
         self._reading = asyncio.Lock()
         self._read_at: float | None = None
@@ -63,8 +77,10 @@ class Rounds:
     async def _read_gateway(self) -> None:
         """Its own histograms; what it does not tell is in the next round."""
         try:
-            async with asyncio.timeout(PATIENCE):
+            async with asyncio.timeout(_PATIENCE):
                 text = await self._gateway.metrics()
-            self._latencies.tell(text, self._clock())
+            at = self._clock()
+            for one in self._hearing:
+                one.tell(text, at)
         except (ServegateError, OSError, ValueError, KeyError) as error:
             _log.debug("the gateway tells no metrics: %s", error or type(error))

@@ -7,8 +7,11 @@ the loop ──put──▶ board ──▶ all, of        the admin API, KEDA, 
 import asyncio
 from collections.abc import Iterable
 
+from serve.capacity.scaling.signals import Code
 from serve.control.scaling.told import Told
-from serve.core.errors import NotFound
+from serve.core.errors import NotFound, Unavailable
+
+_HOLDS = frozenset({Code.STALE, Code.INVALID, Code.RESTARTED})
 
 
 class Board:
@@ -39,6 +42,24 @@ class Board:
         if told is None:
             known = ", ".join(self._told) or "none yet: the first comes within seconds"
             raise NotFound(f"there is no hint for a pool '{pool}'", why=f"hints: {known}")
+        return told
+
+    def followed(self, pool: str, now: float) -> Told:
+        """What may be followed at a time, in seconds of the epoch; `Unavailable` where nothing may.
+
+        That is in a hold, too: whoever follows leaves everything as it is then. The number of a
+        hold could mean less, since replicas that wait for a machine are nowhere to be seen.
+        """
+        if not self.number:
+            raise Unavailable("there is no hint yet", why="the control plane has just begun")
+        told = self.of(pool)
+        age = now - told.at
+        if age > told.hint.lasts:
+            why = f"the last one was made {age:.0f} s ago, and lasts for {told.hint.lasts:.0f} s"
+            raise Unavailable(f"there is no new hint for the pool '{pool}'", why=why)
+        if told.hint.codes & _HOLDS:
+            why = "; ".join(one.text for one in told.hint.reasons if one.code in _HOLDS)
+            raise Unavailable(f"the pool '{pool}' stays as it is", why=why)
         return told
 
     async def after(self, number: int) -> int:

@@ -51,6 +51,7 @@ class Told:
             "cold_start": _known(signal.cold_start),
             "idle": _known(signal.idle),
             "utilization": _known(signal.utilization),
+            "faults": list(signal.faults),
             "gpus": {name: dict(one) for name, one in self.gpus.items()},
             "models": [
                 {

@@ -159,7 +159,7 @@ class BatchingView(BaseModel):
 async def show_batching(model: str, number: int, control: InControl) -> BatchingView:
     """Its configuration in words, the batches of the last minutes, advice and hints.
 
-    Numbers are read every 15 seconds from each replica, and now; a replica that a version is just
+    Numbers are read every few seconds from each replica, and now; a replica that a version is just
     loaded on begins anew.
     """
     found = await control.overviews.show(model, number)

@@ -16,6 +16,7 @@ from serve.control.batching.performing import Performing
 from serve.control.batching.reconfiguration import Wish
 from serve.control.batching.rollout import Rollouts
 from serve.control.models import By
+from serve.control.reconciling.keepers import Keepers
 from serve.control.reconciling.reconciler import ReplicaKeeper
 from serve.control.revision import CONFIGURATION
 from serve.control.storing.store import Change
@@ -149,7 +150,7 @@ class Scene:
 
     def _configuring(self, folder: Path) -> Configuring:
         plane = self.plane
-        rollouts = Rollouts(self.keepers, plane.fleet, clock=plane.clock)
+        rollouts = Rollouts(Keepers(*self.keepers), plane.fleet, clock=plane.clock)
         storage = Storage.of(str(folder / "storage"))
         self._rollouts = rollouts
         checks = Checks(

@@ -173,3 +173,65 @@ def test_nothing_is_known_of_what_nobody_has() -> None:
     assert (window.counted, window.seconds, window.rate) == (NOTHING, 0.0, 0.0)
     assert (window.queue, window.compute, window.busy(1)) == (0.0, 0.0, 0.0)
     assert (window.rows_per_execution, window.calls_per_execution, window.largest) == (0, 0, 0)
+
+
+def test_each_round_of_a_replica_is_told_to_who_asks_for_newer_ones() -> None:
+    scene = Scene()
+    for count in (0, 10, 30, 60):
+        scene.look(a=some(count))
+    rounds = scene.observer.rounds("a", scene.clock() - 20)
+    assert [one.risen[M].calls for one in rounds] == [20, 30]
+    assert scene.observer.rounds("b", 0.0) == scene.observer.rounds("nobody", 0.0) == ()
+
+
+def test_a_round_says_that_something_was_loaded_anew() -> None:
+    scene = Scene()
+    for count in (0, 50, 8, 9):
+        scene.look(a=some(count))
+    assert [one.fell for one in scene.observer.rounds("a", 0.0)] == [False, True, False]
+
+
+def test_calls_count_as_waiting_when_they_do_so_at_both_ends_of_a_round() -> None:
+    scene = Scene()
+    for pending in (0, 9, 4, 7):
+        scene.read = {"a": metrics(pending=pending)}
+        scene.look(a=some(0))
+    assert [dict(one.waited) for one in scene.observer.rounds("a", 0.0)] == [{}, {M: 4}, {M: 4}]
+
+
+def test_a_replica_is_heard_though_it_is_passed_over() -> None:
+    scene = Scene()
+    scene.look(a=some(0))
+    with scene.fleet.steering("a"):
+        scene.look(a=some(5))
+    newest = scene.observer.newest("a")
+    assert newest is not None
+    assert (newest.at, scene.observer.heard("a")) == (scene.clock() - 15.0, scene.clock())
+    assert scene.observer.heard("b") is scene.observer.newest("b") is None
+
+
+def test_another_replica_of_the_same_name_begins_anew() -> None:
+    scene = Scene()
+    scene.look(a=some(500))
+    scene.look(a=some(600))
+    scene.fleet.remove("a")
+    scene.fleet.join(replica("a", http=9000))
+    scene.fleet.saw("a", {"m": (1,)})
+    scene.look(a=some(3))
+    scene.look(a=some(5))
+    assert scene.observer.window(*M).counted.calls == 2
+    assert not any(one.fell for one in scene.observer.rounds("a", 0.0))
+
+
+def test_a_replica_that_leaves_while_it_is_asked_is_passed_over() -> None:
+    scene = Scene()
+
+    async def leaves(one: Replica) -> Mapping[Slot, Counters]:
+        scene.fleet.remove(one.name)
+        return some(1)
+
+    scene.observer = Observer(scene.fleet, scene, clock=scene.clock)
+    scene.counters = leaves  # type: ignore[method-assign]
+    asyncio.run(scene.observer.observe())
+    scene.look()
+    assert repr(scene.observer) == "<Observer replicas=0 rounds=0>"

@@ -207,3 +207,17 @@ def test_rounds_come_faster_until_every_replica_was_read_once(tmp_path: Path) ->
     with pytest.raises(asyncio.CancelledError):
         asyncio.run(rounds.run(lambda: None))
     assert slept == [1.0, 1.0, 15.0, 15.0]
+
+
+def test_who_else_wants_to_hear_the_gateway_is_told_the_same(tmp_path: Path) -> None:
+    scene = plain(tmp_path)
+    heard: list[tuple[str, float]] = []
+
+    class Ear:
+        def tell(self, text: str, at: float) -> None:
+            heard.append((text, at))
+
+    scene.told = {"a": {}, "b": {}}
+    rounds = Rounds(scene.observer, Latencies(300.0), scene, clock=scene.clock, also=Ear())
+    asyncio.run(rounds.refresh())
+    assert heard == [("# nothing\n", scene.clock())]

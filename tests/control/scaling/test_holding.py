@@ -1,0 +1,199 @@
+"""Readings that are old, missing or wrong: what was asked for is held, and the reason is told."""
+
+from pathlib import Path
+
+import pytest
+from control.scaling.watched_pools import Calls, Scene, text
+
+from serve.capacity.scaling.policy import RESTARTED, STALE, TICK
+from serve.capacity.scaling.signals import Bounds, Code
+from serve.control.scaling.signals import Allowed
+
+
+class Settled(Scene):
+    """A pool of two that needs more than two; `wanted` is what its hint has said before."""
+
+    def __init__(self, folder: Path | None = None) -> None:
+        super().__init__(folder=folder)
+        self.settle()
+        for _ in range(4):
+            busy(self)
+        self.wanted = self.hint().hint.desired
+        assert self.wanted > 3, self.hint()
+
+
+def held(scene: Scene, code: Code, words: str, desired: int) -> None:
+    hint = scene.hint().hint
+    assert (hint.desired, hint.confidence) == (desired, "low")
+    assert hint.codes == {code}
+    assert words in hint.reasons[0].text
+
+
+def busy(scene: Scene, rate: float = 900.0) -> None:
+    """One round in which both replicas execute what comes."""
+    scene.call(rate=rate)
+    for name in ("a", "b"):
+        scene.execute(name, b1=(int(rate), 0.010), b2=(int(rate / 2), 0.012))
+    scene.look()
+
+
+def test_a_gateway_that_is_not_read_any_more() -> None:
+    scene = Settled()
+    scene.gateway = None
+    for _ in range(int(STALE / TICK)):
+        scene.look()
+        assert scene.hint().hint.desired > 2  # it is not so old yet
+    scene.look()
+    held(scene, Code.STALE, "the gateway was last seen 20 s ago", scene.wanted)
+
+
+def test_a_gateway_that_was_never_read() -> None:
+    scene = Scene()
+    scene.gateway = None
+    scene.settle()
+    for _ in range(100):
+        scene.look()
+    held(scene, Code.STALE, "the gateway was last seen", 2)
+
+
+def test_a_replica_that_does_not_tell_what_it_has_counted() -> None:
+    scene = Settled()
+    scene.told["b"] = None
+    for _ in range(int(STALE / TICK) + 1):
+        scene.call(rate=900.0)
+        scene.execute("a", b1=(900, 0.010))
+        scene.look()
+    held(scene, Code.STALE, "m was last seen 20 s ago", scene.wanted)
+
+
+def test_a_replica_that_is_lost_is_not_waited_for() -> None:
+    scene = Settled()
+    scene.told["b"] = None
+    scene.fleet.lost("b", "it does not answer")
+    for _ in range(5):
+        scene.call(rate=900.0)
+        scene.execute("a", b1=(900, 0.010))
+        scene.look()
+    assert scene.hint().hint.confidence == "high"
+
+
+@pytest.mark.parametrize("number", ["nan", "-5", "+Inf"])
+def test_numbers_that_cannot_be(number: str) -> None:
+    scene = Settled()
+    assert scene.gateway is not None
+    told = text(scene.gateway).split("\n")
+    scene.raw = "\n".join(
+        f"{line.rpartition(' ')[0]} {number}" if line.startswith("servegate_calls_total") else line
+        for line in told
+    )
+    scene.look()
+    held(scene, Code.INVALID, "the gateway tells no numbers of m", scene.wanted)
+    scene.raw = None
+    busy(scene)
+    busy(scene)
+    assert scene.hint().hint.confidence == "high"
+
+
+def test_a_text_that_is_none_is_as_if_nobody_had_answered() -> None:
+    scene = Settled()
+    scene.raw = "<html>it is being repaired</html>"
+    for _ in range(4):
+        scene.look()
+    held(scene, Code.STALE, "the gateway", scene.wanted)
+
+
+def test_a_gateway_that_counts_from_zero_again() -> None:
+    scene = Settled()
+    scene.gateway = {"m": Calls(answered={0.01: 3.0})}
+    scene.look()
+    held(scene, Code.INVALID, "the gateway's counters fell", scene.wanted)
+    busy(scene)
+    assert scene.hint().hint.confidence == "high"
+    assert scene.model().recent == pytest.approx(900.0)
+
+
+def test_a_gateway_that_counts_from_zero_again_and_was_not_called_since() -> None:
+    scene = Settled()
+    scene.gateway = {}
+    scene.look()
+    held(scene, Code.INVALID, "the gateway's counters fell", scene.wanted)
+
+
+def test_a_replica_that_counts_from_zero_again() -> None:
+    scene = Settled()
+    scene.told["a"] = {}
+    scene.execute("a", b1=(7, 0.01))
+    busy_before = scene.model().capacity
+    scene.call(rate=900.0)
+    scene.look()
+    held(scene, Code.INVALID, "the counters of a fell", scene.wanted)
+    busy(scene)
+    assert scene.hint().hint.confidence == "high"
+    assert scene.model().capacity == pytest.approx(busy_before, rel=0.1)
+
+
+def test_calls_waiting_below_zero() -> None:
+    scene = Settled()
+    scene.pending["m", 1] = -3
+    scene.look()
+    held(scene, Code.INVALID, "m: waiting is -6", scene.wanted)
+
+
+def test_a_utilisation_that_is_no_number() -> None:
+    scene = Settled()
+    scene.gpus = {"a": {"GPU-1": {"source": "triton", "utilization": float("nan")}}}
+    scene.look()
+    held(scene, Code.INVALID, "utilization is nan", scene.wanted)
+
+
+def test_hints_survive_a_restart_with_a_hold_and_no_jump() -> None:
+    scene = Settled()
+    scene.starting = {"default": 1}
+    scene.begin()
+    for _ in range(int(RESTARTED / TICK)):
+        busy(scene)
+        hint = scene.hint().hint
+        assert (hint.desired, hint.codes) == (3, {Code.RESTARTED})
+    for _ in range(2):
+        busy(scene)
+    hint = scene.hint().hint
+    assert (hint.confidence, hint.desired) == ("high", scene.wanted)
+
+
+def test_what_was_asked_for_before_a_restart_is_asked_for_after_it(tmp_path: Path) -> None:
+    scene = Settled(tmp_path)  # and nobody tells that two more are being started
+    scene.begin()
+    busy(scene)
+    held(scene, Code.RESTARTED, "it has just begun", scene.wanted)
+
+
+def test_what_was_asked_for_long_before_a_restart_is_forgotten(tmp_path: Path) -> None:
+    scene = Settled(tmp_path)
+    scene.wall.now += 301.0
+    scene.begin()
+    busy(scene)
+    held(scene, Code.RESTARTED, "it has just begun", 2)
+
+
+def test_a_file_of_hints_that_cannot_be_read_is_as_if_there_were_none(tmp_path: Path) -> None:
+    scene = Settled(tmp_path)
+    (tmp_path / "hints.json").write_text('{"at": "noon"}')
+    scene.begin()
+    busy(scene)
+    held(scene, Code.RESTARTED, "it has just begun", 2)
+
+
+def test_no_more_is_held_than_is_allowed_by_now() -> None:
+    scene = Settled()
+    scene.allowed = {"default": Allowed(Bounds(1, 100, budget=3))}
+    scene.gateway = {}
+    scene.look()
+    assert scene.hint().hint.desired == 3
+
+
+def test_a_restart_without_a_gateway_holds_for_as_long_as_that_lasts() -> None:
+    scene = Settled()
+    scene.begin()
+    scene.gateway = None
+    scene.settle()
+    held(scene, Code.STALE, "the gateway was last seen", 2)
