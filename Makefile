@@ -12,7 +12,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test test-conversion test-tensorrt check format lint types contracts test-fast chaos fuzz deps deps-dev lock clean docs \
-  bench bench-batching bench-control bench-gate bench-live bench-load bench-push bench-report bench-peers profile deps-bench deps-browser deps-kserve deps-postgres
+  bench bench-batching bench-control bench-gate bench-hints bench-live bench-load bench-push bench-report bench-scaling bench-peers profile deps-bench deps-browser deps-compiler deps-kserve deps-postgres
 
 help:  ## Explain the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -20,7 +20,7 @@ help:  ## Explain the targets
 demo: deps  ## Serve a trained digits classifier from two real Tritons, and print what to try
 	@exec $(BIN)/python examples/digits/demo.py
 
-test: deps-dev deps-kserve deps-postgres deps-browser  ## Run the whole test suite, with real Tritons
+test: deps-dev deps-kserve deps-postgres deps-browser deps-compiler  ## Run the whole test suite, with real Tritons
 	$(PYTEST) $(PARALLEL) -m "not chaos and not conversion" --ignore=tests/browser
 	$(PYTEST) -n 2 tests/browser
 
@@ -38,7 +38,7 @@ types: deps-dev  ## Check the types with mypy --strict
 contracts: deps-dev  ## Check the import contracts
 	$(BIN)/lint-imports --no-cache
 
-test-fast: deps-dev deps-postgres  ## Run the tests that start no Triton and no TensorFlow
+test-fast: deps-dev deps-postgres deps-compiler  ## Run the tests that start no Triton and no TensorFlow
 	$(PYTEST) $(PARALLEL) -m "not triton and not tensorflow and not chaos and not conversion"
 
 test-conversion: deps-dev  ## Convert every kind of model that is promised, and those that must be refused
@@ -58,6 +58,14 @@ bench-control: deps-dev  ## Measure the warm start against a bare Triton, and a 
 bench-batching: deps-dev  ## Measure what tuned batching is worth, and write it into docs/batching.md; ONLY="digits transformer residual", STEPS="defaults grid"
 	$(BIN)/python -m loadtests.bench.batching $(if $(ONLY),--only $(ONLY)) $(if $(STEPS),--steps $(STEPS))
 	$(BIN)/python -m loadtests.bench.batching_report
+
+bench-scaling: deps-dev  ## Compare this policy of scaling with those in use, and write it into docs/autoscaling.md; SEEDS=1-20, TRACE=calls.csv
+	$(BIN)/python -m loadtests.bench.scaling --seeds $(or $(SEEDS),101-120) $(if $(TRACE),--trace $(TRACE))
+	$(BIN)/python -m loadtests.bench.scaling_report
+
+bench-hints: deps-dev  ## Measure what hints cost, and follow them with real Tritons for 13 minutes
+	$(BIN)/python -m loadtests.bench.hint_cost
+	$(BIN)/python -m loadtests.bench.autoscaling
 
 bench-load: deps-bench  ## Measure the load generator: beside wrk and h2load, and whether it sees a stall
 	$(BIN)/python -m loadtests.bench.loading
@@ -101,6 +109,9 @@ deps-kserve: deps-dev  ## Make the environment in .venv-kserve: KServe's clients
 
 deps-postgres:  ## Bring the PostgreSQL that tests start for themselves
 	@scripts/postgres-deps.sh
+
+deps-compiler:  ## Bring the C compiler with which tests build a stand-in for NVIDIA's library
+	@scripts/compiler-deps.sh
 
 deps-browser: deps-dev  ## Bring Chromium and axe-core, which look at every page of the web UI in tests
 	@scripts/browser-deps.sh
