@@ -9,7 +9,7 @@ import asyncio
 import math
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -20,6 +20,8 @@ from serve.control.inventory import Inventory
 from serve.control.keys import Keys
 from serve.control.models import Models
 from serve.control.reconciling.steering import Steering
+from serve.control.scaling.allowing import Pools
+from serve.control.scaling.pools import settings_of
 from serve.control.snapshots import Publisher, compile_snapshot
 from serve.control.storing.store import Store
 from serve.core.calls import Call, Choice, Headers, Reply, Verb
@@ -34,6 +36,7 @@ from serve.proxy.health import Health
 from serve.proxy.journal import Journal
 from serve.proxy.live import Live
 from serve.proxy.loads import Loads
+from serve.proxy.waking import Waking
 from serve.telemetry import Meters
 
 CONFIG = 'backend: "onnxruntime"\nversion_policy { all { } }\n'
@@ -70,6 +73,7 @@ def view(
     labels: Mapping[str, int] | None = None,
     sequences: bool = False,
     failed: bool = False,
+    asleep: bool = False,
 ) -> ModelView:
     """A model with these targets; without a split the highest version is served."""
     held = {one.version: one for one in targets}
@@ -82,6 +86,7 @@ def view(
         routed=bool(split),
         sequences=sequences,
         failed=failed,
+        asleep=asleep,
     )
 
 
@@ -130,7 +135,11 @@ class Walk:
 
 
 class DataPlane:
-    """A gateway without connections. `draw` is what the split draws."""
+    """A gateway without connections. `draw` is what the split draws.
+
+    Up to `waking_calls` wait for a pool that was scaled to zero, for ten seconds each; `news` is
+    how often the control plane would have been told of a model that is waited for.
+    """
 
     def __init__(
         self,
@@ -139,8 +148,11 @@ class DataPlane:
         limit: int = 100,
         draw: float = 0.0,
         journal: Journal | None = None,
+        waking_calls: int = 4,
     ) -> None:
         self.clock = Clock()
+        self.news = 0
+        self.waking = Waking(calls=waking_calls, seconds=10.0, tell=self._tell)
         self.live = Live()
         if snapshot is not None:
             self.live.swap(snapshot)
@@ -156,7 +168,19 @@ class DataPlane:
             draw=lambda: draw,
             clock=self.clock,
             journal=journal,
+            waking=self.waking,
         )
+
+    def _tell(self) -> None:
+        self.news += 1
+
+    def wake(self, woken: Snapshot) -> None:
+        """The models of this snapshot are in force, and the sweeper has looked at who waits."""
+        now = self.live.snapshot
+        replicas = MappingProxyType({**woken.replicas, **now.replicas})
+        newer = replace(woken, generation=now.generation + 1, replicas=replicas)
+        assert self.live.swap(newer)
+        self.gateway.sweep()
 
     def begin(self, asked: Call | None = None) -> Attempt:
         return self.gateway.begin(asked or call())
@@ -224,6 +248,15 @@ class ControlPlane:
             reload=self.reload,
         )
         self.wall = Clock(1_700_000_000.0)
+        self.pools = Pools(
+            self.store,
+            self.inventory,
+            self.fleet,
+            decisions=lambda: self.decisions,
+            reload=self.reload,
+            publish=self.publisher.committed,
+            wall=self.wall,
+        )
         self.keys = Keys(
             self.store,
             decisions=lambda: self.decisions,
@@ -233,7 +266,11 @@ class ControlPlane:
         )
 
     def _compile(self) -> Snapshot:
-        return compile_snapshot(self.inventory.models, self.decisions, self.fleet)
+        models, decisions = self.inventory.models, self.decisions
+        return compile_snapshot(
+            *(models, decisions, self.fleet),
+            may_sleep=lambda pool: settings_of(decisions, pool).to_zero,
+        )
 
     async def reload(self) -> None:
         self.decisions = Decisions(await self.store.read())

@@ -5,13 +5,17 @@ so need no certificate to trust, and none to show.
 """
 
 import ssl
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from serve.app.serving import Server
 from serve.control.delivering.agents import AgentDelivery
+from serve.control.membership import Membership
 from serve.listeners.admin.application import create
 from serve.listeners.admin.context import Control
+from serve.listeners.admin.membership import membership_router
 from serve.listeners.admin.sync import sync_router
+from serve.listeners.admin.waking import waking_router
 from serve.listeners.web import site
 from serve.settings import Settings
 
@@ -22,12 +26,16 @@ def admin_servers(
     settings: Settings,
     control: Control,
     *,
+    membership: Membership,
+    wake: Callable[[Iterable[str]], None],
     agents: AgentDelivery | None,
     tls: ssl.SSLContext | None,
     inside: Path,
 ) -> tuple[Server, Server]:
     """The servers, ready to be run: the port's, and the one `inside`."""
-    internal = [sync_router(agents, control.storage)] if agents else []
+    internal = [membership_router(membership), waking_router(wake)]
+    if agents:
+        internal.append(sync_router(agents, control.storage))
     beside = [*site.routers(), *internal]
     app = create(control, hosts=settings.allowed_hosts, beside=beside, refusal=site.refusal)
     inside.unlink(missing_ok=True)

@@ -1,7 +1,7 @@
 """The parts of a control plane that change serving configurations, put together."""
 
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 from serve.control.artifacts.storage import Storage
@@ -15,7 +15,7 @@ from serve.control.gateway import Gateway
 from serve.control.inventory import Inventory
 from serve.control.models import Models
 from serve.control.publishing.trials import Trials
-from serve.control.reconciling.reconciler import ReplicaKeeper
+from serve.control.reconciling.keepers import Keepers
 from serve.control.snapshots import Publisher
 from serve.control.storing.store import Store
 from serve.processes import SystemClock
@@ -33,7 +33,7 @@ def configuring_of(
     inventory: Inventory,
     fleet: Fleet,
     publisher: Publisher,
-    keepers: Sequence[ReplicaKeeper],
+    keepers: Keepers,
     decisions: Callable[[], Decisions],
     reload: Callable[[], Awaitable[None]],
 ) -> Configuring:

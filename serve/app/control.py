@@ -18,16 +18,22 @@ from serve.app.configuring import configuring_of
 from serve.app.conversions import conversions_of
 from serve.app.evaluating import evaluating_of
 from serve.app.gateway import gateway_of
+from serve.app.keda import keda_of
+from serve.app.membership import membership_of
 from serve.app.observing import observing_of
 from serve.app.paths import LEADER_FILE, control_socket, store_place
+from serve.app.pooling import pools_of, usual_pools
 from serve.app.publishing import Publishing, delivery_of, storage_of
+from serve.app.scaling import scaling_of
 from serve.app.scraping import scrape
 from serve.app.secret import shared_secret
+from serve.app.sleeping import may_begin_empty, may_sleep_of
 from serve.app.tls import HTTP, Tls
 from serve.control.decisions import Decisions
 from serve.control.delivering.agents import AgentDelivery
 from serve.control.delivering.courier import Courier
 from serve.control.fleet import Fleet
+from serve.control.hinting import advised
 from serve.control.history import History
 from serve.control.inventory import Inventory
 from serve.control.keys import Keys
@@ -38,7 +44,6 @@ from serve.control.management import Management
 from serve.control.models import Models
 from serve.control.placement import Placement, Rules
 from serve.control.reconciling.contracts import Contracts
-from serve.control.reconciling.reconciler import ReplicaKeeper
 from serve.control.reconciling.steering import Steering
 from serve.control.restoring import Restoring
 from serve.control.snapshots import Publisher, compile_snapshot
@@ -51,7 +56,6 @@ from serve.core.replicas import Replica
 from serve.core.snapshot import Snapshot
 from serve.settings import Settings, keys_are_required
 from serve.telemetry import Meters
-from serve.triton.control import TritonControl
 
 _log = logging.getLogger("servegate.control")
 
@@ -63,7 +67,7 @@ class ControlPlane:
         self._settings = settings
         self._tls = tls or Tls.of(settings)
         replicas = settings.tritons()
-        if not replicas:
+        if not (replicas or may_begin_empty(settings)):
             raise CannotStart(
                 "the control plane knows no Triton",
                 try_this="--triton HOST:HTTP:GRPC:METRICS, or servegate up to start local ones",
@@ -114,7 +118,7 @@ class ControlPlane:
             self._inventory,
             self._fleet,
             self._delivery,
-            arrived=self._wake_keepers,
+            arrived=lambda: self._keepers.wake(),
             pause=settings.scan_interval,
         )
         self._publishing = Publishing(
@@ -136,29 +140,23 @@ class ControlPlane:
             decisions=self._decided,
             reload=self._reload,
         )
-        self._keepers = {
-            replica.name: ReplicaKeeper(
-                replica.name,
-                TritonControl(replica, timeout=1.0),
-                fleet=self._fleet,
-                inventory=self._inventory,
-                publisher=self._publisher,
-                steering=self._steering,
-                delivery=self._delivery,
-                proof=self._contracts,
-                decisions=self._decided,
-                clock=time.monotonic,
-                tick=settings.tick,
-                machine=settings.machine(replica.name, replica.pool),
-            )
-            for replica in replicas
-        }
+        self._keepers, self._membership = membership_of(
+            settings,
+            self._fleet,
+            self._inventory,
+            self._publisher,
+            self._gateway,
+            steering=self._steering,
+            delivery=self._delivery,
+            proof=self._contracts,
+            decisions=self._decided,
+        )
         self._management = Management(
             self._store,
             self._inventory,
             self._fleet,
             self._publisher,
-            list(self._keepers.values()),
+            self._keepers,
             decisions=self._decided,
             reload=self._reload,
         )
@@ -179,7 +177,16 @@ class ControlPlane:
             inventory=self._inventory,
             fleet=self._fleet,
             publisher=self._publisher,
-            keepers=list(self._keepers.values()),
+            keepers=self._keepers,
+            decisions=self._decided,
+            reload=self._reload,
+        )
+        self._pools = pools_of(
+            settings,
+            store=self._store,
+            inventory=self._inventory,
+            fleet=self._fleet,
+            publisher=self._publisher,
             decisions=self._decided,
             reload=self._reload,
         )
@@ -189,6 +196,7 @@ class ControlPlane:
             decisions=self._decided,
             generation=lambda: self._publisher.snapshot.generation,
             revising=self._configuring,
+            allowing=self._pools,
         )
         self._history = History(self._store, restoring.by_kind)
         self._datasets, self._evaluations = evaluating_of(
@@ -200,10 +208,22 @@ class ControlPlane:
             self._inventory,
             self._fleet,
             self._models,
-            {name: keeper.lending for name, keeper in self._keepers.items()},
+            self._keepers.lending,
             decisions=self._decided,
         )
         self._watching = observing_of(self._models, self._fleet, self._publisher, self._gateway)
+        self._membership.after_leaving(self._watching.tritons.forget)
+        self._scaling = scaling_of(
+            settings,
+            self._watching,
+            usual_pools(settings),
+            fleet=self._fleet,
+            inventory=self._inventory,
+            publisher=self._publisher,
+            decisions=self._decided,
+            starting=lambda: self._membership.wished,
+        )
+        self._keda = keda_of(settings, self._scaling.board, decisions=self._decided)
         self._live = Live(
             Sources(
                 self._gateway,
@@ -212,6 +232,9 @@ class ControlPlane:
                 snapshot=lambda: self._publisher.snapshot,
                 clock=time.monotonic,
                 wall=time.time,
+                advice=lambda now: advised(
+                    self._scaling.board.all(), self._watching.hints.all(), now
+                ),
             ),
             clock=time.monotonic,
         )
@@ -223,6 +246,7 @@ class ControlPlane:
         )
         self._meters.table(self._replica_states)
         self._meters.table(self._watching.hints.collect)
+        self._meters.table(self._scaling.meters.collect)
         if self._tls is not None:
             self._meters.table(self._tls.collect)
 
@@ -254,6 +278,8 @@ class ControlPlane:
             servers = admin.admin_servers(
                 self._settings,
                 self._parts(admin),
+                membership=self._membership,
+                wake=self._scaling.scaler.wake,
                 agents=self._delivery if isinstance(self._delivery, AgentDelivery) else None,
                 tls=None if self._tls is None else self._tls.listener("admin", HTTP),
                 inside=control_socket(self._settings),
@@ -305,14 +331,15 @@ class ControlPlane:
             await self._leadership.acquire()
             await self._begin()
         async with asyncio.TaskGroup() as tasks:
-            for keeper in self._keepers.values():
-                tasks.create_task(keeper.run())
+            tasks.create_task(self._membership.run())
             tasks.create_task(self._scan())
             tasks.create_task(self._follow())
             tasks.create_task(self._live.run())
             tasks.create_task(self._evaluations.run())
             tasks.create_task(self._configuring.run())
             tasks.create_task(self._watching.run())
+            tasks.create_task(self._scaling.scaler.run())
+            tasks.create_task(self._keda.run())
             tasks.create_task(self._benches.run())
             if self._settings.publishes:
                 tasks.create_task(self._courier.run())
@@ -356,6 +383,8 @@ class ControlPlane:
             benches=self._benches,
             overviews=self._watching.overviews,
             live=self._live,
+            board=self._scaling.board,
+            pools=self._pools,
             readings=scrape,
             metrics=self._meters.text,
             clock=time.monotonic,
@@ -372,18 +401,20 @@ class ControlPlane:
     def _compile(self) -> Snapshot:
         closed = keys_are_required(self._settings, self._decisions.guarded)
         own = self._key if closed else None  # a key alone would close the gateway
-        return compile_snapshot(self._inventory.models, self._decisions, self._fleet, own)
+        return compile_snapshot(
+            self._inventory.models,
+            self._decisions,
+            self._fleet,
+            own,
+            may_sleep=may_sleep_of(self._settings, self._decisions),
+        )
 
     async def _reload(self) -> None:
         entries = await self._store.read()
         self._decisions = Decisions(entries)
         self._seen = max([self._seen, *(entry.revision for entry in entries.values())])
         self._courier.wake()
-        self._wake_keepers()
-
-    def _wake_keepers(self) -> None:
-        for keeper in self._keepers.values():
-            keeper.wake()
+        self._keepers.wake()
 
     async def _follow(self) -> None:
         """Read again what another process has written."""
@@ -406,7 +437,9 @@ class ControlPlane:
                         yield seen.replica, self._decisions.versions[one.model][number]
 
     async def _found(self, replica: str, version: Version, why: str) -> None:
-        await self._keepers[replica].found(version, why)
+        keeper = self._keepers.get(replica)
+        if keeper is not None:  # else it has left meanwhile
+            await keeper.found(version, why)
 
     def _replica_states(self) -> Iterable[Metric]:
         up = GaugeMetricFamily(
@@ -425,7 +458,7 @@ class ControlPlane:
             if await self._inventory.scan(settled=True):
                 await self._publisher.refresh()
                 self._courier.wake()
-                self._wake_keepers()
+                self._keepers.wake()
 
 
 def _rules(settings: Settings) -> Rules:

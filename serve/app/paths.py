@@ -9,6 +9,7 @@ from serve.settings import Settings
 LOCK_FILE = "lock"
 LEDGER_FILE = "children.json"
 SNAPSHOT_FILE = "snapshot.json"
+HINTS_FILE = "hints.json"
 # Quarantine starts processes while gRPC calls run, which gRPC need not prepare for: they exec.
 FORKS = ("GRPC_ENABLE_FORK_SUPPORT", "0")  # set before grpc is imported
 STORE_FILE = "control.sqlite"

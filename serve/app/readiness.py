@@ -69,7 +69,7 @@ async def _everywhere(session: aiohttp.ClientSession, models: list[dict[str, Any
         ready = {v["version"] for v in model["versions"] if v["state"] == "ready"}
         for replica in replicas:
             held = set(replica["held"].get(model["name"], ()))
-            belongs = replica["pool"] == model["pool"]
+            belongs = replica["pool"] in model["pools"]
             if belongs and not ready <= held and model["name"] not in replica["failures"]:
                 return False
     return True
@@ -87,4 +87,6 @@ def _sentence(model: dict[str, Any]) -> str:
         return f"model {model['name']}: version {', '.join(ready)} ready"
     if model["state"] == "failed":
         return f"model {model['name']} cannot be served: {'; '.join(model['problems'])}"
+    if model["state"] == "asleep":
+        return f"model {model['name']}: asleep, the first call wakes its pool"
     return f"model {model['name']}: loading"

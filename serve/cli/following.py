@@ -5,6 +5,7 @@
 | uploaded, checked |                                          | wait                        |
 | failed            |                                          | an error with every finding |
 | retired, removed  |                                          | an error                    |
+| published         | asleep: its pool was scaled to zero      | done                        |
 | published         | some replicas of the pool lack it        | wait                        |
 | published         | failed or not wanted, several times      | an error                    |
 | published         | a label or the route still waits for it  | wait                        |
@@ -31,6 +32,7 @@ from serve.core.versions import State
 
 _LOOKS = 4  # in a row that must say that it does not move: a load may be tried again
 _OURS = "an error in Servegate"
+ASLEEP = "asleep"
 _GONE = (State.RETIRED, State.REMOVED)
 _CALLABLE = (State.READY, State.SERVING)
 _MOVING = (State.UPLOADED, State.CHECKED, State.PUBLISHED, State.LOADING, State.READY)
@@ -48,6 +50,8 @@ class Standing:
     @property
     def is_done(self) -> bool:
         """Whether there is nothing more to wait for."""
+        if self.state == ASLEEP:
+            return True
         return self.state == State.READY and self.replicas >= self.wanted > 0 and not self.why
 
     def __str__(self) -> str:
@@ -71,8 +75,11 @@ def standing(
         raise Conflict(f"version {number} of model '{record['model']}' is {recorded}", why=reason)
     if recorded != State.PUBLISHED or model is None:
         return Standing(recorded, why=reason)
+    if record["state"] == ASLEEP:
+        return Standing(ASLEEP, why=_pending(record))
     pool = model["pool"]
-    alive = {one["name"] for one in replicas if one["pool"] == pool and one["state"] == "up"}
+    pools = model.get("pools", [pool])  # an older control plane knows no groups
+    alive = {one["name"] for one in replicas if one["pool"] in pools and one["state"] == "up"}
     holding = len(alive.intersection(record["replicas"]))
     if record["state"] not in (State.LOADING, *_CALLABLE):  # failed, or not wanted
         return Standing(record["state"], holding, len(alive), reason)
@@ -95,8 +102,10 @@ def failure(record: Mapping[str, Any]) -> ServegateError:
 
 
 def conclusion(model: Mapping[str, Any], number: int, replicas: int) -> str:
-    """What serves now, and what can be done next."""
+    """What serves now, and what can be done next. Without replicas its pool sleeps."""
     name = model["name"]
+    if not replicas:
+        return f"version {number} is published; its pool sleeps, and the first call wakes it"
     count = f"{replicas} replica" + ("s" if replicas != 1 else "")
     text = f"version {number} is ready on {count}"
     labels = [label for label, version in model["labels"].items() if version == number]

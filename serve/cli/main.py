@@ -25,6 +25,7 @@ from serve.cli import (
 )
 from serve.cli.batching import group as batching
 from serve.cli.eval import group as evaluation
+from serve.cli.hints import group as hints
 from serve.cli.load import group as load
 from serve.cli.output import complain, exit_code
 from serve.core.errors import CannotStart, ServegateError
@@ -61,6 +62,7 @@ app.add_typer(convert.app, name="convert")
 app.add_typer(load.app, name="load")
 app.add_typer(evaluation.app, name="eval")
 app.add_typer(batching.app, name="batching")
+app.add_typer(hints.app, name="hints")
 app.add_typer(routes.app, name="route")
 app.add_typer(replicas.app, name="replica")
 app.add_typer(keys.app, name="key")

@@ -128,9 +128,13 @@ class Models:
     ) -> Written:
         """Set a model's objective or pool; None leaves it, an empty text removes it."""
         self._statuses.model(name)
-        if pool and pool not in self._fleet.pools:
-            pools = ", ".join(sorted(self._fleet.pools))
-            raise Invalid(f"there is no pool '{pool}'", why=f"pools: {pools}")
+        pools = self._fleet.pools | self._decisions().decided_pools
+        if pool and pool not in pools:
+            raise Invalid(
+                f"there is no pool '{pool}'",
+                why=f"pools: {', '.join(sorted(pools))}",
+                try_this=f"servegate hints set {pool} --to-zero, if its replicas are yet to come",
+            )
         if pool is not None:
             self._require_room(name, pool or DEFAULT_POOL)
         given = {"objective": objective and str(Objective.parse(objective)), "pool": pool}
@@ -163,16 +167,17 @@ class Models:
         """Whether so many replicas may be called for a version that it can take over."""
         view = self._publisher.snapshot.models.get(name)
         target = view.targets.get(version) if view else None
-        pool = self._decisions().pool(name)
+        pools = [one for one in self._decisions().pools(name) if self._fleet.in_pool(one)]
         if target is None:
             return False
         up = [
             one
-            for one in self._fleet.in_pool(pool)
+            for one in self._fleet.in_pool(*pools)
             if self._fleet.observations[one].is_up
             and self._fleet.can_hold(one, target.physical_name)
         ]
-        return len(target.replicas) >= min(self._steering.enough(pool), max(len(up), 1))
+        enough = sum(self._steering.enough(pool) for pool in pools) or 1
+        return len(target.replicas) >= min(enough, max(len(up), 1))
 
     def serving_now(self, name: str) -> int | None:
         """The version to which calls without a version go, where nobody has decided that.
@@ -197,7 +202,8 @@ class Models:
 
     def _require_room(self, name: str, pool: str) -> None:
         """`Conflict` when something that is needed would lose its place."""
-        displaced = self._inventory.displaced(name, pool)
+        body = {**(self._decisions().entry(MODEL, name).body or {}), "pool": pool}
+        displaced = self._inventory.displaced(MODEL, name, body)
         for (model, version), why in sorted(displaced.items()):
             raise Conflict(
                 f"model '{name}' cannot move to pool '{pool}'",

@@ -25,17 +25,27 @@ from serve.core.snapshot import ModelView, Snapshot, Target
 GONE_AFTER = 10.0  # seconds without a poll after which a worker is not waited for
 
 
+def _never(pool: str) -> bool:
+    return False
+
+
 def compile_snapshot(
-    models: Mapping[str, Model], decisions: Decisions, fleet: Fleet, own: Key | None = None
+    models: Mapping[str, Model],
+    decisions: Decisions,
+    fleet: Fleet,
+    own: Key | None = None,
+    *,
+    may_sleep: Callable[[str], bool] = _never,
 ) -> Snapshot:
     """Everything that the data plane has to know, not yet published: its generation is 0.
 
     `own` is the control plane's key for the data plane, by which it calls models for people.
+    `may_sleep` says whether a pool may have no replica.
     """
     keys = decisions.keys() | ({own.id: own} if own else {})
     return Snapshot(
         0,
-        compile_models(models, decisions, fleet),
+        compile_models(models, decisions, fleet, may_sleep),
         replicas_of(fleet),
         MappingProxyType(keys),
         decisions.guarded,
@@ -43,39 +53,57 @@ def compile_snapshot(
 
 
 def compile_models(
-    models: Mapping[str, Model], decisions: Decisions, fleet: Fleet
+    models: Mapping[str, Model],
+    decisions: Decisions,
+    fleet: Fleet,
+    may_sleep: Callable[[str], bool] = _never,
 ) -> Mapping[str, ModelView]:
     """The data plane's view of every model that can be served at all."""
     return MappingProxyType(
         {
-            name: _view(model, decisions, fleet)
+            name: _view(model, decisions, fleet, may_sleep)
             for name, model in sorted(models.items())
             if model.loadables and not model.problem and not model.unloaded
         }
     )
 
 
-def _view(model: Model, decisions: Decisions, fleet: Fleet) -> ModelView:
-    pool = decisions.pool(model.name)
+def _view(
+    model: Model, decisions: Decisions, fleet: Fleet, may_sleep: Callable[[str], bool]
+) -> ModelView:
+    pools = decisions.pools(model.name)
     sequences = any(
         one.configuration and one.configuration.batches_sequences for one in model.loadables
     )
-    targets = {}
+    targets, wanted = {}, set()
     for one in model.loadables:
         flavour = one.configuration.flavour if one.configuration else "auto"
         for version in _served(one, fleet):
-            holders = fleet.holders(one.name, version, pool, steers=not sequences)
+            wanted.add(version)
+            holders = fleet.holders(one.name, version, *pools, steers=not sequences)
             if holders:
                 targets[version] = Target(model.name, version, one.name, version, flavour, holders)
     decided = decisions.split(model.name)
+    failed = any(failed == one.name for _, failed in fleet.failures for one in model.loadables)
+    is_whole = failed or wanted <= targets.keys()
+    asleep = not is_whole and any(map(may_sleep, pools)) and _is_asleep(pools, fleet)
+    served = wanted if asleep else targets  # the newest is waited for
     return ModelView(
         name=model.name,
         targets=MappingProxyType(dict(sorted(targets.items()))),
         labels=MappingProxyType(decisions.labels(model.name)),
-        split=decided or (Split.of({max(targets): 100}) if targets else None),
+        split=decided or (Split.of({max(served): 100}) if served else None),
         routed=decided is not None,
         sequences=bool(sequences),
-        failed=any(failed == one.name for _, failed in fleet.failures for one in model.loadables),
+        failed=failed,
+        asleep=asleep,
+    )
+
+
+def _is_asleep(pools: tuple[str, ...], fleet: Fleet) -> bool:
+    """Whether no replica of these pools has by now all that it can have."""
+    return not any(
+        fleet.is_present(name) and name not in fleet.joining for name in fleet.in_pool(*pools)
     )
 
 
@@ -230,7 +258,5 @@ class Publisher:
 
 
 def replicas_of(fleet: Fleet) -> Mapping[str, Replica]:
-    """The replicas as a snapshot carries them."""
-    return MappingProxyType(
-        {name: seen.replica for name, seen in sorted(fleet.observations.items())}
-    )
+    """The replicas as a snapshot carries them: those that get calls, or may get some."""
+    return MappingProxyType(dict(sorted(fleet.staying.items())))

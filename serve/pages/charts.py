@@ -40,7 +40,7 @@ class Series:
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """One axis; `least` and `most` where they are not the data's own. Logarithms need values > 0."""
+    """One axis, whose `least` and `most` may be given; a logarithm needs values above 0."""
 
     label: str
     is_log: bool = False

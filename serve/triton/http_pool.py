@@ -6,7 +6,8 @@ and then, which closes connections that nobody has used for a while.
 """
 
 import asyncio
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Iterable
 
 from serve.core.calls import Headers, Reply
 from serve.core.errors import DeadlineExceeded, NotSent, OutcomeUnknown, ServegateError
@@ -15,6 +16,7 @@ from serve.triton.http_connection import HttpConnection
 from serve.wire.http_head import ReplyHead
 
 IDLE = 60.0  # seconds after which an idle connection is closed
+Address = tuple[str, int]  # host and port
 
 
 class Pool:
@@ -24,10 +26,11 @@ class Pool:
         self._connect_timeout = connect_timeout
         self._clock = clock
         self._now = clock()  # as of the last sweep
-        self._idle: dict[tuple[str, int], list[HttpConnection]] = {}
+        self._idle: dict[Address, list[HttpConnection]] = {}
         self._busy: set[HttpConnection] = set()
         self._opening: set[asyncio.Task[None]] = set()
         self._is_closed = False
+        self._known: frozenset[Address] | None = None  # None: all
 
     def __repr__(self) -> str:
         return f"<Pool busy={self.busy} idle={self.idle} opening={len(self._opening)}>"
@@ -85,11 +88,16 @@ class Pool:
         self._busy.discard(connection)
         connection.abort()
 
+    def keep(self, replicas: Iterable[Replica]) -> None:
+        """Only these are called from now on: idle connections to others hold up their end."""
+        self._known = frozenset((one.host, one.http_port) for one in replicas)
+
     def sweep(self) -> None:
-        """Close what was idle for long, or was closed by the other side."""
+        """Close what was idle for long, was closed by the other side, or is not needed."""
         now = self._now = self._clock()
         for address, idle in list(self._idle.items()):
-            kept = [one for one in idle if one.is_open and now - one.idle_since <= IDLE]
+            since = now - IDLE if self._known is None or address in self._known else math.inf
+            kept = [one for one in idle if one.is_open and one.idle_since >= since]
             for connection in set(idle) - set(kept):
                 connection.abort()
             if kept:

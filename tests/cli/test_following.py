@@ -74,6 +74,14 @@ def test_replicas_that_are_lost_or_of_another_pool_are_not_waited_for() -> None:
     assert now.is_done
 
 
+def test_a_version_whose_pool_was_scaled_to_zero_is_not_waited_for() -> None:
+    now = standing(record("published", "asleep", reason="it sleeps"), MODEL, ())
+    assert (now, now.is_done) == (Standing("asleep"), True)
+    waits = standing(record("published", "asleep", labels=["stable"]), MODEL, ())
+    assert (waits.is_done, str(waits)) == (True, "asleep: label 'stable' not set yet")
+    assert "the first call wakes it" in conclusion(MODEL, 3, now.replicas)
+
+
 def test_without_any_replica_it_is_not_ready() -> None:
     now = standing(record("published", "ready"), MODEL, [replica("a", state="lost")])
     assert not now.is_done and "no replica of the pool 'default' is up" in now.why

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from control.publishing import ADA, Scene, files, play
 
-from serve.control.fleet import Failure
 from serve.control.models import By
+from serve.control.observations import Failure
 from serve.control.publishing.publications import Ask
 from serve.core.errors import InUse, PreconditionFailed, VersionNotReady
 from serve.core.routes import Split

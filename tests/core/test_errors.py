@@ -55,6 +55,7 @@ def test_an_unknown_label_names_those_that_exist() -> None:
 def test_no_replica_names_the_version_where_there_is_one() -> None:
     assert str(NoReplica("m", "2", "why")) == "no replica is ready for model 'm' version 2: why"
     assert str(NoReplica("m", "")) == "no replica is ready for model 'm'"
+    assert str(NoReplica("", "")) == "no replica is ready"
 
 
 @pytest.mark.parametrize(

@@ -28,7 +28,8 @@ def full() -> Snapshot:
         labels={"stable": 1},
         sequences=True,
     )
-    served = snapshot(digits, view(name="empty"), generation=7, replicas=["c"])
+    models = digits, view(name="empty"), view(name="sleeping", asleep=True)
+    served = snapshot(*models, generation=7, replicas=["c"])
     keys = MappingProxyType({key.id: key for key in KEYS})
     return dataclasses.replace(served, keys=keys, guarded=True)
 
@@ -57,6 +58,12 @@ def test_same_content_leaves_the_generation_out() -> None:
     assert one.same_content(two)
     assert not one.same_content(snapshot(view(target(2)), generation=1))
     assert not one.same_content(snapshot(view(target()), generation=1, replicas=["z"]))
+
+
+def test_a_snapshot_that_says_nothing_of_sleep_was_written_where_nobody_slept() -> None:
+    data = full().to_json()
+    assert data["models"]["sleeping"].pop("asleep")
+    assert not Snapshot.from_json(data).models["sleeping"].asleep
 
 
 def test_a_change_of_keys_is_a_change() -> None:

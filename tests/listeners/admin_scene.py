@@ -15,6 +15,7 @@ from serve.control.evaluating.datasets import Datasets
 from serve.control.evaluating.evaluations import Evaluations
 from serve.control.load_reports import LoadReports
 from serve.control.management import Management
+from serve.control.reconciling.keepers import Keepers
 from serve.core.replicas import Replica
 from serve.listeners.admin.application import create
 from serve.listeners.admin.context import Control
@@ -58,6 +59,7 @@ def for_people(folder: Path, one: ControlPlane) -> dict[str, Any]:
         "configuring": nothing,
         "benches": nothing,
         "live": nothing,
+        "pools": one.pools,
     }
 
 
@@ -73,7 +75,7 @@ def application(
         one.inventory,
         one.fleet,
         one.publisher,
-        (),
+        Keepers(),
         decisions=lambda: one.decisions,
         reload=one.reload,
     )

@@ -11,7 +11,7 @@ import pytest
 from builders import ControlPlane
 from listeners.admin_scene import application, assert_error, plane, play, send
 
-from serve.control.fleet import Failure
+from serve.control.observations import Failure
 from serve.core.replicas import Replica
 from serve.triton.metrics import GpuReading, ModelReading, Readings
 

@@ -14,6 +14,7 @@ from listeners.admin_scene import SECRET, assert_error
 
 from serve.control.history import History
 from serve.control.management import Management
+from serve.control.reconciling.keepers import Keepers
 from serve.control.restoring import Restoring
 from serve.listeners.admin.application import create
 from serve.listeners.admin.context import Control
@@ -32,7 +33,7 @@ def application(scene: Scene) -> FastAPI:
     """The admin application of a scene, with its history."""
     one = scene.plane
     management = Management(
-        *(one.store, one.inventory, one.fleet, one.publisher, ()),
+        *(one.store, one.inventory, one.fleet, one.publisher, Keepers()),
         decisions=lambda: one.decisions,
         reload=one.reload,
     )

@@ -16,6 +16,7 @@ from serve.control.history import History
 from serve.control.management import Management
 from serve.control.models import By
 from serve.control.publishing.publications import Ask
+from serve.control.reconciling.keepers import Keepers
 from serve.core.access import Role
 from serve.core.errors import TrialFailed
 from serve.core.versions import State
@@ -64,7 +65,7 @@ class Api:
             plane.inventory,
             plane.fleet,
             plane.publisher,
-            (),
+            Keepers(),
             decisions=lambda: plane.decisions,
             reload=plane.reload,
         )
@@ -88,6 +89,7 @@ class Api:
             configuring=cast(Any, None),
             overviews=cast(Any, None),
             live=cast(Any, None),
+            pools=cast(Any, None),
             readings=unread,
             metrics=lambda: b"",
             clock=plane.clock,

@@ -1,6 +1,7 @@
 """ModelStreamInfer: every message is routed by itself, and the answers come as one stream."""
 
 import gzip
+from dataclasses import replace
 
 import pytest
 from builders import snapshot, target, until, view
@@ -119,6 +120,44 @@ def test_messages_go_where_they_are_routed_and_answers_come_together(loop: str) 
     assert passed == {"a": [("1", "1"), ("3", "1")], "b": [("2", "1")]}
     assert received.status == 0
     assert received.trailers["servegate-version"] == "1; by=latest; generation=7"
+
+
+def test_a_stream_goes_on_elsewhere_when_its_replica_leaves_which_says_what_it_owes(
+    loop: str,
+) -> None:
+    async def scenario(scene: Scene) -> tuple[Received, list[bool]]:
+        silent(scene)
+        client = await scene.client()
+        client.open(1, STREAM)
+        ask(client, 1, infer("m", id="1"), infer("m", id="2"))
+        a, b = scene.tritons["a"], scene.tritons["b"]
+        await heard(a, 2)
+        a.head(1)
+        a.data(1, message(said("1")))
+        await until(lambda: len(client.streams[1].messages) == 1)
+        replicas = scene.plane.live.snapshot.replicas
+        left = replace(snapshot(view(target(1, "b")), generation=2), replicas={"b": replicas["b"]})
+        scene.plane.live.swap(left)
+        scene.sweep()
+        await until(lambda: a.calls[0].ended)
+        a.data(1, message(said("2")))
+        a.end(1)
+        await until(lambda: len(client.streams[1].messages) == 2)
+        ask(client, 1, infer("m", id="3"))
+        await heard(b, 1)
+        b.head(1)
+        b.data(1, message(said("3")))
+        half_close(client, 1)
+        await until(lambda: b.calls[0].ended)
+        b.end(1)
+        [received] = await scene.over(client, 1)
+        return received, [len(triton.calls) == 1 for triton in (a, b)]
+
+    both = snapshot(view(target(1, "a")), replicas=["b"])
+    received, once = play(scenario, loop, both)
+    assert [entry[0] for entry in read(received)] == ["1", "2", "3"]
+    assert received.status == 0
+    assert once == [True, True]
 
 
 def test_answers_are_mixed_at_the_borders_of_messages_only(loop: str) -> None:

@@ -80,6 +80,7 @@ class UploadsScene:
             configuring=nothing,
             overviews=nothing,
             live=nothing,
+            pools=nothing,
             readings=unread,
             metrics=bytes,
             clock=self.plane.clock,

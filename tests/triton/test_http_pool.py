@@ -208,6 +208,23 @@ def test_an_idle_connection_reads_so_that_it_sees_the_other_side_close(run: Run)
     run(scenario())
 
 
+def test_an_idle_connection_to_a_replica_that_has_left_is_closed(run: Run) -> None:
+    peer = Peer(OK, OK, OK)
+
+    async def scenario() -> None:
+        async with scene(peer.serve) as it:
+            await it.ask()
+            it.pool.keep([it.replica])
+            it.pool.sweep()
+            assert it.pool.idle == 1
+            it.pool.keep([replica(http=1)])
+            await it.ask()  # by a snapshot that still has it
+            it.pool.sweep()
+            assert it.pool.idle == 0
+
+    run(scenario())
+
+
 def test_bytes_that_nobody_asked_for_are_never_the_answer_to_the_next_call(run: Run) -> None:
     async def scenario() -> list[bytes]:
         free = asyncio.Event()

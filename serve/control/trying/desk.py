@@ -58,9 +58,11 @@ class Witnesses:
         """Why it does not hold, or empty; `VersionNotReady` when nobody can be asked."""
         asked, why = 0, "no replica is ready for it"
         for name in self._models.version(version.model, version.number).replicas:
-            replica = self._fleet.observations[name].replica
+            seen = self._fleet.observations.get(name)
+            if seen is None:
+                continue  # it has left meanwhile
             try:
-                wrong = await self._judge(replica, version, Contract((case,)))
+                wrong = await self._judge(seen.replica, version, Contract((case,)))
             except Unavailable as error:
                 why = str(error)
                 continue

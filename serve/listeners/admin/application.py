@@ -29,6 +29,7 @@ from serve.listeners.admin import (
     conversions,
     datasets,
     evaluations,
+    hints,
     history,
     keys,
     live,
@@ -36,6 +37,7 @@ from serve.listeners.admin import (
     management,
     metadata,
     models,
+    pools,
     replicas,
     routes,
     schemas,
@@ -120,6 +122,10 @@ def _api() -> tuple[BaseRoute, ...]:
         *(models, routes, replicas, keys, history, versions, configurations, snapshot),
         *(skew, load_reports, live, tries, contracts, metadata),
         *(datasets, evaluations, batching, serving_configurations, benches),
+        *(
+            pools,
+            hints,
+        ),
     ):
         api.include_router(module.router, dependencies=_GUARDED, responses=_REFUSED)
     for module in (uploads, conversions):

@@ -2,7 +2,7 @@
 
 import hmac
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated
 from urllib.parse import unquote
 
@@ -24,6 +24,8 @@ from serve.control.management import Management
 from serve.control.models import By, Models
 from serve.control.publishing.publications import Publications
 from serve.control.publishing.retention import Retention
+from serve.control.scaling.allowing import Pools
+from serve.control.scaling.board import Board
 from serve.control.snapshots import Publisher
 from serve.control.trying.desk import TryDesk
 from serve.control.uploading.uploads import Uploads
@@ -62,6 +64,7 @@ class Control:
     configuring: Configuring
     overviews: Overviews
     live: Live
+    pools: Pools
     readings: Callable[[Replica], Awaitable[Readings | None]]
     metrics: Callable[[], bytes]
     clock: Callable[[], float]
@@ -70,6 +73,7 @@ class Control:
     wall: Callable[[], float]
     publishes: bool = True
     leads: Callable[[], bool] = lambda: True
+    board: Board = field(default_factory=Board)
 
 
 def control_of(request: Request) -> Control:

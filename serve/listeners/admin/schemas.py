@@ -6,8 +6,8 @@ from typing import Annotated, Any
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
-from serve.control.fleet import Observation
 from serve.control.keys import KeyStatus
+from serve.control.observations import Observation
 from serve.control.snapshots import Worker
 from serve.control.statuses import ModelStatus
 from serve.core.access import Role
@@ -75,7 +75,7 @@ class Version(BaseModel):
 
 
 class ModelSummary(BaseModel):
-    """One line of the list of models."""
+    """One line of the list of models. `pools` hold it: its own `pool`, and those of its group."""
 
     name: str
     state: str
@@ -85,6 +85,7 @@ class ModelSummary(BaseModel):
     routed: bool
     objective: str
     pool: str
+    pools: list[str]
     problems: list[str]
 
 
@@ -215,6 +216,7 @@ def summary(status: ModelStatus) -> dict[str, Any]:
         "routed": status.routed,
         "objective": status.objective,
         "pool": status.pool,
+        "pools": list(status.pools),
         "problems": list(status.problems),
     }
 

@@ -70,7 +70,7 @@ async def show_one(model: str, visit: Visiting, changed: str = "") -> Response:
         share_of={one.version: one.length for one in shares(told.split)},
         configuration=await _configuration(visit.control, told),
         steps=in_words(told.preprocessing),
-        pools=sorted(visit.control.fleet.pools),
+        pools=visit.control.pools.names(),
         recent=await recent(visit.control, model),
     )
 

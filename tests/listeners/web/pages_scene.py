@@ -18,6 +18,7 @@ from serve.control.history import History
 from serve.control.load_reports import LoadReports
 from serve.control.management import Management
 from serve.control.publishing.publications import Ask
+from serve.control.reconciling.keepers import Keepers
 from serve.control.restoring import Restoring
 from serve.listeners.admin.application import create
 from serve.listeners.admin.context import Control
@@ -80,7 +81,7 @@ class Pages:
     def _control(self, folder: Path, **changes: Any) -> Control:
         plane = self.plane
         management = Management(
-            *(plane.store, plane.inventory, plane.fleet, plane.publisher, ()),
+            *(plane.store, plane.inventory, plane.fleet, plane.publisher, Keepers()),
             decisions=lambda: plane.decisions,
             reload=plane.reload,
         )
