@@ -118,7 +118,9 @@ def test_a_control_plane_that_was_killed_holds_and_keda_keeps_what_it_has(told: 
     assert told.keda() is grpc.StatusCode.UNAVAILABLE
     assert isinstance(first, grpc.StatusCode)
     assert HELD in told.codes()
-    assert told.up.get("/api/hints/default/desired") == {"desired": LEAST}
+    status, answer = harness.request(f"{told.up.admin}/api/hints/default/desired")
+    assert (status, answer["code"]) == (503, "unavailable")
+    assert told.up.get("/api/hints/default")["desired"] == LEAST
 
 
 def test_the_call_that_wakes_a_pool_is_told_to_keda_before_it_is_answered(

@@ -218,10 +218,10 @@ class ReplicaKeeper:
     async def reconcile(self) -> None:
         """Take the steps of one round; one that fails does not keep the others from being taken."""
         seen = self._fleet.observations[self._name]
-        if seen.is_up and not self.has_settings:
-            await self._settings.apply()
-        if not seen.is_up:
+        if not seen.is_up or self._fleet.is_retired(self._name):
             return
+        if not self.has_settings:
+            await self._settings.apply()
         if seen.self_managed or self._inventory.is_discovering:
             await self._join()
             return
