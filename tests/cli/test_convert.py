@@ -137,7 +137,6 @@ def test_ctrl_c_ends_the_child_and_leaves_nothing_behind(source: Path, tmp_path:
         stderr=subprocess.PIPE,
         text=True,
         env=os.environ | {"TMPDIR": str(scratch)},
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
     ) as process:
         assert process.stderr is not None
         assert "reading the source" in process.stderr.readline()
