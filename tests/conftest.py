@@ -17,8 +17,6 @@ from object_store import ObjectStore, object_store
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 os.environ["OPENBLAS_NUM_THREADS"] = "1"  # NumPy's threads, which start with each process and spin
-# gRPC would start its threads in each forked child, where they say on stderr that they cannot run.
-os.environ["GRPC_ENABLE_FORK_SUPPORT"] = "false"
 os.environ["ORT_DISABLE_TELEMETRY"] = "1"  # before ONNX Runtime is imported by any test
 # Who runs this in the background of a shell ignores SIGINT, and so would all children that are to
 # be interrupted.
