@@ -196,10 +196,7 @@ class Settings:
         """The replicas that `triton` names, each as `[NAME=]ADDRESS[@POOL]`."""
         replicas = []
         for number, text in enumerate(self.triton):
-            name, _, rest = text.rpartition("=")
-            address, _, pool = rest.partition("@")
-            name = name or f"triton-{number}"
-            replicas.append(Replica.parse(address, name=name, pool=pool or "default"))
+            replicas.append(Replica.named(text, default=f"triton-{number}"))
         if len({replica.name for replica in replicas}) < len(replicas):
             raise Invalid("two replicas have the same name", why=", ".join(self.triton))
         return tuple(replicas)

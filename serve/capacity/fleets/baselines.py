@@ -20,6 +20,7 @@ at most, where scrapes and pushes take 10 to 30 s, and HPA may double at each of
 """
 
 import math
+from abc import ABC, abstractmethod
 
 from serve.capacity.fleets.seen import Seen
 from serve.capacity.fleets.windows import Window
@@ -32,7 +33,7 @@ def whole(replicas: float) -> int:
     return math.ceil(replicas - _EXACT)
 
 
-class Hpa:
+class Hpa(ABC):
     """Kubernetes' `HorizontalPodAutoscaler` in its default behaviour.
 
     Subclasses say what it asks for. A value is the mean of `WINDOW` seconds, as metrics systems
@@ -72,11 +73,13 @@ class Hpa:
         self._wish = min(max(wish, self._least), self._most)
         return self._wish
 
+    @abstractmethod
     def _value(self, seen: Seen) -> float:
-        raise NotImplementedError
+        """What is told of this second."""
 
+    @abstractmethod
     def _asks(self, value: float, seen: Seen) -> int:
-        raise NotImplementedError
+        """How many replicas the mean of what was told asks for."""
 
 
 class HpaCalls(Hpa):

@@ -19,7 +19,7 @@ def hint_of(
     if desired < least:
         desired = least
         said.append(Reason(Code.LEAST, f"at least {least}"))
-    most = bounds.most if bounds.budget is None else min(bounds.most, bounds.budget)
+    most = bounds.highest
     if desired > most:
         code = Code.MOST if most == bounds.most else Code.BUDGET
         said.append(Reason(code, f"{desired} would be right, and {most} are allowed"))

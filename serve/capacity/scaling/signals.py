@@ -70,6 +70,11 @@ class Bounds:
     budget: int | None = None
     to_zero: bool = False
 
+    @property
+    def highest(self) -> int:
+        """The most, and no more than there are GPUs for."""
+        return self.most if self.budget is None else min(self.most, self.budget)
+
 
 class Code(StrEnum):
     """Why a hint is what it is."""
@@ -92,6 +97,10 @@ class Code(StrEnum):
     LEAST, MOST, BUDGET = "least", "most", "budget"
     IDLE = "idle"  # nobody calls: none
     WAKING = "waking"  # somebody calls a pool without replicas
+
+
+# Everything is to stay as it is: the number of such a hint could mean less than there is.
+HOLDS = frozenset({Code.STALE, Code.INVALID, Code.RESTARTED})
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,11 +7,9 @@ the loop ──put──▶ board ──▶ all, of        the admin API, KEDA, 
 import asyncio
 from collections.abc import Iterable
 
-from serve.capacity.scaling.signals import Code
+from serve.capacity.scaling.signals import HOLDS
 from serve.control.scaling.told import Told
 from serve.core.errors import NotFound, Unavailable
-
-_HOLDS = frozenset({Code.STALE, Code.INVALID, Code.RESTARTED})
 
 
 class Board:
@@ -57,8 +55,8 @@ class Board:
         if age > told.hint.lasts:
             why = f"the last one was made {age:.0f} s ago, and lasts for {told.hint.lasts:.0f} s"
             raise Unavailable(f"there is no new hint for the pool '{pool}'", why=why)
-        if told.hint.codes & _HOLDS:
-            why = "; ".join(one.text for one in told.hint.reasons if one.code in _HOLDS)
+        if told.hint.codes & HOLDS:
+            why = "; ".join(one.text for one in told.hint.reasons if one.code in HOLDS)
             raise Unavailable(f"the pool '{pool}' stays as it is", why=why)
         return told
 

@@ -12,9 +12,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from serve.capacity.scaling.signals import Bounds, Code, Hint
+from serve.capacity.scaling.signals import HOLDS, Bounds, Hint
 
-_HELD = frozenset({Code.STALE, Code.INVALID, Code.RESTARTED})
 _LASTS = 300.0  # seconds for which another process's numbers mean anything
 _AGAIN = 60.0  # seconds after which the same numbers are written again
 _log = logging.getLogger("servegate.scaling")
@@ -34,9 +33,8 @@ class Lasting:
 
     def hold(self, hint: Hint, bounds: Bounds) -> Hint:
         """The hint; where it is only held, at no less than was asked for last."""
-        if hint.codes & _HELD:
-            most = bounds.most if bounds.budget is None else min(bounds.most, bounds.budget)
-            last = min(self._last.get(hint.pool, 0), most)
+        if hint.codes & HOLDS:
+            last = min(self._last.get(hint.pool, 0), bounds.highest)
             hint = replace(hint, desired=max(hint.desired, last))
         self._last[hint.pool] = hint.desired
         return hint

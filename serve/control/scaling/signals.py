@@ -224,12 +224,11 @@ class Signals:
         self, pool: str, allowed: Allowed, here: Present, models: list[ModelSignal]
     ) -> Offer:
         bounds = allowed.bounds
-        most = bounds.most if bounds.budget is None else min(bounds.most, bounds.budget)
         least = 0 if bounds.to_zero else bounds.least
         capacities = {
             one.name: 0.0 if (pool, one.name) in self._too_slow else one.capacity for one in models
         }
-        return Offer(pool, allowed.cost, least, most, capacities, len(here.ready))
+        return Offer(pool, allowed.cost, least, bounds.highest, capacities, len(here.ready))
 
     def _pool(
         self, pool: str, here: Present, models: list[ModelSignal], gpus: Gpus, now: float
