@@ -19,6 +19,8 @@ _STEP = 1.03
 _BETTER = 1.03  # another setup takes the finalist's place from here on
 _ALIKE = 0.03  # by how much a setup counts less for each like it that is already in the rung
 _CAREFUL = 0.25  # the quantile of the belief to go to where nothing has passed yet
+_DEEPER = 1.2  # and the first step down from there; the second is twice as deep, and so on
+_FINAL_STEP = "final"
 
 
 def rung_sizes(room: int) -> tuple[int, int, int]:
@@ -55,17 +57,25 @@ def final(known: Knowledge, setup: Setup, left: int) -> Trial | None:
         return None
     passed, failed, belief = known.passed(setup), known.failed(setup), known.belief(setup)
     if not passed:
-        rate = min(belief.quantile(_CAREFUL), failed / _STEP)
-        return Trial(setup, to_four_figures(rate), 1.5, "final")
+        rate = min(belief.quantile(_CAREFUL), failed / _STEP) / _DEEPER ** (2 ** _missed(known) - 1)
+        return Trial(setup, to_four_figures(rate), 1.5, _FINAL_STEP)
     if failed <= passed * _CLOSE or left <= 2:
         return Trial(setup, passed, 2.0, CONFIRMING)
     rate = min(max(belief.rate, passed * _STEP), failed / (1 + (_STEP - 1) / 2))
-    return Trial(setup, to_four_figures(rate), 1.5, "final")
+    return Trial(setup, to_four_figures(rate), 1.5, _FINAL_STEP)
 
 
 def to_four_figures(rate: float) -> float:
     """For people."""
     return float(f"{rate:.4g}")
+
+
+def _missed(known: Knowledge) -> int:
+    """How many trials of the final have missed while nothing has passed: each goes further down."""
+    if any(map(known.passed, known.predictions)):
+        return 0
+    tried = (trial for each in known.predictions for trial, _ in known.trials(each))
+    return sum(trial.step == _FINAL_STEP for trial in tried)
 
 
 def _worth(setup: Setup, chosen: list[Setup]) -> float:

@@ -1,5 +1,6 @@
 """The search for a setup, on servers that are simulated and are not quite what is predicted."""
 
+import dataclasses
 import functools
 import itertools
 import json
@@ -191,6 +192,20 @@ def test_an_objective_that_nothing_meets_ends_the_search_after_calibration() -> 
     assert halving.best() is None
     assert all(isinstance(ask, Calibration) for ask in measured.asked)
     assert "a call by itself takes" in halving.standings[0].why_out
+
+
+def test_where_every_trial_misses_each_goes_further_down_until_one_passes() -> None:
+    halving, measured = search(SMALL), server()
+    while (ask := halving.next()) is not None:
+        told = measured.answer(ask)
+        if isinstance(ask, Trial) and ask.rate > measured.limit(ask.setup) / 6:
+            told = dataclasses.replace(told, latency=0.3)
+        halving.told(told)
+
+    best = halving.best()
+
+    assert best is not None
+    assert best.rate <= measured.limit(best.setup) / 6
 
 
 def test_without_any_execution_there_is_nothing_to_search() -> None:
