@@ -2,7 +2,7 @@
 
     start ──▶ load, one order after the other ──▶ the caller asks it ──▶ killed
                 │                                    │
-                └─ refused · too slow · too large · died ─▶ TrialFailed, killed
+                └─ refused · too slow · too large · died twice ─▶ TrialFailed, killed
 
 It listens on loopback, has the lowest claim to processor and memory, and knows no secret. Nothing
 of it outlives this process: see `serve/processes`; what a killed process has left is swept away
@@ -20,6 +20,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Container, Mappi
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
+from typing import NoReturn
 
 from serve.core.errors import (
     ServegateError,
@@ -42,6 +43,7 @@ from serve.triton.quarantine_watch import Watch, watching
 
 LEDGER_FILE = "quarantine.json"
 NAME = "quarantine"
+_LOADS = 2  # tries, where a Triton dies while it loads
 _STARTS = 3  # a port that was free may be taken when Triton comes to it
 _PROBE_PAUSE = 0.05  # seconds
 _QUICK = 10.0  # seconds for a question that needs no work
@@ -142,27 +144,49 @@ class Quarantine:
         """
         async with self._turn:
             setup = await asyncio.to_thread(self._setup, repository)
-            log = LogRelay(self._name, self._logger)
             clean = _Cleaner(setup, orders)
             try:
-                child, replica = await self._start(setup, log)
-                async with watching(
-                    child, last_words=lambda: clean(_end_of(log)), limit=self._limits.memory
-                ) as watch:
+                async with contextlib.AsyncExitStack() as stack:
+                    watch, loaded = await self._loaded(setup, orders, clean, stack)
                     try:
-                        again = partial(self._load, replica, watch=watch, clean=clean)
-                        loaded = await again(orders)
-                        yield replace(loaded, again=again, is_over=watch.is_over)
+                        yield loaded
                     except ServegateError as error:
-                        if isinstance(error, Unavailable):
-                            await watch.settle()
-                        if watch.failure is not None:
-                            raise watch.failure from error
-                        raise
+                        await _know(watch, error)
+                        _raise(watch, error)
                     if watch.failure is not None:
                         raise watch.failure
             finally:
                 self._sweep_shared_memory()
+
+    async def _loaded(
+        self,
+        setup: Setup,
+        orders: Sequence[Order],
+        clean: "_Cleaner",
+        stack: contextlib.AsyncExitStack,
+    ) -> tuple[Watch, Trial]:
+        """A Triton that has loaded the orders; it ends with the stack.
+
+        One that dies meanwhile gets a second chance: on a busy machine a sound model was seen to
+        kill its Triton once in some hundred loads. One that is at fault kills the next one, too.
+        """
+        log = LogRelay(self._name, self._logger)
+        for left in reversed(range(_LOADS)):
+            child, replica = await self._start(setup, log)
+            watch = await stack.enter_async_context(
+                watching(child, last_words=lambda: clean(_end_of(log)), limit=self._limits.memory)
+            )
+            again = partial(self._load, replica, watch=watch, clean=clean)
+            try:
+                loaded = await again(orders)
+                return watch, replace(loaded, again=again, is_over=watch.is_over)
+            except ServegateError as error:
+                await _know(watch, error)
+                if not (left and watch.has_died):
+                    _raise(watch, error)
+                self._logger.warning("%s: tried once more", watch.failure)
+                await stack.aclose()
+        raise AssertionError("the last try raises")
 
     async def _load(
         self, replica: Replica, orders: Sequence[Order], *, watch: Watch, clean: "_Cleaner"
@@ -279,6 +303,19 @@ class _Cleaner:
         for path, shorter in self._shorter.items():
             text = text.replace(path, shorter)
         return text
+
+
+async def _know(watch: Watch, error: ServegateError) -> None:
+    """Whether the Triton has gone is told a moment after its connections broke."""
+    if isinstance(error, Unavailable):
+        await watch.settle()
+
+
+def _raise(watch: Watch, error: ServegateError) -> NoReturn:
+    """Why the trial is over, if it is; else the error is its own reason."""
+    if watch.failure is not None:
+        raise watch.failure from error
+    raise error
 
 
 def _end_of(log: LogRelay) -> str:

@@ -24,6 +24,7 @@ class Watch:
         self, child: Child, executor: Executor, *, last_words: Callable[[], str], limit: int
     ) -> None:
         self.failure: TrialFailed | None = None
+        self.has_died = False  # by itself
         self.doing = "while starting"
         self._child = child
         self._executor = executor
@@ -62,6 +63,7 @@ class Watch:
             await asyncio.sleep(_PAUSE)
             if self._child.is_gone:
                 ended = await self._child.wait()
+                self.has_died = True
                 self._fail(f"its Triton died {self.doing}", f"{ended}{self._last_words()}")
             elif await self._aside(self._is_too_large):
                 self._fail(f"it took more than {_size(self._limit)} of memory {self.doing}")

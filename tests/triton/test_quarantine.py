@@ -247,6 +247,27 @@ def test_a_server_that_crashes_while_loading_is_told_with_its_last_words(tmp_pat
     assert str(tmp_path) not in str(failure)
 
 
+def test_a_server_that_crashes_while_loading_has_a_second_chance(tmp_path: Path) -> None:
+    first = tmp_path / "first"
+    python(
+        tmp_path,
+        f"""if not os.path.exists({str(first)!r}):
+            open({str(first)!r}, "x").close()
+            os.kill(os.getppid(), signal.SIGKILL)
+            time.sleep(600)""",
+    )
+
+    async def main() -> None:
+        trial = quarantine(tmp_path).trial(tmp_path / "models", [order(text=PYTHON)])
+        async with trial as loaded:
+            await ask(loaded.replica)
+
+    on(asyncio.run, main())
+
+    assert first.exists()
+    assert left_behind(tmp_path) == []
+
+
 def test_a_server_that_crashes_when_it_is_asked_is_told(tmp_path: Path) -> None:
     python(tmp_path, execute="os.kill(os.getppid(), signal.SIGKILL)")
     failure = fails(tmp_path, PYTHON, ask)
