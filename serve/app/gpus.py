@@ -6,6 +6,7 @@
 """
 
 import asyncio
+import ipaddress
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -48,7 +49,7 @@ class Gpus:
         told = self._as_triton_tells(replica, readings)
         sources, url = [told], self._exporter(replica)
         if url:
-            sources.append(await scrape_gpus(url, pod=replica.host.partition(".")[0]))
+            sources.append(await scrape_gpus(url, pod=_pod_of(replica)))
         if is_loopback(replica.host) and not _is_enough(merged(sources)):
             sources.append(await self._of_this_machine())
         return {uuid: gpu.to_json() for uuid, gpu in among(merged(sources), set(told)).items()}
@@ -68,6 +69,15 @@ class Gpus:
             self._asked = asyncio.ensure_future(asyncio.to_thread(self._nvml))
         done, _ = await asyncio.wait({self._asked}, timeout=self._patience)
         return self._asked.result() if done else {}
+
+
+def _pod_of(replica: Replica) -> str:
+    """Its pod, if it is one: whose name discovery takes, or a StatefulSet's in its host name."""
+    try:
+        ipaddress.ip_address(replica.host)
+    except ValueError:
+        return replica.host.partition(".")[0]
+    return replica.name
 
 
 def _is_enough(gpus: Mapping[str, Gpu]) -> bool:

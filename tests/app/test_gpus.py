@@ -14,6 +14,7 @@ from serve.triton.metrics import Readings, read
 
 HERE = Replica("local-0", "127.0.0.1", 1, 2, 3)
 ELSEWHERE = Replica("triton-0", "triton-0.triton.serving", 1, 2, 3)
+DISCOVERED = Replica("triton-0", "10.0.0.7", 1, 2, 3)
 UNREAD = 'nv_gpu_utilization{gpu_uuid="GPU-1"} 0\nnv_gpu_memory_total_bytes{gpu_uuid="GPU-1"} 0\n'
 BUSY = 'nv_gpu_utilization{gpu_uuid="GPU-1"} 0.5\n'
 DCGM = """\
@@ -92,10 +93,13 @@ def test_the_exporter_adds_what_triton_does_not_tell_of_its_own_gpus(exporter: E
     assert told(gpus, HERE, read(BUSY)) == expected
 
 
-def test_where_triton_tells_none_the_exporter_tells_those_of_its_pod(exporter: Exporter) -> None:
+@pytest.mark.parametrize("replica", [ELSEWHERE, DISCOVERED], ids=["by its host", "by its name"])
+def test_where_triton_tells_none_the_exporter_tells_those_of_its_pod(
+    exporter: Exporter, replica: Replica
+) -> None:
     gpus = Gpus(exporter.url, nvml=Library({}))
     expected = {"GPU-1": Gpu("dcgm", 0.4, sm_active=0.25)}
-    assert told(gpus, ELSEWHERE, read("")) == expected
+    assert told(gpus, replica, read("")) == expected
 
 
 def test_where_nobody_knows_pods_all_of_the_exporters_gpus_are_told(exporter: Exporter) -> None:
