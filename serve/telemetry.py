@@ -1,6 +1,6 @@
 """Metrics and logs: every metric's name and meaning, and how the program talks to its operator.
 
-Each worker counts for itself, in plain numbers; `app/totals.py` adds the texts of all workers up
+Each worker counts for itself, in plain numbers; `wire/totals.py` adds the texts of all workers up
 when Prometheus asks.
 """
 

@@ -14,11 +14,12 @@ from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 
 from serve.app.asking import Line
+from serve.app.probes import Probes
 from serve.app.serving import Server
-from serve.app.totals import Reading, Totals
 from serve.app.usage import families
 from serve.processes import start_time
 from serve.telemetry import CONTENT_TYPE
+from serve.wire.totals import Reading, Totals
 
 _log = logging.getLogger("servegate.metrics")
 PATIENCE = 2.0  # seconds for one answer
@@ -63,8 +64,18 @@ class Scrape:
                     tasks.create_task(self._ask_worker(name, path, readings, pids))
                 for name, url in self._others.items():
                     tasks.create_task(self._ask_other(name, url, readings))
-            totals = self._totals.add({name: readings[name] for name in sorted(readings)})
-        return _text((*totals, *families(dict(sorted(pids.items())))))
+            taken = [name for name in sorted(readings) if self._take(name, readings[name])]
+            totals = self._totals.text(taken)
+        return totals.encode() + _text(families(dict(sorted(pids.items()))))
+
+    def _take(self, name: str, reading: Reading) -> bool:
+        """Add up what a source says; whether it can be read."""
+        try:
+            self._totals.take(name, reading)
+        except ValueError as error:
+            _log.warning("the metrics of %s cannot be read: %s", name, error)
+            return False
+        return True
 
     async def _ask_worker(
         self, name: str, path: Path, readings: dict[str, Reading], pids: dict[str, int]
@@ -84,15 +95,18 @@ class Scrape:
 
 @contextlib.asynccontextmanager
 async def serving_metrics(
-    port: socket.socket, scrape: Scrape, *, tls: ssl.SSLContext | None = None
+    port: socket.socket, scrape: Scrape, probes: Probes, *, tls: ssl.SSLContext | None = None
 ) -> AsyncIterator[None]:
-    """Serve `/metrics` on a bound socket."""
+    """Serve `/metrics` and the probes on a bound socket."""
 
     async def answer(scope: Any, receive: Any, send: Any) -> None:
-        found = scope["path"] == "/metrics"
-        body = await scrape.text() if found else b"see /metrics\n"
-        headers = [(b"content-type", CONTENT_TYPE.encode())]
-        status = 200 if found else 404
+        status, media = 404, "text/plain"
+        body = b"see /metrics, /livez and /readyz\n"
+        if scope["path"] == "/metrics":
+            status, media, body = 200, CONTENT_TYPE, await scrape.text()
+        elif probe := await probes.answer(scope["path"]):
+            status, body = probe[0], f"{probe[1]}\n".encode()
+        headers = [(b"content-type", media.encode())]
         await send({"type": "http.response.start", "status": status, "headers": headers})
         await send({"type": "http.response.body", "body": body})
 

@@ -14,10 +14,11 @@ from serve.app.addresses import require_safe_addresses
 from serve.app.journals import require_otel
 from serve.app.paths import LEDGER_FILE, LOCK_FILE, worker_socket
 from serve.app.ports import reserve, stop_on_signals
+from serve.app.probes import Probes
 from serve.app.secret import shared_secret
 from serve.app.tls import HTTP, Tls
 from serve.app.watching import WatchedWorker, watching
-from serve.processes import Ledger, Program, Supervised, hold_lock
+from serve.processes import Ledger, Program, State, Supervised, hold_lock
 from serve.settings import PREFIX, Settings
 
 _WORKERS = "workers"
@@ -74,6 +75,8 @@ class DataPlane:
         self._sources = sources
         self._sockets: list[socket.socket] = []
         self._stack = contextlib.AsyncExitStack()
+        self._working = contextlib.AsyncExitStack()  # what ends before the metrics port does
+        self._probes: Probes | None = None
 
     def __repr__(self) -> str:
         return f"<DataPlane of {self._settings.workers} workers>"
@@ -88,7 +91,7 @@ class DataPlane:
     async def __aenter__(self) -> "DataPlane":
         settings = self._settings
         self._stack.callback(self._release)
-        await self._stack.enter_async_context(running([self._program], self._ledger))
+        parents = await self._working.enter_async_context(running([self._program], self._ledger))
         # Takes a while to import: the workers start meanwhile.
         from serve.app.metrics import Scrape, serving_metrics
         from serve.telemetry import Meters
@@ -104,15 +107,23 @@ class DataPlane:
             looking = asyncio.create_task(self._tls.keep())
             self._stack.callback(looking.cancel)
         scrape = Scrape(workers, self._sources, self._processes, own=meters.text)
+        self._probes = Probes(
+            workers, runs=lambda: all(one.condition.state is State.RUNNING for one in parents)
+        )
         await self._stack.enter_async_context(
-            serving_metrics(self._sockets[-1], scrape, tls=context)
+            serving_metrics(self._sockets[-1], scrape, self._probes, tls=context)
         )
         watched = {name: WatchedWorker(path) for name, path in workers.items()}
-        await self._stack.enter_async_context(watching(watched))
+        await self._working.enter_async_context(watching(watched))
         return self
 
     async def __aexit__(self, *exc: Any) -> None:
-        await self._stack.aclose()
+        if self._probes is not None:
+            self._probes.drain()
+        try:
+            await self._working.aclose()
+        finally:
+            await self._stack.aclose()
 
     def _program(self) -> Program:
         return child_program(self._settings, _WORKERS, grace=self._settings.drain_timeout + 2)

@@ -13,6 +13,7 @@ The resident size counts it in full in each. See proc(5).
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
@@ -87,7 +88,11 @@ def _proportional(folder: Path) -> int | None:
     return next((size * 1024 for size in sizes), None)
 
 
+@cache
 def _boot_time() -> int:
-    """Unix time of the boot, as the kernel reckons it now."""
+    """Unix time of the boot, as the kernel reckons it when it is first asked.
+
+    It reckons from the clock. Once that is set, a process would seem to be a new one.
+    """
     with (_PROC / "stat").open() as lines:
         return next(int(line.split()[1]) for line in lines if line.startswith("btime "))

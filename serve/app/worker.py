@@ -244,15 +244,23 @@ class Worker:
         return listener(self._settings.host, port, socket.SO_REUSEPORT, socket.SO_REUSEADDR)
 
     async def _about(self, scope: Any, receive: Any, send: Any) -> None:
-        """What the supervisor may ask: `/livez`, `/metrics`, `/modules` (what is loaded here)."""
-        body, media = b"", "text/plain"
-        if scope["path"] == "/modules":
+        """What the supervisor may ask: `/livez`, `/readyz`, `/metrics`, `/modules` (all loaded)."""
+        status, body, media = 200, b"", "text/plain"
+        if scope["path"] == "/readyz" and (lacks := self._lacks()):
+            status, body = 503, lacks.encode()
+        elif scope["path"] == "/modules":
             body = "\n".join(sorted(sys.modules)).encode()
         elif scope["path"] == "/metrics":
             body, media = self._meters.text(), CONTENT_TYPE
         headers = [(b"content-type", media.encode())]
-        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        await send({"type": "http.response.start", "status": status, "headers": headers})
         await send({"type": "http.response.body", "body": body})
+
+    def _lacks(self) -> str:
+        """Why no calls should come, after the name of the worker; empty where they may."""
+        if self._draining:
+            return "drains"
+        return "" if self._live.generation else "has no snapshot yet"
 
     def _model_calls(self) -> Iterable[Metric]:
         """Of every model that is known, also while nobody calls it."""

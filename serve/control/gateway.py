@@ -11,10 +11,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 import grpc
 import grpc.aio
 
+from serve.control.gateways import Gateways, Resolve, addresses, at_address
 from serve.core.calls import Verb
 from serve.core.errors import (
     BadRequest,
@@ -79,13 +81,19 @@ class Gateway:
     """
 
     def __init__(
-        self, place: Place, *, key: Callable[[], str], trust: ssl.SSLContext | None
+        self,
+        place: Place,
+        *,
+        key: Callable[[], str],
+        trust: ssl.SSLContext | None,
+        resolve: Resolve = addresses,
     ) -> None:
         self._place = place
         self._key = key
         self._trust = trust
         self._session: aiohttp.ClientSession | None = None
         self._channel: grpc.aio.Channel | None = None
+        self._gateways = Gateways.of(place.metrics_url, self._ask_metrics, resolve)
 
     def __repr__(self) -> str:
         return f"<Gateway {self._place.http_url} {self._place.grpc_target}>"
@@ -143,11 +151,14 @@ class Gateway:
         return found
 
     async def metrics(self) -> str:
-        """The Prometheus text of the metrics port."""
-        return await self._get(self._place.metrics_url)
+        """The Prometheus text of the metrics port, of all gateways together (`gateways.py`)."""
+        many = self._gateways
+        return await (many.text(_ASKED) if many else self._ask_metrics("", _ASKED))
 
     async def close(self) -> None:
         """Close the connections; a later call opens them again."""
+        if self._gateways is not None:
+            self._gateways.close()
         session, self._session = self._session, None
         channel, self._channel = self._channel, None
         if session is not None:
@@ -176,8 +187,14 @@ class Gateway:
         )
         return reply, answer.headers.get(data_answers.DECISION, ""), seconds
 
-    async def _get(self, url: str) -> str:
-        answer = await self._send("GET", url, _ASKED)
+    async def _ask_metrics(self, address: str, within: float) -> str:
+        """Of the gateway at one address of the name; an empty one is where the name leads."""
+        url = urlsplit(self._place.metrics_url)
+        host = {"Host": url.netloc}
+        return await self._get(at_address(url, address), within, headers=host, named=url.hostname)
+
+    async def _get(self, url: str, within: float = _ASKED, **more: Any) -> str:
+        answer = await self._send("GET", url, within, **more)
         return answer.body.decode("utf-8", "replace")
 
     async def _send(
@@ -188,6 +205,7 @@ class Gateway:
         *,
         data: bytes | None = None,
         headers: Mapping[str, str] = _NONE,
+        named: str | None = None,
     ) -> "_Answer":
         import aiohttp  # only needed once somebody asks
 
@@ -201,7 +219,12 @@ class Gateway:
         patience = aiohttp.ClientTimeout(total=within, sock_connect=_CONNECT)
         try:
             async with self._session.request(
-                method, url, data=data, headers=shown, timeout=patience, allow_redirects=False
+                *(method, url),
+                data=data,
+                headers=shown,
+                timeout=patience,
+                allow_redirects=False,
+                server_hostname=named,
             ) as answer:
                 body = await answer.read()
         except aiohttp.ConnectionTimeoutError as error:

@@ -49,6 +49,35 @@ def samples(
             yield Sample(name, labels, value)
 
 
+def split(line: str) -> tuple[str, float]:
+    """A line's series, its name and labels as they are written, and its number; `ValueError`.
+
+    What a program of ours writes is not looked at any closer.
+    """
+    series, _, number = line.rpartition(" ")
+    if series.endswith("}") or (series and not any(space in series for space in " \t")):
+        return series, float(number)
+    found = _LINE.fullmatch(line)
+    if found is None:
+        raise ValueError(f"this is no line of a metrics text: {line[:200]!r}")
+    name, labels, number = found.groups()
+    return f"{name}{{{labels}}}" if labels else name, float(number)
+
+
+def at_source(series: str, source: str) -> str:
+    """A series with the label `source`: this one, or `ITS@SOURCE` where it names one itself."""
+    head, found, own = series[:-2].rpartition('source="')
+    if series.endswith('"}') and found and head[-1:] in ("{", ",") and '"' not in own:
+        return f'{head}{found}{own}@{source}"}}'  # it is the last label, as we write them
+    if series.endswith('"}') and 'source="' not in series:
+        return f'{series[:-1]},source="{source}"}}'
+    name, labels, _ = _read(f"{series} 0")
+    own = labels.get("source", "")
+    every = {**labels, "source": f"{own}@{source}" if own else source}
+    written = ",".join(f'{key}="{_escape(text)}"' for key, text in every.items())
+    return f"{name}{{{written}}}"
+
+
 def _require_metrics(lines: list[str]) -> None:
     first = next((line for line in lines if line.strip()), "#")
     if not first.startswith("#") and not _LINE.fullmatch(first):

@@ -12,6 +12,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from serve.app.asking import Line
 from serve.app.metrics import Scrape, answers, serving_metrics
 from serve.app.ports import listener
+from serve.app.probes import Probes
 
 TEXT = "# TYPE calls counter\ncalls_total 2\n# TYPE g gauge\ng 1\n"
 
@@ -99,7 +100,8 @@ def test_only_the_path_of_the_metrics_serves_them() -> None:
     async def scene() -> None:
         port = listener("127.0.0.1", 0)
         url = f"http://127.0.0.1:{port.getsockname()[1]}"
-        async with serving_metrics(port, Scrape({}, {}, lambda: {"supervisor": os.getpid()})):
+        scrape = Scrape({}, {}, lambda: {"supervisor": os.getpid()})
+        async with serving_metrics(port, scrape, Probes({}, runs=lambda: True)):
             while not await answers(url, "/metrics"):
                 pass  # the server is being started
             async with Line(url) as line:

@@ -3,7 +3,7 @@
 import pytest
 from prometheus_client import CollectorRegistry, Counter, Gauge, generate_latest
 
-from serve.wire.prometheus import Sample, samples
+from serve.wire.prometheus import Sample, at_source, samples, split
 
 
 def read(text, *names, **having):
@@ -79,3 +79,62 @@ def test_what_is_no_metrics_text_is_an_error(text: str) -> None:
 
 def test_an_empty_text_has_no_series() -> None:
     assert read("", "a") == []
+
+
+@pytest.mark.parametrize(
+    "line, series, value",
+    [
+        ("a 1", "a", 1.0),
+        ('a{x="y"} 1.5e3', 'a{x="y"}', 1500.0),
+        ('a{x="y z"} +Inf', 'a{x="y z"}', float("inf")),
+        ("a\t1", "a", 1.0),
+        ("a 1 1700000000000", "a", 1.0),
+        ('a{x="y"} 1 1700000000000', 'a{x="y"}', 1.0),
+    ],
+)
+def test_a_line_is_split_into_its_series_and_its_number(
+    line: str, series: str, value: float
+) -> None:
+    assert split(line) == (series, value)
+
+
+@pytest.mark.parametrize("line", ["a", "404 page not found", "<html>a b</html>", "a b c 1", ""])
+def test_what_is_no_line_is_not_split(line: str) -> None:
+    with pytest.raises(ValueError):
+        split(line)
+
+
+@pytest.mark.parametrize(
+    "series, labels",
+    [
+        ("a", {}),
+        ("a{}", {}),
+        ('a{x="y"}', {"x": "y"}),
+        ('a{x="y",}', {"x": "y"}),
+        ('a{x="source="}', {"x": "source="}),
+        ('a{x=",source="}', {"x": ",source="}),
+        ('a{x="\\"source=\\""}', {"x": '"source="'}),
+        ('a{x="b\\\\"}', {"x": "b\\"}),
+        ('a{datasource="y"}', {"datasource": "y"}),
+    ],
+)
+def test_a_series_gets_the_name_of_its_source_whatever_its_labels_hold(
+    series: str, labels: dict[str, str]
+) -> None:
+    assert read(f"{at_source(series, 'w')} 1", "a") == [Sample("a", {**labels, "source": "w"}, 1.0)]
+
+
+@pytest.mark.parametrize(
+    "series",
+    [
+        'a{source="w"}',
+        'a{x=",source=",source="w"}',
+        'a{source="w",x="y"}',
+        'a{source="w",x="source="}',
+        'a{source="w",x=",source="}',
+    ],
+)
+def test_a_series_that_names_a_source_keeps_that_name_before_the_other(series: str) -> None:
+    (found,) = read(f"{at_source(series, 'g')} 1", "a")
+    (before,) = read(f"{series} 1", "a")
+    assert found.labels == {**before.labels, "source": "w@g"}

@@ -61,7 +61,9 @@ def compare(before: GatewayReading, now: GatewayReading, seconds: float) -> Traf
         _quantiles(add_buckets(list(buckets.values()))),
         sum(retries.values()) / seconds,
     )
-    return Traffic(whole, models, places, sum(rises(before.cpu, now.cpu).values()) / seconds)
+    # A process that was not there before may be an old one, of a gateway that was silent.
+    known = {source: spent for source, spent in now.cpu.items() if source in before.cpu}
+    return Traffic(whole, models, places, sum(rises(before.cpu, known).values()) / seconds)
 
 
 def _places(before: GatewayReading, now: GatewayReading, seconds: float) -> Mapping[Where, Counted]:

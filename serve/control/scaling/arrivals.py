@@ -9,6 +9,7 @@ wait count as well. Rates are of whole steps between two readings, so they hold 
 |----------------------|--------------------------------------------------------------------------|
 | a counter fell       | a fault: the gateway was started anew, and counts from 0 from here on     |
 | nan, or below 0      | a fault; the next reading has nothing to be compared with                |
+| no calls in flight   | those of the reading before: a gateway of many is silent                 |
 | does not come        | nothing: what is known grows old                                         |
 """
 
@@ -103,7 +104,7 @@ class Arrivals:
 
     def tell(self, text: str, at: float) -> None:
         """The gateway's metrics at a time; `ValueError` or `KeyError` for what is none."""
-        now = _read(text)
+        now = _read(text, self._now or {})
         before, seconds = self._now, at - (at if self.at is None else self.at)
         self.at, self._now, self.fault = at, now, ""
         wrong = [name for name, one in now.items() if not _is_right(one)]
@@ -164,7 +165,7 @@ def beyond(limit: float, buckets: Mapping[float, float]) -> float:
     return total - below
 
 
-def _read(text: str) -> dict[str, Counted]:
+def _read(text: str, before: Mapping[str, Counted]) -> dict[str, Counted]:
     """By model; calls for models that nobody knows are under the empty name, and left out."""
     reading = gateway_reading.read(text)
     ended: dict[str, float] = {}
@@ -179,6 +180,8 @@ def _read(text: str) -> dict[str, Counted]:
     for name, labels, value in samples(text, (_IN_FLIGHT, _SECONDS)):
         of_one = others[name]
         of_one[labels["model"]] = of_one.get(labels["model"], 0.0) + value
+    if not others[_IN_FLIGHT]:
+        others[_IN_FLIGHT] = {name: one.in_flight for name, one in before.items()}
     names = {*ended, *refused, *others[_IN_FLIGHT], *reading.buckets} - {""}
     return {
         name: Counted(

@@ -242,3 +242,13 @@ def test_a_number_that_is_not_finite_is_null() -> None:
 def test_the_gateway_tells_what_is_in_flight_and_who_avoids_a_replica() -> None:
     one = play(lambda scene: scene.sample())["replicas"]["a"]
     assert (one["in_flight"], one["avoided"], one["pool"]) == (2.0, 1, "default")
+
+
+def test_a_process_that_was_not_there_before_has_not_used_all_its_cpu_in_this_second() -> None:
+    async def scenario(scene):
+        await scene.sample()
+        scene.gateway.others = 'servegate_process_cpu_seconds_total{source="worker-0@b"} 9000\n'
+        scene.gateway.cpu += 1.0
+        return await scene.sample(after=2.0)
+
+    assert play(scenario)["gateway"]["cpu"] == 0.5

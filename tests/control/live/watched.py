@@ -28,6 +28,7 @@ class Gateway:
     def __init__(self) -> None:
         self.meters = Meters()
         self.cpu = 1.0
+        self.others = ""  # further lines
         self.is_well = True
         self.asked = 0
 
@@ -38,7 +39,7 @@ class Gateway:
         return self.text()
 
     def text(self) -> str:
-        return self.meters.text().decode() + OF_PROCESS.format(cpu=self.cpu)
+        return self.meters.text().decode() + OF_PROCESS.format(cpu=self.cpu) + self.others
 
 
 class Scene:

@@ -2,20 +2,21 @@
 
 from collections.abc import Mapping
 
+import pytest
 from builders import call, choice
-from prometheus_client.core import Metric
+from prometheus_client.parser import text_string_to_metric_families
 
-from serve.app.totals import Reading, Totals
 from serve.core.calls import Verb
 from serve.telemetry import Meters
+from serve.wire.totals import Reading, Totals
 
 Samples = dict[tuple[str, frozenset[tuple[str, str]]], float]
 
 
-def samples(metrics: tuple[Metric, ...]) -> Samples:
-    """Every sample by name and labels; each of them once."""
+def samples(text: str) -> Samples:
+    """Every sample by name and labels, as Prometheus reads it; each of them once."""
     found: Samples = {}
-    for family in metrics:
+    for family in text_string_to_metric_families(text):
         for sample in family.samples:
             key = (sample.name, frozenset(sample.labels.items()))
             assert key not in found
@@ -27,9 +28,16 @@ def key(name: str, **labels: str) -> tuple[str, frozenset[tuple[str, str]]]:
     return name, frozenset(labels.items())
 
 
+def added(totals: Totals, readings: Mapping[str, Reading]) -> str:
+    """What is told once these sources have said that."""
+    for name, reading in readings.items():
+        totals.take(name, reading)
+    return totals.text(readings)
+
+
 def once(texts: Mapping[str, str]) -> Samples:
     """The sums of one look at these sources."""
-    return samples(Totals().add({name: Reading(text) for name, text in texts.items()}))
+    return samples(added(Totals(), {name: Reading(text) for name, text in texts.items()}))
 
 
 def calls(count: float) -> str:
@@ -45,7 +53,7 @@ class Scene:
     def scrape(self, **workers: tuple[int, float]) -> float:
         """The number of calls in all; each worker is (its life, what it counted in it)."""
         readings = {name: Reading(calls(n), life) for name, (life, n) in workers.items()}
-        return samples(self.totals.add(readings))[key("calls_total")]
+        return samples(added(self.totals, readings))[key("calls_total")]
 
 
 def test_counters_of_the_same_labels_add_up() -> None:
@@ -82,6 +90,23 @@ def test_gauges_keep_apart_by_their_source() -> None:
     }
 
 
+def test_what_names_a_source_itself_is_that_source_of_this_one() -> None:
+    text = (
+        '# TYPE g gauge\ng{source="worker-0"} 1\n# TYPE c counter\nc_total{source="worker-0"} 2\n'
+    )
+    assert once({"10.0.0.7": text, "10.0.0.8": text}) == {
+        key("g", source="worker-0@10.0.0.7"): 1,
+        key("g", source="worker-0@10.0.0.8"): 1,
+        key("c_total", source="worker-0@10.0.0.7"): 2,
+        key("c_total", source="worker-0@10.0.0.8"): 2,
+    }
+
+
+def test_a_counter_of_some_resource_is_summed() -> None:
+    text = '# TYPE c counter\nc_total{resource="disk"} 2\n'
+    assert once({"a": text, "b": text}) == {key("c_total", resource="disk"): 4}
+
+
 def test_a_worker_that_restarts_does_not_make_the_sum_fall() -> None:
     scene = Scene()
     assert scene.scrape(a=(1, 100), b=(2, 50)) == 150
@@ -108,11 +133,30 @@ def test_many_lives_add_up() -> None:
     assert [scene.scrape(a=(life, 10)) for life in range(5)] == [10, 20, 30, 40, 50]
 
 
+def test_one_that_is_forgotten_leaves_what_it_has_counted() -> None:
+    scene = Scene()
+    scene.scrape(a=(1, 100), b=(2, 50))
+    scene.totals.forget("a")
+    assert repr(scene.totals) == "<Totals of ['b']>"
+    assert scene.scrape(b=(2, 51)) == 151
+
+
+def test_what_one_had_counted_before_it_was_heard_of_need_not_count() -> None:
+    scene = Scene()
+    scene.scrape(a=(1, 100))
+    scene.totals.take("b", Reading(calls(70), 2), from_now=True)
+    assert samples(scene.totals.text(["b"])) == {key("calls_total"): 100}
+    scene.totals.take("b", Reading(calls(75), 2), from_now=True)
+    assert samples(scene.totals.text(["b"])) == {key("calls_total"): 105}
+    scene.totals.take("b", Reading(calls(3), 3), from_now=True)
+    assert samples(scene.totals.text(["b"])) == {key("calls_total"): 108}
+
+
 def test_series_of_a_life_that_is_over_stay_in_the_sum() -> None:
     totals = Totals()
     old, new = (f'# TYPE c counter\nc_total{{model="{name}"}} 2\n' for name in ("old", "new"))
-    totals.add({"a": Reading(old, 1)})
-    assert samples(totals.add({"a": Reading(new, 2)})) == {
+    totals.take("a", Reading(old, 1))
+    assert samples(added(totals, {"a": Reading(new, 2)})) == {
         key("c_total", model="old"): 2,
         key("c_total", model="new"): 2,
     }
@@ -120,21 +164,32 @@ def test_series_of_a_life_that_is_over_stay_in_the_sum() -> None:
 
 def test_a_counter_of_a_source_without_lives_begins_again_as_it_says() -> None:
     totals = Totals()
-    totals.add({"control": Reading(calls(100))})
-    assert samples(totals.add({"control": Reading(calls(2))})) == {key("calls_total"): 2}
+    totals.take("control", Reading(calls(100)))
+    assert samples(added(totals, {"control": Reading(calls(2))})) == {key("calls_total"): 2}
 
 
 def test_a_gauge_is_left_out_while_its_source_does_not_answer() -> None:
     totals = Totals()
     text = "# TYPE g gauge\ng 1\n"
-    totals.add({"a": Reading(text), "b": Reading(text)})
-    assert samples(totals.add({"b": Reading(text)})) == {key("g", source="b"): 1}
+    added(totals, {"a": Reading(text), "b": Reading(text)})
+    assert samples(added(totals, {"b": Reading(text)})) == {key("g", source="b"): 1}
+
+
+def test_families_may_be_left_out() -> None:
+    totals = Totals()
+    totals.take("a", Reading("# TYPE g gauge\ng 1\n# TYPE g_more gauge\ng_more 2\n"))
+    assert samples(totals.text(["a"], without=["g"])) == {key("g_more", source="a"): 2}
 
 
 def test_help_and_type_are_kept() -> None:
-    text = "# HELP calls_total Calls\n" + calls(1)
-    (family,) = Totals().add({"a": Reading(text)})
-    assert (family.name, family.documentation, family.type) == ("calls", "Calls", "counter")
+    text = "# HELP calls_total Calls of all\n" + calls(1)
+    (family,) = text_string_to_metric_families(added(Totals(), {"a": Reading(text)}))
+    assert (family.name, family.documentation, family.type) == ("calls", "Calls of all", "counter")
+
+
+def test_what_has_no_type_is_summed() -> None:
+    text = '# TYPE g gauge\ng 1\nother{x="y"} 2\n'
+    assert once({"a": text, "b": text})[key("other", x="y")] == 4
 
 
 def test_the_text_of_real_meters_adds_up_with_itself() -> None:
@@ -151,17 +206,23 @@ def test_the_text_of_real_meters_adds_up_with_itself() -> None:
     assert len(both) == len(doubled) + 2
 
 
-def test_a_source_that_says_something_else_silences_nobody_and_loses_nothing() -> None:
+@pytest.mark.parametrize(
+    "said", ["Invalid host header", "<html>no</html>", "calls_total x", "# TYPE calls_total"]
+)
+def test_a_source_that_says_something_else_loses_nothing(said: str) -> None:
     totals = Totals()
-    totals.add({"a": Reading(calls(5), 1), "b": Reading(calls(1), 2)})
-    said = {"a": Reading("Invalid host header", 1), "b": Reading(calls(2), 2)}
-    assert samples(totals.add(said)) == {key("calls_total"): 7}
+    added(totals, {"a": Reading(calls(5), 1), "b": Reading(calls(1), 2)})
+    with pytest.raises(ValueError):
+        totals.take("a", Reading(f"# TYPE calls_total counter\n{said}\n", 1))
+    assert samples(added(totals, {"b": Reading(calls(2), 2)})) == {key("calls_total"): 7}
 
 
 def test_without_sources_there_is_nothing_to_tell() -> None:
-    assert Totals().add({}) == ()
+    assert Totals().text([]) == ""
 
 
-def test_a_label_with_quotes_and_lines_survives() -> None:
-    text = '# TYPE c counter\nc_total{error="a \\"b\\"\\n\\\\c"} 1\n'
-    assert once({"a": text, "b": text}) == {key("c_total", error='a "b"\n\\c'): 2}
+@pytest.mark.parametrize("kind", ["counter", "gauge"])
+def test_a_label_with_quotes_and_lines_survives(kind: str) -> None:
+    text = f'# TYPE c {kind}\nc{{error="a \\"b\\"\\n\\\\c"}} 1\n'
+    found = once({"a": text})
+    assert dict(next(iter(found))[1])["error"] == 'a "b"\n\\c'
