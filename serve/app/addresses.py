@@ -5,7 +5,7 @@
 | with `insecure`              | always: the network protects it, says the operator              |
 | with `auth` none, or no TLS  | never: nobody is asked for a key, or keys are there for reading |
 | a data port                  | once there is a key                                             |
-| the admin port               | once there is an admin key                                      |
+| the admin port               | once there is an admin key, or a `secret` that was given        |
 
 Only the control plane knows the keys: a proxy looks at the settings alone, and asks everybody.
 """
@@ -31,9 +31,11 @@ async def require_safe_addresses(
     if not reached or settings.insecure:
         return
     _require_keys_and_tls(settings, ", ".join(dict.fromkeys(host for host, _ in reached)))
-    if knows_keys:
+    has_admin = bool(settings.secret)  # whoever gave it can let others in
+    asked = [(host, kind) for host, kind in reached if not (kind == "admin" and has_admin)]
+    if knows_keys and asked:
         keys = await kept_keys(settings)
-        for host, kind in reached:
+        for host, kind in asked:
             _require_key(host, kind, keys)
 
 

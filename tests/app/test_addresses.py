@@ -96,6 +96,13 @@ def test_the_admin_port_opens_once_there_is_an_admin_key(scene: Scene) -> None:
     assert scene.refusal("admin", **ADMIN_OPEN) == ""
 
 
+def test_the_admin_port_opens_to_whoever_gave_the_secret(scene: Scene) -> None:
+    assert scene.refusal("admin", secret="s" * 32, **ADMIN_OPEN) == ""
+    shared_secret(scene.settings())  # one that was made here is known to nobody else
+    assert "no admin key" in scene.refusal("admin", **ADMIN_OPEN)
+    assert "no API key" in scene.refusal("data", secret="s" * 32, **OPEN)
+
+
 def test_revoked_and_expired_keys_open_no_port(scene: Scene) -> None:
     scene.revoke(scene.key(Role.PREDICTOR))
     asyncio.run(_expired(scene))
