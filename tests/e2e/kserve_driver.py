@@ -82,6 +82,17 @@ async def failed(asked: Awaitable[object]) -> list[Any]:
         return [error.code().name, error.details()]
 
 
+async def model_metadata(base: str) -> dict[str, Any]:
+    """Metadata over REST, for which the client has no method."""
+    async with httpx.AsyncClient(timeout=PATIENCE) as client:
+        model = (await client.get(f"{base}/v2/models/mirror")).json()
+    return {
+        "model": model["name"],
+        "versions": sorted(model["versions"]),
+        "inputs": {one["name"]: [one["datatype"], one["shape"]] for one in model["inputs"]},
+    }
+
+
 async def over_rest(base: str) -> dict[str, Any]:
     """Everything that `InferenceRESTClient` can ask over v2."""
     async with InferenceRESTClient(RESTConfig(protocol="v2", timeout=PATIENCE)) as client:
@@ -102,10 +113,14 @@ async def over_rest(base: str) -> dict[str, Any]:
             "ready": await client.is_server_ready(base),
             "model ready": await client.is_model_ready(base, "mirror"),
             "version ready": await client.is_model_ready(base, "mirror/versions/1"),
+            "label ready": await client.is_model_ready(base, "mirror/versions/stable"),
+            "unknown label ready": await client.is_model_ready(base, "mirror/versions/other"),
             "unknown ready": await client.is_model_ready(base, "nothing"),
             "lists": told(await infer(request(listed(LISTS)))),
             "arrays": told(await infer(everything)),
             "version 1": told(await infer(request(listed(LISTS)), "1")),
+            "label": told(await infer(request(listed(LISTS)), "stable")),
+            "metadata": await model_metadata(base),
             "unknown model": await failed(infer(request(listed(LISTS), model="nothing"))),
             "unknown version": await failed(infer(request(listed(LISTS)), "9")),
             "unknown input": await failed(infer(request([other]))),
@@ -124,6 +139,7 @@ async def over_grpc(address: str) -> dict[str, Any]:
             "lists": told(await client.infer(request(listed(LISTS)))),
             "arrays": told(await client.infer(request(binary()))),
             "version 1": told(await client.infer(request(listed(LISTS), version="1"))),
+            "label": told(await client.infer(request(listed(LISTS), version="stable"))),
             "unknown input": await failed(client.infer(request([other]))),
         }
         for name, asked in OF_UNKNOWN:

@@ -58,6 +58,7 @@ def said(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
     (folder / "models" / "mirror" / "config.pbtxt").write_text(config())
     flags = ("--model-repo", str(folder / "models"), "--replicas", "1", "--workers", "1")
     with harness.up(folder / "state", *flags) as up:
+        up.put("/api/models/mirror/labels/stable", {"version": 1})
         done = subprocess.run(
             [str(PYTHON), "-P", str(DRIVER), up.http, up.grpc],
             capture_output=True,
@@ -85,6 +86,12 @@ def test_server_and_model_are_live_and_ready(said: dict[str, Any], protocol: str
     assert told["unknown ready"] is False
 
 
+def test_a_version_or_a_label_can_be_asked_whether_it_is_ready(said: dict[str, Any]) -> None:
+    told = said["rest"]
+    assert [told[name] for name in ("version ready", "label ready")] == [True, True]
+    assert told["unknown label ready"] is False
+
+
 @BOTH
 def test_values_come_back_as_they_were_sent(said: dict[str, Any], protocol: str) -> None:
     assert said[protocol]["lists"] == answer("FP32", "INT64", "BYTES")
@@ -92,8 +99,9 @@ def test_values_come_back_as_they_were_sent(said: dict[str, Any], protocol: str)
 
 
 @BOTH
-def test_a_version_can_be_asked_for(said: dict[str, Any], protocol: str) -> None:
+def test_a_version_or_a_label_can_be_asked_for(said: dict[str, Any], protocol: str) -> None:
     assert said[protocol]["version 1"] == answer("FP32", "INT64", "BYTES")
+    assert said[protocol]["label"] == answer("FP32", "INT64", "BYTES")
 
 
 @pytest.mark.parametrize(
@@ -112,7 +120,8 @@ def test_errors_have_the_status_and_the_words_of_triton(
     assert words in said["grpc"][name][1]
 
 
-def test_metadata_names_versions_and_inputs(said: dict[str, Any]) -> None:
-    told = said["grpc"]["metadata"]
+@BOTH
+def test_metadata_names_versions_and_inputs(said: dict[str, Any], protocol: str) -> None:
+    told = said[protocol]["metadata"]
     assert (told["model"], told["versions"]) == ("mirror", ["1", "2"])
     assert told["inputs"] == {kind: [kind, [-1]] for kind in KINDS}
