@@ -1,0 +1,26 @@
+#!/bin/sh
+# Bring the SDK of Kubeflow Pipelines into an environment of its own, .venv-pipeline, because it pins
+# requests and urllib3 to other versions than ours. Behind its own packages it sees those of .venv:
+# TensorFlow and what else the steps call is there once, and `servegate` is that of .venv. Safe to run
+# again at any time.
+#
+# Usage: scripts/pipeline-deps.sh
+set -eu
+cd "$(dirname "$0")/.."
+venv=${VENV:-.venv}
+wanted="kfp==2.17.0 kfp-kubernetes==2.17.0 kfp-pipeline-spec==2.17.3 kfp-server-api==2.17.3 kubernetes==30.1.0 requests==2.33.0 urllib3==2.7.0"
+folder=.venv-pipeline
+
+state="$wanted $(cd "$venv" && pwd) $(cksum <constraints.txt)"
+if [ "$(cat "$folder/.packages" 2>/dev/null || true)" != "$state" ]; then
+    printf 'installing %s into %s (half a minute)\n' "${wanted%% *}" "$folder" >&2
+    "$venv/bin/python" -m venv --clear "$folder"
+    grep -vE '^(requests|urllib3)==' constraints.txt >"$folder/constraints.txt"
+    # shellcheck disable=SC2086  # a list of packages
+    "$folder/bin/python" -m pip install -q --disable-pip-version-check --no-compile \
+        -c "$folder/constraints.txt" $wanted
+    where='import sysconfig; print(sysconfig.get_path("purelib"))'
+    "$venv/bin/python" -c "$where" >"$("$folder/bin/python" -c "$where")/servegate.pth"
+    ln -sf "$(cd "$venv/bin" && pwd)/servegate" "$folder/bin/servegate"
+    echo "$state" >"$folder/.packages"
+fi
