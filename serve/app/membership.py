@@ -12,6 +12,7 @@ from serve.control.inventory import Inventory
 from serve.control.live.sources import Metered
 from serve.control.membership import Membership
 from serve.control.reconciling.keepers import Keepers
+from serve.control.reconciling.looks import Looks
 from serve.control.reconciling.proving import Proof
 from serve.control.reconciling.reconciler import ReplicaKeeper
 from serve.control.reconciling.steering import Steering
@@ -40,6 +41,8 @@ def membership_of(
 ) -> tuple[Keepers, Membership]:
     """The keepers of the replicas that there are, and what lets others come."""
 
+    looks = Looks(lambda: len(fleet.observations), tick=settings.tick)
+
     def keep(replica: Replica) -> ReplicaKeeper:
         return ReplicaKeeper(
             replica.name,
@@ -52,7 +55,7 @@ def membership_of(
             proof=proof,
             decisions=decisions,
             clock=time.monotonic,
-            tick=settings.tick,
+            looks=looks,
             machine=settings.machine(replica.name, replica.pool),
         )
 

@@ -37,8 +37,8 @@ class Tritons:
         return await self._to(replica).statistics()
 
     async def readings(self, replica: Replica) -> Readings | None:
-        """Its own metrics; None when it does not tell."""
-        return await scrape(replica)
+        """What its own metrics say of queues and GPUs; None when it does not tell."""
+        return await scrape(replica, only_queues=True)
 
     async def configuration(self, replica: Replica, name: str) -> Configuration:
         """What it has under a name, as it completed it; raises as `counters` does."""

@@ -12,11 +12,11 @@ from serve.triton.metrics import Readings
 _log = logging.getLogger("servegate.admin")
 
 
-async def scrape(replica: Replica) -> Readings | None:
-    """What it says now; None when it does not tell within a second."""
+async def scrape(replica: Replica, *, only_queues: bool = False) -> Readings | None:
+    """What it says now, see `metrics.read`; None when it does not tell within a second."""
     text = await _text(replica.metrics_url)
     try:
-        return None if text is None else metrics.read(text)
+        return None if text is None else metrics.read(text, only_queues=only_queues)
     except ValueError as error:
         _log.debug("no metrics from %s: %s", replica.name, error)
         return None

@@ -45,17 +45,22 @@ class Decisions:
     versions: Mapping[str, Mapping[int, Version]] = field(init=False, repr=False, compare=False)
     groups: Mapping[str, tuple[str, ...]] = field(init=False, repr=False, compare=False)
     decided_pools: frozenset[str] = field(init=False, repr=False, compare=False)
+    _labels: Mapping[str, dict[str, int]] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         """Read the versions by model and number, and which pools are set, by group."""
         found: dict[str, dict[int, Version]] = {}
         groups: dict[str, list[str]] = {}
+        labels: dict[str, dict[str, int]] = {}
         for (kind, key), entry in self.entries.items():
             if kind == VERSION:
                 version = version_of(key, entry.body, entry.etag)
                 found.setdefault(version.model, {})[version.number] = version
             elif kind == POOL and entry.body and entry.body.get("group"):
                 groups.setdefault(str(entry.body["group"]), []).append(key)
+            elif kind == LABEL:
+                model, _, label = key.partition(":")
+                labels.setdefault(model, {})[label] = int(entry.body["version"])
         ordered = {
             model: MappingProxyType(dict(sorted(found[model].items()))) for model in sorted(found)
         }
@@ -64,6 +69,8 @@ class Decisions:
         object.__setattr__(self, "groups", MappingProxyType(together))
         pools = frozenset(key for kind, key in self.entries if kind == POOL)
         object.__setattr__(self, "decided_pools", pools)
+        by_name = {model: dict(sorted(its.items())) for model, its in labels.items()}
+        object.__setattr__(self, "_labels", by_name)
 
     def entry(self, kind: str, key: str) -> Entry:
         """The stored body and revision of one thing; `UNSET` when nobody has set it."""
@@ -76,12 +83,7 @@ class Decisions:
 
     def labels(self, model: str) -> dict[str, int]:
         """The labels of a model and the versions they name."""
-        prefix = f"{model}:"
-        return {
-            key.removeprefix(prefix): int(entry.body["version"])
-            for (kind, key), entry in sorted(self.entries.items())
-            if kind == LABEL and key.startswith(prefix)
-        }
+        return dict(self._labels.get(model, {}))
 
     def objective(self, model: str) -> str:
         """The objective of a model as it was written; empty when there is none."""

@@ -12,42 +12,63 @@ calls, not even those that nobody else can answer.
 import contextlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
-from typing import Any
+from types import MappingProxyType
+from typing import TypeVar
 
+from serve.control.barring import Barring
+from serve.control.holding import Holding
 from serve.control.observations import Choice, Failure, Held, Observation
 from serve.core.replicas import Replica
 
-Slot = tuple[str, str, int]  # a replica, a name in Triton, a version
 LOADING = "it is being loaded"  # why a version is barred that is not yet known to be right
+_NONE: Mapping[str, Choice] = MappingProxyType({})
+T = TypeVar("T")
 
 
 class Fleet:
-    """All replicas and what is known of them; changes are told to one listener."""
+    """All replicas and what is known of them; changes are told to one listener.
 
-    def __init__(self, replicas: tuple[Replica, ...], *, clock: Callable[[], float]) -> None:
+    `is_complete`: these are all that there are at the start; else those that join until `complete`
+    count as well.
+    """
+
+    def __init__(
+        self,
+        replicas: tuple[Replica, ...],
+        *,
+        clock: Callable[[], float],
+        is_complete: bool = True,
+    ) -> None:
         self._clock = clock
         self._seen = {replica.name: Observation(replica) for replica in replicas}
         self._first = frozenset(self._seen)  # those that were there at the start, and still are
-        self._answered = not replicas
+        self._is_complete = is_complete
+        self._answered = is_complete and not replicas
         self._retired: set[str] = set()
-        self._barred: dict[Slot, str] = {}
-        self._leaving: set[Slot] = set()
+        self.holding = Holding(self._seen.values())  # the same as sets of names
+        self.barred = Barring()  # what may not be called, even if nobody else can answer
+        self._leaving: dict[str, set[tuple[str, int]]] = {}  # by replica
+        self._staying: Mapping[str, Replica] | None = None  # by name, until somebody comes or goes
         self.steered: set[str] = set()  # replicas that get calls only where nobody else can
         self.joining: set[str] = set()  # the same, because they came empty and lack something yet
         self.waiting: dict[str, str] = {}  # replicas that may not load now, and why
         self.failures: dict[tuple[str, str], Failure] = {}
         self.flavours: dict[tuple[str, str], str] = {}  # in force, by replica and name in Triton
-        self._choices: dict[tuple[str, str], Choice] = {}
+        self._choices: dict[str, Mapping[str, Choice]] = {}  # by replica
         self._trying: dict[str, tuple[str, str]] = {}  # name in Triton → revision, replica
 
     def __repr__(self) -> str:
-        states = {name: seen.state for name, seen in self._seen.items()}
-        return f"<Fleet {states}>"
+        return f"<Fleet {len(self._seen)} replicas, {len(self.holding.up)} answer>"
 
     @property
     def observations(self) -> Mapping[str, Observation]:
         """Every replica by name."""
         return self._seen
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether all that were there at the start have joined."""
+        return self._is_complete
 
     @property
     def is_known(self) -> bool:
@@ -56,22 +77,24 @@ class Fleet:
         Where there was none at the start, that is known. Who joins later is not waited for.
         """
         states = [self._seen[name].state for name in self._first]
-        return "unseen" not in states and self._answered
+        return self._is_complete and "unseen" not in states and self._answered
 
     @property
     def pools(self) -> frozenset[str]:
         """The pools that have at least one replica."""
-        return frozenset(seen.replica.pool for seen in self._seen.values())
+        return self.holding.pools
 
     @property
     def staying(self) -> Mapping[str, Replica]:
-        """The replicas by name, without those that are retired."""
-        found = self._seen.items()
-        return {name: seen.replica for name, seen in found if name not in self._retired}
+        """The replicas by name, in its order, without those that are retired."""
+        if self._staying is None:
+            names = sorted(self._seen.keys() - self._retired)
+            self._staying = MappingProxyType({name: self._seen[name].replica for name in names})
+        return self._staying
 
     def in_pool(self, *pools: str) -> tuple[str, ...]:
         """The replicas of these pools, those included that do not answer, but no retired ones."""
-        return tuple(name for name, replica in self.staying.items() if replica.pool in pools)
+        return self.holding.ordered(self.holding.members(pools) - self._retired)
 
     def is_free(self, name: str) -> bool:
         """Whether the replica answers and stays, and calls are not steered around it."""
@@ -88,34 +111,47 @@ class Fleet:
     def join(self, replica: Replica, wished_at: float | None = None) -> None:
         """There is one more; nothing is known of it yet. `wished_at`: monotonic seconds."""
         now = self._clock()
-        one = Observation(replica, since=now, joined_at=now, wished_at=wished_at)
+        if self._is_complete:
+            one = Observation(replica, since=now, joined_at=now, wished_at=wished_at)
+        else:
+            one = Observation(replica)
+            self._first |= {replica.name}
         self._seen = {**self._seen, replica.name: one}  # who walks through the old one goes on
+        self.holding.put(None, one)
+        self._staying = None
+
+    def complete(self) -> None:
+        """All that were there at the start have joined."""
+        self._is_complete = True
+        self._answered |= not self._first
 
     def retire(self, name: str) -> None:
         """It is about to leave: no calls go there, even if nobody else can answer them."""
         self._retired.add(name)
+        self._staying = None
         self._trying = {key: one for key, one in self._trying.items() if one[1] != name}
 
     def take_back(self, name: str) -> None:
         """It stays after all."""
-        self._retired.discard(name)
+        if name in self._retired:
+            self._retired.discard(name)
+            self._staying = None
 
     def remove(self, name: str) -> None:
         """It is gone, and with it all that was known of it."""
+        self.holding.drop(self._seen[name])
         self._seen = {one: seen for one, seen in self._seen.items() if one != name}
+        self._staying = None
         self._first -= {name}
         self._answered |= not self._first
         self.left(name)
-        self._drop(name, self._barred, self._choices, self.failures, self.flavours)
+        self.barred.drop(name)
+        self._choices.pop(name, None)
+        _drop(name, self.failures)
+        _drop(name, self.flavours)
         for names in (self._retired, self.steered, self.joining):
             names.discard(name)
         self.waiting.pop(name, None)
-
-    def _drop(self, name: str, *known: dict[Any, Any]) -> None:
-        """Forget what is known of a replica; its name is the first part of the keys."""
-        for one in known:
-            for key in [key for key in one if key[0] == name]:
-                del one[key]
 
     def _is_busy(self, name: str) -> bool:
         return name in self.steered or name in self.joining
@@ -131,59 +167,45 @@ class Fleet:
 
     def can_be_called(self, replica: str, name: str, version: int) -> bool:
         """Whether a replica answers, holds a version, and calls for it may come."""
-        seen, slot = self._seen[replica], (replica, name, version)
+        seen, slot = self._seen[replica], (name, version)
         is_held = seen.is_up and version in seen.held.get(name, ()) and replica not in self._retired
-        return is_held and slot not in self._barred and slot not in self._leaving
+        is_away = self.barred.has(replica, slot) or slot in self._leaving.get(replica, ())
+        return is_held and not is_away
 
     def bar(self, replica: str, name: str, versions: Iterable[int], why: str) -> None:
         """No calls go to these versions there, even if nobody else can answer them."""
         for version in versions:
-            self._barred[replica, name, version] = why
+            self.barred.put(replica, (name, version), why)
 
     def admit(self, replica: str, name: str, version: int) -> None:
         """The version answers rightly there, as far as anybody can tell."""
-        self._barred.pop((replica, name, version), None)
+        self.barred.take(replica, (name, version))
 
     def leave(self, replica: str, name: str, versions: Iterable[int]) -> None:
         """These versions are about to go there, whatever becomes wanted meanwhile: no calls."""
-        self._leaving |= {(replica, name, version) for version in versions}
+        slots = {(name, version) for version in versions}
+        self._leaving[replica] = self._leaving.get(replica, set()) | slots
 
     def left(self, replica: str) -> bool:
         """What was to go there has gone, or has not and is held as before; whether any was."""
-        going = {slot for slot in self._leaving if slot[0] == replica}
-        self._leaving -= going
-        return bool(going)
+        return bool(self._leaving.pop(replica, ()))
 
     def wrong(self, replica: str) -> Mapping[str, Mapping[int, str]]:
         """The versions that answer wrongly on a replica, and what is wrong, by name in Triton."""
         found: dict[str, dict[int, str]] = {}
-        for (where, name, version), why in self._barred.items():
-            if where == replica and why != LOADING:
+        for (name, version), why in self.barred.on(replica):
+            if why != LOADING:
                 found.setdefault(name, {})[version] = why
         return found
 
     def loading(self, replica: str, name: str) -> tuple[int, ...]:
         """The versions that are barred until it is known whether they are right."""
-        return tuple(
-            version
-            for (where, one, version), why in self._barred.items()
-            if where == replica and one == name and why == LOADING
-        )
-
-    @property
-    def being_loaded(self) -> frozenset[tuple[str, int]]:
-        """The names in Triton and versions that some replica loads, or has not proven yet."""
-        return frozenset(
-            (name, version) for (_, name, version), why in self._barred.items() if why == LOADING
-        )
+        barred = self.barred.on(replica)
+        return tuple(version for (one, version), why in barred if (one, why) == (name, LOADING))
 
     def unproven(self, replica: str) -> frozenset[str]:
         """The names in Triton under which something is so barred there."""
-        return frozenset(
-            name
-            for (where, name, _), why in self._barred.items()
-            if (where, why) == (replica, LOADING)
-        )
+        return frozenset(name for (name, _), why in self.barred.on(replica) if why == LOADING)
 
     def tries(self, replica: str, name: str, revision: str) -> None:
         """The replica is the one that finds out whether this revised configuration is good."""
@@ -202,12 +224,11 @@ class Fleet:
 
     def choose(self, replica: str, choices: Mapping[str, Choice]) -> None:
         """In which flavours a replica should hold what has flavours, by name in Triton."""
-        self._drop(replica, self._choices)
-        self._choices |= {(replica, name): one for name, one in choices.items()}
+        self._choices[replica] = choices
 
     def choice(self, replica: str, name: str) -> Choice | None:
         """What was chosen; None for what has no flavours, or was not looked at yet."""
-        return self._choices.get((replica, name))
+        return self._choices.get(replica, _NONE).get(name)
 
     def can_hold(self, replica: str, name: str) -> bool:
         """Whether a replica can run any form of what is under this name, as far as is known."""
@@ -218,13 +239,13 @@ class Fleet:
         """The replica answered and holds this; whether that is news."""
         before = self._seen[name]
         self._answered = True
-        for slot in [one for one in self._barred if one[0] == name]:
-            if self._barred[slot] != LOADING and slot[2] not in held.get(slot[1], ()):
-                del self._barred[slot]  # it is loaded anew, and looked at anew
+        for slot, why in self.barred.on(name):
+            if why != LOADING and slot[1] not in held.get(slot[0], ()):
+                self.barred.take(name, slot)  # it is loaded anew, and looked at anew
         if before.is_up and before.held == held:
             return False
         since = before.since if before.is_up else self._clock()
-        self._seen[name] = replace(before, state="up", held=held, why="", since=since)
+        self._know(replace(before, state="up", held=held, why="", since=since))
         return True
 
     def lost(self, name: str, why: str) -> bool:
@@ -232,16 +253,19 @@ class Fleet:
         before = self._seen[name]
         if before.state == "lost":
             return False
-        self._seen[name] = replace(
-            before, state="lost", why=why, since=self._clock(), self_managed=False
-        )
-        self._drop(name, self.failures)  # it may come back as another process
+        self._know(replace(before, state="lost", why=why, since=self._clock(), self_managed=False))
+        _drop(name, self.failures)  # it may come back as another process
         self.waiting.pop(name, None)
         return True
 
     def manages_itself(self, name: str) -> None:
         """The replica refuses load calls: what it holds is what there is."""
-        self._seen[name] = replace(self._seen[name], self_managed=True)
+        self._know(replace(self._seen[name], self_managed=True))
+
+    def _know(self, now: Observation) -> None:
+        name = now.replica.name
+        self.holding.put(self._seen[name], now)
+        self._seen[name] = now
 
     def holders(
         self, physical_name: str, version: int, *pools: str, steers: bool = True
@@ -252,19 +276,20 @@ class Fleet:
         model leaves when it moves to another pool. Without `steers` the busy ones count as well:
         calls of one sequence belong together.
         """
-        away = self._barred.keys() | self._leaving
-        having = [
-            seen
-            for seen in self._seen.values()
-            if version in seen.held.get(physical_name, ())
-            and seen.replica.name not in self._retired
-            and (seen.replica.name, physical_name, version) not in away
-        ]
-        own = [seen for seen in having if seen.replica.pool in pools]
-        here = {seen.replica.name for seen in own if seen.is_up}
-        there = {one for one in self.in_pool(*pools) if self.can_hold(one, physical_name)}
-        if not here or any(self._seen[name].is_up for name in there - here):
+        slot, up = (physical_name, version), self.holding.up
+        away = self._retired | self.barred.where(slot)
+        away |= {name for name, slots in self._leaving.items() if slot in slots}
+        having = self.holding.of(*slot) - away
+        members = self.holding.members(pools)
+        own = having & members
+        lacking = (members & up) - own - self._retired
+        if not own & up or any(self.can_hold(name, physical_name) for name in lacking):
             own = having
-        present = [seen for seen in own if seen.is_up]
-        free = [seen for seen in present if not steers or not self._is_busy(seen.replica.name)]
-        return tuple(sorted(seen.replica.name for seen in free or present or own))
+        present = own & up
+        free = present - self.steered - self.joining if steers else present
+        return self.holding.ordered(free or present or own)
+
+
+def _drop(replica: str, known: dict[tuple[str, str], T]) -> None:
+    for key in [key for key in known if key[0] == replica]:
+        del known[key]

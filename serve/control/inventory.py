@@ -20,6 +20,7 @@ from serve.control.published import loadables_of, names_in_triton
 from serve.control.registry import Loadable, Model, Registry, discovered
 from serve.control.storing.store import Entry, Key
 from serve.control.versions import Version
+from serve.control.wanted import Wanted, models_of
 from serve.core.errors import Invalid, TritonFailed, Unavailable
 from serve.triton import config as triton_config
 from serve.triton.config import Configuration
@@ -31,6 +32,7 @@ _TWICE = (
     "rename the folder"
 )
 _NOTHING = Placed(frozenset(), MappingProxyType({}))
+_NO_FOLDERS: Mapping[str, Loadable] = MappingProxyType({})
 
 
 class Inventory:
@@ -59,6 +61,8 @@ class Inventory:
         self._placed = _NOTHING
         self._published: Mapping[str, Loadable] = MappingProxyType({})
         self._seen: Decisions | None = None  # the decisions that `_published` was made of
+        self._wanted: Wanted | None = None
+        self._made_of: tuple[object, ...] = ()  # what `_wanted` was made of
 
     def __repr__(self) -> str:
         return f"<Inventory {self._registry or 'discovering'} removed={sorted(self._removed)}>"
@@ -73,12 +77,7 @@ class Inventory:
         """All of them by their name in Triton, those with problems included."""
         if self.is_discovering:
             return self._discovered()
-        published = self._as_published()
-        plain = self._registry.models if self._registry else {}
-        twice = {
-            name: replace(one, trouble=_TWICE) for name, one in published.items() if name in plain
-        }
-        return MappingProxyType({**self._as_decided(plain), **published, **twice})
+        return self._present().loadables
 
     @property
     def configurations(self) -> Mapping[str, Configuration]:
@@ -89,48 +88,28 @@ class Inventory:
     @property
     def models(self) -> Mapping[str, Model]:
         """All models by name: what can be loaded, and names of which a version is on its way."""
-        found: dict[str, list[Loadable]] = {}
-        for one in self.loadables.values():
-            found.setdefault(one.model, []).append(one)
-        if not self.is_discovering:
-            for name in self._decisions().known_models:
-                found.setdefault(name, [])
-        ordered = {
-            name: Model(name, tuple(sorted(found[name], key=lambda one: (one.published, one.name))))
-            for name in sorted(found)
-        }
-        return MappingProxyType(ordered)
+        return models_of(self._discovered()) if self.is_discovering else self._present().models
 
     @property
     def server_settings(self) -> Mapping[Key, Mapping[str, Any]]:
         """Triton's own settings that were decided, by kind and model."""
-        return self._decisions().server_settings()
+        decided = self._decisions().server_settings
+        return decided() if self.is_discovering else self._present().server_settings
 
     @property
     def removed(self) -> frozenset[str]:
         """Names in Triton that are no longer to be served: gone, unloaded or retired."""
-        if self.is_discovering:
-            return frozenset()
-        loadables = self.loadables
-        ours = names_in_triton(self._decisions()) | self._removed | loadables.keys()
-        return frozenset(name for name in ours if name not in loadables or _is_off(loadables[name]))
+        return frozenset() if self.is_discovering else self._present().removed
 
     def elsewhere(self, pool: str) -> frozenset[str]:
         """Names in Triton that belong on the replicas of other pools alone."""
-        if self.is_discovering:
-            return frozenset()
-        return frozenset(self.loadables.keys() - self.for_pool(pool).keys())
+        return frozenset() if self.is_discovering else self._present().elsewhere(pool)
 
     def for_pool(self, pool: str) -> Mapping[str, Loadable]:
         """What the replicas of a pool should hold, by name in Triton."""
-        decisions = self._decisions()
-        return MappingProxyType(
-            {
-                name: one
-                for name, one in self.loadables.items()
-                if pool in decisions.pools(one.model) and not _is_off(one)
-            }
-        )
+        if not self.is_discovering:
+            return self._present().for_pool(pool)
+        return Wanted(self._discovered(), self._decisions(), ()).for_pool(pool)
 
     def plain_versions(self, model: str) -> tuple[int, ...]:
         """The versions in the folder that people keep for a model; none where there is none."""
@@ -186,7 +165,25 @@ class Inventory:
             return changed
         self._removed |= before
         self._removed -= set(self._registry.models)
+        self._made_of = ()  # a look that came in between has missed what was removed
         return changed
+
+    def _present(self) -> Wanted:
+        """What is wanted, worked out anew when decisions, folders or the time have changed."""
+        published, decisions = self._as_published(), self._decisions()
+        plain = self._registry.models if self._registry else _NO_FOLDERS
+        made_of = (published, decisions, plain)
+        if self._wanted is None or [*map(id, made_of)] != [*map(id, self._made_of)]:
+            twice = {
+                name: replace(one, trouble=_TWICE)
+                for name, one in published.items()
+                if name in plain
+            }
+            loadables = MappingProxyType({**self._as_decided(plain), **published, **twice})
+            ours = names_in_triton(decisions) | self._removed | loadables.keys()
+            self._wanted = Wanted(loadables, decisions, ours, self._wanted)
+            self._made_of = made_of
+        return self._wanted
 
     def _as_published(self) -> Mapping[str, Loadable]:
         """What was published, worked out anew when decisions or the time have changed."""
@@ -216,13 +213,7 @@ class Inventory:
         return MappingProxyType({**plain, **changed}) if changed else plain
 
     def _discovered(self) -> Mapping[str, Loadable]:
-        held: dict[str, set[int]] = {}
-        for seen in self._fleet.observations.values():
-            for name, versions in seen.held.items():
-                held.setdefault(name, set()).update(versions)
-        return discovered(
-            {name: tuple(sorted(versions)) for name, versions in held.items()}, self._configs
-        )
+        return discovered(self._fleet.holding.everything, self._configs)
 
     async def learn(self, control: TritonControl, held: Held) -> bool:
         """Ask a replica for configurations that are not known yet; whether any was learned."""
@@ -235,11 +226,6 @@ class Inventory:
                 except (TritonFailed, Unavailable) as error:
                     _log.warning("the configuration of %s cannot be read: %s", name, error)
         return learned
-
-
-def _is_off(one: Loadable) -> bool:
-    """Whether nothing of it is to be held, on purpose."""
-    return one.unloaded or (one.published and not one.wanted)
 
 
 def _decided(one: Loadable, decisions: Decisions) -> Loadable:

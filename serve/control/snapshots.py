@@ -3,12 +3,16 @@
 `compile_models` is a plain function. The `Publisher` gives a changed snapshot the next generation,
 wakes the workers' long polls, and knows from their acknowledgements when a generation is in force
 everywhere.
+
+News may come by the thousand, when a whole fleet loads. What comes while one snapshot is compiled
+is in the next; before that the publisher rests, so that the workers have time for calls.
 """
 
 import asyncio
 import contextlib
 import dataclasses
-from collections.abc import Callable, Mapping
+import json
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
@@ -18,11 +22,12 @@ from serve.control.registry import Loadable, Model
 from serve.control.storing.store import Store
 from serve.core.access import Key
 from serve.core.errors import Unavailable
-from serve.core.replicas import Replica
 from serve.core.routes import Split
 from serve.core.snapshot import ModelView, Snapshot, Target
 
 GONE_AFTER = 10.0  # seconds without a poll after which a worker is not waited for
+REST = 3.0  # times as long as the last snapshot took: to be compiled, written and given out
+POLL = 0.002  # seconds that it takes to give it to one worker
 
 
 def _never(pool: str) -> bool:
@@ -46,7 +51,7 @@ def compile_snapshot(
     return Snapshot(
         0,
         compile_models(models, decisions, fleet, may_sleep),
-        replicas_of(fleet),
+        fleet.staying,
         MappingProxyType(keys),
         decisions.guarded,
     )
@@ -59,9 +64,10 @@ def compile_models(
     may_sleep: Callable[[str], bool] = _never,
 ) -> Mapping[str, ModelView]:
     """The data plane's view of every model that can be served at all."""
+    failed = {name for _, name in fleet.failures}
     return MappingProxyType(
         {
-            name: _view(model, decisions, fleet, may_sleep)
+            name: _view(model, decisions, fleet, may_sleep, failed)
             for name, model in sorted(models.items())
             if model.loadables and not model.problem and not model.unloaded
         }
@@ -69,7 +75,11 @@ def compile_models(
 
 
 def _view(
-    model: Model, decisions: Decisions, fleet: Fleet, may_sleep: Callable[[str], bool]
+    model: Model,
+    decisions: Decisions,
+    fleet: Fleet,
+    may_sleep: Callable[[str], bool],
+    failing: Collection[str],
 ) -> ModelView:
     pools = decisions.pools(model.name)
     sequences = any(
@@ -84,7 +94,7 @@ def _view(
             if holders:
                 targets[version] = Target(model.name, version, one.name, version, flavour, holders)
     decided = decisions.split(model.name)
-    failed = any(failed == one.name for _, failed in fleet.failures for one in model.loadables)
+    failed = any(one.name in failing for one in model.loadables)
     is_whole = failed or wanted <= targets.keys()
     asleep = not is_whole and any(map(may_sleep, pools)) and _is_asleep(pools, fleet)
     served = wanted if asleep else targets  # the newest is waited for
@@ -113,9 +123,7 @@ def _served(one: Loadable, fleet: Fleet) -> tuple[int, ...]:
         return ()
     if one.configuration is not None:
         return one.wanted
-    return tuple(
-        sorted({v for seen in fleet.observations.values() for v in seen.held.get(one.name, ())})
-    )
+    return fleet.holding.versions(one.name)
 
 
 @dataclass(slots=True)
@@ -138,14 +146,19 @@ class Publisher:
         *,
         clock: Callable[[], float],
         knows: Callable[[], bool] = lambda: True,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self._build = build
         self._store = store
         self._clock = clock
         self._knows = knows
+        self._sleep = sleep
         self._snapshot = Snapshot(0)
         self._changed = asyncio.Condition()
+        self._written: bytes | None = None  # the snapshot in the form in which it travels
         self._refreshing = asyncio.Lock()
+        self._asked = self._covered = 0  # refreshes, and those of them that are in the snapshot
+        self._rests_until = 0.0
         self._workers: dict[str, Worker] = {}
         self._ahead = 0  # the highest generation of a worker that this process did not give out
         self._closed = False
@@ -159,6 +172,15 @@ class Publisher:
         return self._snapshot
 
     @property
+    def written(self) -> bytes:
+        """The same in the form in which it travels; written once for all workers."""
+        if self._written is None:
+            begun = self._clock()
+            self._written = json.dumps(self._snapshot.to_json(), separators=(",", ":")).encode()
+            self._rest(begun)
+        return self._written
+
+    @property
     def workers(self) -> tuple[Worker, ...]:
         """The workers that have polled lately, by name."""
         now = self._clock()
@@ -169,26 +191,45 @@ class Publisher:
         )
 
     async def refresh(self) -> int:
-        """Compile anew and publish what changed; gives the generation that now holds.
+        """Publish what is known by now, if that is news; gives the generation that holds it.
 
-        Nothing is published before `knows` says that the replicas have been looked at: what the
-        workers hold from an earlier control plane is better than a guess.
+        All who ask while one is compiled share the next. Nothing is published before `knows` says
+        that the replicas have been looked at: what the workers hold is better than a guess.
         """
+        self._asked += 1
+        mine = self._asked
         async with self._refreshing:
+            if self._covered >= mine:
+                return self._snapshot.generation
+            while (left := self._rests_until - self._clock()) > 0:
+                await self._sleep(left)
             if not self._knows():
                 return self._snapshot.generation
-            built = self._build()
-            present = self._snapshot.generation
-            if built.same_content(self._snapshot) and present > self._ahead:
-                return present
-            following = max(present, self._ahead) + 1
-            try:
-                generation = await self._store.next_generation(following)
-            except Unavailable:
-                generation = following  # still rising; the store catches up with the next change
-            self._snapshot = dataclasses.replace(built, generation=generation)
-            await self._notify()
-            return generation
+            asked = self._asked
+            await self._compile()
+            self._covered = asked
+            return self._snapshot.generation
+
+    async def _compile(self) -> None:
+        begun = self._clock()
+        built = self._build()
+        self._rest(begun - POLL * len(self._workers))
+        present = self._snapshot.generation
+        if built.same_content(self._snapshot) and present > self._ahead:
+            return
+        following = max(present, self._ahead) + 1
+        try:
+            generation = await self._store.next_generation(following)
+        except Unavailable:
+            generation = following  # still rising; the store catches up with the next change
+        self._snapshot = dataclasses.replace(built, generation=generation)
+        self._written = None
+        await self._notify()
+
+    def _rest(self, begun: float) -> None:
+        """Work that has been done since `begun`: the next snapshot waits for a multiple of it."""
+        now = self._clock()
+        self._rests_until = max(self._rests_until, now) + REST * (now - begun)
 
     async def committed(self) -> int:
         """Publish what is decided; the generation from which on it holds, published or yet to be.
@@ -255,8 +296,3 @@ class Publisher:
     async def _notify(self) -> None:
         async with self._changed:
             self._changed.notify_all()
-
-
-def replicas_of(fleet: Fleet) -> Mapping[str, Replica]:
-    """The replicas as a snapshot carries them: those that get calls, or may get some."""
-    return MappingProxyType(dict(sorted(fleet.staying.items())))

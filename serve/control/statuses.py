@@ -29,6 +29,7 @@ from serve.core.versions import State
 
 ASLEEP = "asleep"
 _ASIDE = ("not wanted", State.RETIRED)
+_NO_FORMS: Mapping[str, str] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,12 +130,7 @@ class Statuses:
 
     def _numbers(self, model: Model) -> tuple[int, ...]:
         names = {one.name for one in model.loadables}
-        held = {
-            version
-            for seen in self._fleet.observations.values()
-            for name in names
-            for version in seen.held.get(name, ())
-        }
+        held = {version for name in names for version in self._fleet.holding.versions(name)}
         known = {
             number
             for number, version in self._decisions().versions.get(model.name, {}).items()
@@ -193,6 +189,8 @@ class Statuses:
 
     def _flavours(self, model: Model, target: Target) -> tuple[Mapping[str, str], tuple[str, ...]]:
         """In which forms a version is held, and where that is not the form that should be."""
+        if not any(one.flavours.preferred for one in model.loadables):
+            return _NO_FORMS, ()
         name = target.physical_name
         forms = {one: self._fleet.flavours.get((one, name), "") for one in target.replicas}
         replicas = self._replicas(model.name)
@@ -228,15 +226,10 @@ class Statuses:
         record = self._decisions().versions.get(one.model, {}).get(number)
         if record is None or not one.published or number not in one.wanted:
             return []
-        seen = self._fleet.observations
-        return sorted(
-            {
-                self._undelivered(name, record)
-                for name in self._replicas(one.model)
-                if seen[name].is_up and number not in seen[name].held.get(one.name, ())
-            }
-            - {""}
-        )
+        holding = self._fleet.holding
+        up = set(self._replicas(one.model)) & holding.up
+        lacking = up - holding.of(one.name, number)
+        return sorted({self._undelivered(name, record) for name in lacking} - {""})
 
     def _problems(self, model: Model, versions: tuple[VersionStatus, ...]) -> tuple[str, ...]:
         problems = [model.problem] if model.problem else self._failures(*model.loadables)

@@ -3,10 +3,14 @@
 The control plane compiles it, the workers swap it whole, a call reads it once. `to_json` and
 `from_json` are the form in which it travels and in which it is kept on disk; `from_json` checks
 everything, so that a snapshot that exists is a snapshot that can be served.
+
+Most versions are held by the same replicas. So each set of holders is written once, in `holders`,
+and a target says its number there: a fleet of n replicas with m models is n names long, not n · m.
+Format 2, which named them in each target, can still be read.
 """
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
@@ -16,7 +20,8 @@ from serve.core.errors import Invalid
 from serve.core.replicas import Replica
 from serve.core.routes import Split
 
-FORMAT = 2
+FORMAT = 3
+BY_NAME = 2  # the format whose targets name their holders
 LAST_GENERATION = (1 << 63) - 1
 
 
@@ -72,10 +77,13 @@ class Snapshot:
 
     def to_json(self) -> dict[str, Any]:
         """Plain values for `json.dumps`."""
+        numbers: dict[tuple[str, ...], int] = {}
+        models = {name: _model_to_json(model, numbers) for name, model in self.models.items()}
         return {
             "format": FORMAT,
             "generation": self.generation,
-            "models": {name: _model_to_json(model) for name, model in self.models.items()},
+            "models": models,
+            "holders": [list(holders) for holders in numbers],
             "replicas": {
                 name: {"address": replica.address, "pool": replica.pool}
                 for name, replica in self.replicas.items()
@@ -88,14 +96,15 @@ class Snapshot:
     def from_json(cls, data: Any) -> "Snapshot":
         """Read and check what `to_json` gave; anything that does not hold together is `Invalid`."""
         try:
-            if data["format"] != FORMAT:
+            if data["format"] not in (FORMAT, BY_NAME):
                 raise Invalid(f"a snapshot of format {data['format']} cannot be read here")
             replicas = {
                 str(name): Replica.parse(item["address"], name=str(name), pool=str(item["pool"]))
                 for name, item in data["replicas"].items()
             }
+            find = _finder(data, replicas)
             models = {
-                str(name): _model_from_json(str(name), item, replicas)
+                str(name): _model_from_json(str(name), item, find)
                 for name, item in data["models"].items()
             }
             keys = {
@@ -104,7 +113,7 @@ class Snapshot:
             generation, guarded = int(data["generation"]), data["guarded"]
             if not isinstance(guarded, bool):
                 raise Invalid(f"the snapshot is guarded: {guarded!r}")
-        except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
+        except (LookupError, TypeError, ValueError, AttributeError, OverflowError) as error:
             raise Invalid("the snapshot is malformed", why=repr(error)) from error
         if not 0 <= generation <= LAST_GENERATION:
             raise Invalid(f"the snapshot's generation is {generation}")
@@ -139,7 +148,8 @@ def _key_from_json(name: str, item: Any) -> Key:
     )
 
 
-def _model_to_json(model: ModelView) -> dict[str, Any]:
+def _model_to_json(model: ModelView, numbers: dict[tuple[str, ...], int]) -> dict[str, Any]:
+    """`numbers` are those of the sets of holders; it learns new ones."""
     return {
         "labels": dict(model.labels),
         "split": {str(v): w for v, w in model.split.shares} if model.split else None,
@@ -152,23 +162,39 @@ def _model_to_json(model: ModelView) -> dict[str, Any]:
                 "physical_name": target.physical_name,
                 "physical_version": target.physical_version,
                 "flavour": target.flavour,
-                "replicas": list(target.replicas),
+                "replicas": numbers.setdefault(target.replicas, len(numbers)),
             }
             for version, target in model.targets.items()
         },
     }
 
 
-def _model_from_json(name: str, item: Any, replicas: Mapping[str, Replica]) -> ModelView:
+def _finder(data: Any, replicas: Mapping[str, Replica]) -> Callable[[Any], tuple[str, ...]]:
+    """What gives the holders that a target names, checked."""
+    if data["format"] == BY_NAME:
+        return lambda names: _holders(names, replicas)
+    sets = [_holders(names, replicas) for names in data["holders"]]
+
+    def find(number: Any) -> tuple[str, ...]:
+        if type(number) is not int or not 0 <= number < len(sets):
+            raise Invalid(f"a target names set {number!r} of holders, of {len(sets)}")
+        return sets[number]
+
+    return find
+
+
+def _holders(names: Any, replicas: Mapping[str, Replica]) -> tuple[str, ...]:
+    holders = tuple(map(str, names))
+    known = replicas.keys() & holders
+    if len(known) < len(holders):
+        strange = ", ".join(sorted(set(holders) - known)) or "one twice"
+        raise Invalid("a target names unknown replicas, or one twice", why=strange)
+    return holders
+
+
+def _model_from_json(name: str, item: Any, find: Callable[[Any], tuple[str, ...]]) -> ModelView:
     targets = {}
     for version, entry in item["targets"].items():
-        holders = tuple(str(holder) for holder in entry["replicas"])
-        strangers = [holder for holder in holders if holder not in replicas]
-        if strangers or len(set(holders)) < len(holders):
-            raise Invalid(
-                f"version {version} of '{name}' names unknown replicas, or one twice",
-                why=", ".join(holders),
-            )
         if not entry["physical_name"]:
             raise Invalid(f"version {version} of '{name}' has no physical name")
         targets[int(version)] = Target(
@@ -177,7 +203,7 @@ def _model_from_json(name: str, item: Any, replicas: Mapping[str, Replica]) -> M
             physical_name=str(entry["physical_name"]),
             physical_version=int(entry["physical_version"]),
             flavour=str(entry["flavour"]),
-            replicas=holders,
+            replicas=find(entry["replicas"]),
         )
     split = item["split"]
     return ModelView(

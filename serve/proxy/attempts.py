@@ -200,7 +200,7 @@ class Attempt:
             raise self._end_with(DeadlineExceeded())
         avoided: Collection[str] = ()
         if gateway.health.pauses:
-            avoided = gateway.health.avoided(self._names, self._target())
+            avoided = gateway.health.avoided(self._target())
         gateway.turns += 1
         name = pick(
             self._names,

@@ -33,9 +33,11 @@ class Health:
             not target or self._until(replica, target) <= now
         )
 
-    def avoided(self, replicas: Collection[str], target: str) -> Collection[str]:
-        """Those of these replicas that are not to be picked now."""
-        return [name for name in replicas if not self.is_usable(name, target)]
+    def avoided(self, target: str) -> Collection[str]:
+        """The replicas that are not to be picked now, for this target; they may have left."""
+        now, about = self._clock(), ("", target)
+        pauses = self.pauses.items()
+        return {name for (name, of), (until, _) in pauses if until > now and of in about}
 
     def failed(self, replica: str, target: str = "") -> None:
         """Avoid the replica; only for this target when one is named."""

@@ -56,6 +56,7 @@ class TritonControl:
         # As bytes: Triton lists folders whose names are no UTF-8, which protobuf refuses to read.
         self._index = self._channel.unary_unary(kserve_grpc.SERVICE + "RepositoryIndex")
         self._stub = service_pb2_grpc.GRPCInferenceServiceStub(self._channel)
+        self._listed: tuple[bytes, tuple[Entry, ...]] | None = None  # an answer, and what it said
 
     def __repr__(self) -> str:
         return f"<TritonControl {self._replica.name} {self._replica}>"
@@ -68,18 +69,25 @@ class TritonControl:
         """The versions that this server knows; names it has never loaded are left out.
 
         A name that two repositories have is listed without its versions, though Triton goes on
-        serving what it has loaded of it (2.51): then it is asked which those are.
+        serving what it has loaded of it (2.51): then it is asked which those are. The same answer
+        gives the same object.
         """
         answer: bytes = await self._quick(self._index, b"")
+        if self._listed is not None and self._listed[0] == answer:
+            return self._listed[1]
         found: list[Entry] = []
+        is_whole = True
         for number, value in protobuf.fields(answer):
             entry = _entry(value) if number == 1 else None
             if entry is not None and entry.version == _ANY:
+                is_whole = False
                 ready = await self._ready(entry.model)
                 found += [replace(entry, version=one, state="READY") for one in ready]
             elif entry is not None:
                 found.append(entry)
-        return tuple(found)
+        listed = tuple(found)
+        self._listed = (answer, listed) if is_whole else None
+        return listed
 
     async def _ready(self, model: str) -> tuple[int, ...]:
         """The versions of a model that can be called; none when it has none."""

@@ -10,13 +10,14 @@ from types import MappingProxyType
 
 from serve.wire.prometheus import samples
 
+_PENDING = "nv_inference_pending_request_count"
 _PARTS = ("input", "infer", "output")
 _OF_MODEL = (
     "nv_inference_request_success",
     "nv_inference_request_failure",
     "nv_inference_count",
     "nv_inference_exec_count",
-    "nv_inference_pending_request_count",
+    _PENDING,
     "nv_inference_queue_duration_us",
     *(f"nv_inference_compute_{part}_duration_us" for part in _PARTS),
 )
@@ -66,15 +67,17 @@ class Readings:
         return sum(reading.pending for reading in self.models.values())
 
 
-def read(text: str) -> Readings:
+def read(text: str, *, only_queues: bool = False) -> Readings:
     """Read the answer of Triton's metrics port; `ValueError` where it is none.
 
-    Series that are not known here are passed over.
+    Series that are not known here are passed over. With `only_queues` the counters of models are,
+    too, so that it takes a fraction of the time: who has Triton's statistics has them from there.
     """
+    of_model = (_PENDING,) if only_queues else _OF_MODEL
     models: dict[tuple[str, int], dict[str, float]] = {}
     gpus: dict[str, dict[str, float]] = {}
     cpu: float | None = None
-    for name, labels, value in samples(text, (*_OF_MODEL, *_OF_GPU, _OF_MACHINE)):
+    for name, labels, value in samples(text, (*of_model, *_OF_GPU, _OF_MACHINE)):
         if name == _OF_MACHINE:
             cpu = value
         elif name in _OF_GPU:
@@ -100,7 +103,7 @@ def _model(row: Mapping[str, float]) -> ModelReading:
         failure=count("nv_inference_request_failure"),
         inferences=count("nv_inference_count"),
         executions=count("nv_inference_exec_count"),
-        pending=count("nv_inference_pending_request_count"),
+        pending=count(_PENDING),
         queue_seconds=row.get("nv_inference_queue_duration_us", 0.0) * micro,
         compute_seconds=compute * micro,
     )

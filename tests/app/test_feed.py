@@ -118,3 +118,17 @@ def test_errors_and_lost_connections_leave_the_last_snapshot_in_force(tmp_path: 
         assert one.live.generation == 4
 
     run(scene)
+
+
+def test_a_snapshot_of_a_later_format_leaves_the_last_one_in_force(tmp_path: Path) -> None:
+    """A control plane was upgraded before its workers."""
+
+    async def scene() -> None:
+        later = json.dumps(Snapshot(9).to_json() | {"format": 99}).encode()
+        one = Scene(tmp_path, (200, snapshot(3)), (200, later), (200, snapshot(4)))
+        await one.follow()
+        afters = [head.split()[1].rpartition("after=")[2] for head in one.control.heads]
+        assert afters == ["0", "3", "3", "4"]
+        assert one.saved.read_bytes() == snapshot(4)
+
+    run(scene)

@@ -10,6 +10,7 @@ from builders import ControlPlane, replica
 from serve.control.fleet import Fleet
 from serve.control.inventory import Inventory
 from serve.control.models import Models
+from serve.control.reconciling.looks import Looks
 from serve.control.reconciling.reconciler import ReplicaKeeper
 from serve.control.reconciling.steering import Steering
 from serve.control.versions import Version
@@ -130,7 +131,7 @@ class Scene:
             proof=self.proof,
             decisions=lambda: self.plane.decisions,
             clock=self.plane.clock,
-            tick=60.0,
+            looks=Looks(lambda: 1, tick=60.0),
             machine=self.machine,
         )
 

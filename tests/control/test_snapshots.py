@@ -10,7 +10,7 @@ from serve.control.decisions import Decisions
 from serve.control.fleet import Fleet
 from serve.control.observations import Failure
 from serve.control.registry import Loadable, Model
-from serve.control.snapshots import compile_models, replicas_of
+from serve.control.snapshots import compile_models
 from serve.control.storing.store import Entry
 from serve.core.replicas import Replica
 from serve.core.snapshot import ModelView
@@ -110,7 +110,7 @@ def test_a_model_with_sequences_is_marked(config: str, sequences: bool) -> None:
 def test_every_replica_is_in_the_snapshot_lost_ones_included() -> None:
     two = fleet(a=(1,), b=(1,))
     two.lost("b", "refused")
-    assert replicas_of(two) == {"a": replica("a"), "b": replica("b")}
+    assert two.staying == {"a": replica("a"), "b": replica("b")}
 
 
 # --- pools that may have no replica ---------------------------------------------------------------

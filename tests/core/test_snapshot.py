@@ -38,6 +38,38 @@ def test_a_snapshot_survives_the_journey_as_json() -> None:
     assert Snapshot.from_json(json.loads(json.dumps(full().to_json()))) == full()
 
 
+def by_name(data: Any) -> Any:
+    """The same in format 2, in which each target names its holders."""
+    page = json.loads(json.dumps(data))
+    holders = page.pop("holders")
+    for model in page["models"].values():
+        for one in model["targets"].values():
+            one["replicas"] = holders[one["replicas"]]
+    return page | {"format": 2}
+
+
+def test_holders_that_are_the_same_are_written_once_and_read_once() -> None:
+    names = [f"replica-{number}" for number in range(50)]
+    models = (view(target(1, *names, model=name), name=name) for name in ("a", "b", "c"))
+    data = json.loads(json.dumps(snapshot(*models).to_json()))
+    assert data["holders"] == [names]
+    assert json.dumps(data["models"]).count("replica-7") == 0
+    read = Snapshot.from_json(data).models
+    assert read["a"].targets[1].replicas is read["c"].targets[1].replicas
+
+
+def test_a_snapshot_of_the_format_before_can_still_be_read() -> None:
+    assert Snapshot.from_json(by_name(full().to_json())) == full()
+
+
+@pytest.mark.parametrize("named", [["nobody"], ["a", "a"], None, 0])
+def test_in_the_format_before_holders_are_checked_too(named: Any) -> None:
+    data = by_name(full().to_json())
+    data["models"]["digits"]["targets"]["1"]["replicas"] = named
+    with pytest.raises(Invalid):
+        Snapshot.from_json(data)
+
+
 def test_an_empty_snapshot_survives_too() -> None:
     assert Snapshot.from_json(Snapshot(1).to_json()) == Snapshot(1)
 
@@ -113,7 +145,7 @@ KEY = ("keys", "abcd")
 @pytest.mark.parametrize(
     "damage",
     [
-        pytest.param(_set("format", 3), id="another format"),
+        pytest.param(_set("format", 4), id="another format"),
         pytest.param(_set("generation", "seven"), id="generation is a word"),
         pytest.param(_set("generation", None), id="generation is null"),
         pytest.param(_set("generation", float("inf")), id="generation is Infinity"),
@@ -130,9 +162,15 @@ KEY = ("keys", "abcd")
         pytest.param(_set(*MODEL, "split", {"x": 1}), id="split over a word"),
         pytest.param(_set(*MODEL, "split", [1]), id="split is a list"),
         pytest.param(_set(*MODEL, "targets", "one", {}), id="version is a word"),
-        pytest.param(_set(*TARGET, "replicas", ["nobody"]), id="unknown replica"),
-        pytest.param(_set(*TARGET, "replicas", ["a", "a"]), id="a replica twice"),
-        pytest.param(_set(*TARGET, "replicas", None), id="no replicas"),
+        pytest.param(_set("holders", 0, ["nobody"]), id="unknown replica"),
+        pytest.param(_set("holders", 0, ["a", "a"]), id="a replica twice"),
+        pytest.param(_set("holders", 0, None), id="no replicas"),
+        pytest.param(_set("holders", {}), id="holders are an object"),
+        pytest.param(_set(*TARGET, "replicas", 2), id="a set of holders that is not there"),
+        pytest.param(_set(*TARGET, "replicas", -1), id="a set of holders before the first"),
+        pytest.param(_set(*TARGET, "replicas", True), id="a set of holders that is a truth value"),
+        pytest.param(_set(*TARGET, "replicas", ["a", "b"]), id="holders by name"),
+        pytest.param(_set(*TARGET, "replicas", None), id="no holders"),
         pytest.param(_set(*TARGET, "physical_version", "new"), id="physical version is a word"),
         pytest.param(_set(*TARGET, "physical_name", ""), id="physical name is empty"),
         pytest.param(_set("guarded", None), id="guarded is null"),
@@ -161,6 +199,7 @@ def test_a_snapshot_that_does_not_hold_together_is_refused(damage: Callable[[Any
 PARTS = [
     "generation",
     "models",
+    "holders",
     "replicas",
     "format",
     "replicas.a.pool",

@@ -114,3 +114,39 @@ def test_sequences_are_spread_over_all_replicas() -> None:
     counts = Counter(choose(*NAMES, sequence=f"n{n}") for n in range(2000))
     assert set(counts) == set(NAMES)
     assert all(400 < count < 600 for count in counts.values())
+
+
+FLEET = tuple(f"r{number:04}" for number in range(1000))
+
+
+def test_in_a_large_fleet_too_the_turn_goes_through_all_of_it() -> None:
+    places = Counter(choose(*FLEET, turn=turn) for turn in range(len(FLEET)))
+    assert set(places) == set(FLEET) and set(places.values()) == {1}
+
+
+def test_in_a_large_fleet_a_busy_replica_is_passed_over() -> None:
+    for busy in (FLEET[::2], FLEET[:7], FLEET[-7:]):
+        loads = dict.fromkeys(busy, 1)
+        assert not {choose(*FLEET, loads=loads, turn=turn) for turn in range(2000)} & loads.keys()
+
+
+def test_in_a_large_fleet_calls_that_stay_are_spread_evenly() -> None:
+    loads: Counter[str] = Counter()
+    for turn in range(10 * len(FLEET)):
+        loads[choose(*FLEET, loads=loads, turn=turn) or ""] += 1
+    assert set(loads.values()) == {10}
+
+
+def test_in_a_large_fleet_an_avoided_replica_is_passed_over() -> None:
+    for few in (FLEET[3:], FLEET[:-1], FLEET):  # those that are left, or none
+        avoided = set(FLEET) - set(few)
+        places = {pick(FLEET, loads={}, avoided=avoided, turn=turn) for turn in range(len(FLEET))}
+        assert places == set(few)
+
+
+def test_in_a_large_fleet_one_that_is_left_is_found() -> None:
+    for turn in range(50):
+        avoided = {name for name in FLEET if name != "r0700"}
+        assert pick(FLEET, loads={}, avoided=avoided, turn=turn) == "r0700"
+        assert pick(FLEET, loads={}, avoided=FLEET, turn=turn) in FLEET
+        assert pick(FLEET, loads={}, turn=turn, prefer="r0500") == "r0500"

@@ -113,3 +113,10 @@ def test_an_empty_answer_tells_nothing() -> None:
 def test_what_is_no_metrics_text_is_an_error() -> None:
     with pytest.raises(ValueError):
         read("<html>not found</html>")
+
+
+def test_where_only_queues_are_asked_for_the_counters_are_passed_over() -> None:
+    whole, queues = read(TEXT), read(TEXT, only_queues=True)
+    assert queues.pending == whole.pending == 7
+    assert (queues.gpus, queues.cpu_utilization) == (whole.gpus, whole.cpu_utilization)
+    assert not any(one.success or one.queue_seconds for one in queues.models.values())

@@ -30,6 +30,9 @@ from serve.triton.metrics import ModelReading, Readings
 
 KEPT = 300.0  # seconds of history
 FRESH = 60.0  # seconds for which what is so now is told
+AT_ONCE = 32  # replicas that are asked at one time; more would be late with their answers
+LARGE = 500  # replicas, up to which all are asked whenever somebody wants to know
+PER_SECOND = 100.0  # replicas of a larger fleet: what they tell takes a while to be read
 _log = logging.getLogger("servegate.batching")
 _UNREAD = ModelReading(0, 0, 0, 0, 0, 0.0, 0.0)
 
@@ -101,13 +104,20 @@ class Observer:
         rounds = sum(len(one.rounds) for one in self._histories.values())
         return f"<Observer replicas={len(self._histories)} rounds={rounds}>"
 
+    @property
+    def pause(self) -> float:
+        """Seconds between two rounds, at least: a large fleet is asked more rarely."""
+        replicas = len(self._fleet.observations)
+        return replicas / PER_SECOND if replicas > LARGE else 0.0
+
     async def observe(self) -> None:
         """One round: ask every replica now."""
         seen = dict(self._fleet.observations)
         for name in self._histories.keys() - seen.keys():
             del self._histories[name]
         up = [one.replica for one in seen.values() if one.is_up]
-        told = await asyncio.gather(*(self._ask(replica) for replica in up))
+        free = asyncio.Semaphore(AT_ONCE)
+        told = await asyncio.gather(*(self._ask(replica, free) for replica in up))
         for replica, answer in zip(up, told, strict=True):
             history = self._histories.get(replica.name)
             if history is None or history.replica != replica:
@@ -167,10 +177,11 @@ class Observer:
         newer = itertools.takewhile(lambda one: one.at > after, reversed(history.rounds))
         return tuple(newer)[::-1]
 
-    async def _ask(self, replica: Replica) -> Told | None:
-        counters, readings = await asyncio.gather(
-            self._counters(replica), self._telling.readings(replica)
-        )
+    async def _ask(self, replica: Replica, free: asyncio.Semaphore) -> Told | None:
+        async with free:
+            counters, readings = await asyncio.gather(
+                self._counters(replica), self._telling.readings(replica)
+            )
         return None if counters is None else Told(self._clock(), counters, readings)
 
     async def _counters(self, replica: Replica) -> Counted | None:

@@ -51,6 +51,7 @@ class Rounds:
         self._sleep = sleep
         self._reading = asyncio.Lock()
         self._read_at: float | None = None
+        self._observed_at: float | None = None  # the replicas
 
     def __repr__(self) -> str:
         return f"<Rounds of {self._observer}>"
@@ -68,11 +69,21 @@ class Rounds:
             await self._sleep(max(PAUSE, begun + period - self._clock()))
 
     async def refresh(self, age: float = FRESH) -> None:
-        """Read everybody, unless that was done within so many seconds."""
+        """Read everybody, unless that was done within so many seconds.
+
+        The replicas of a large fleet are read more rarely than the gateway.
+        """
         async with self._reading:
-            if self._read_at is None or self._clock() - self._read_at >= age:
+            if self._read_at is not None and self._clock() - self._read_at < age:
+                return
+            if self._observed_at is None or (
+                self._clock() - self._observed_at >= self._observer.pause
+            ):
                 await asyncio.gather(self._observer.observe(), self._read_gateway())
-                self._read_at = self._clock()
+                self._observed_at = self._clock()
+            else:
+                await self._read_gateway()
+            self._read_at = self._clock()
 
     async def _read_gateway(self) -> None:
         """Its own histograms; what it does not tell is in the next round."""

@@ -5,7 +5,7 @@ import logging
 from collections.abc import Callable
 
 from serve.control.delivering.delivery import Delivery, Slot
-from serve.control.fleet import Fleet
+from serve.control.fleet import LOADING, Fleet
 from serve.control.inventory import Inventory
 from serve.core.errors import ServegateError
 
@@ -73,4 +73,4 @@ class Courier:
             for name, versions in seen.held.items()
             for version in versions
         }
-        return held | self._fleet.being_loaded
+        return held | self._fleet.barred.because_of(LOADING)

@@ -63,6 +63,11 @@ class Agenda:
         """The names in Triton of which files are on their way here, as far as anybody can tell."""
         return frozenset(name for name, why in self._undelivered() if not why)
 
+    @property
+    def lacks_files(self) -> bool:
+        """Whether a version that should be here is not held, and was not delivered yet."""
+        return next(self._undelivered(), None) is not None
+
     def undelivered(self, name: str) -> str:
         """Why something under this name is not here; empty if it is, or is on its way."""
         return next((why for one, why in self._undelivered() if why and one == name), "")

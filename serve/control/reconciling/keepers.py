@@ -58,6 +58,6 @@ class Keepers:
             keeper.after_rounds(tell)
 
     def wake(self) -> None:
-        """Something that is wanted has changed: all of them look at once."""
+        """What is wanted may have changed: all of them look at once whether it has."""
         for keeper in self:
-            keeper.wake()
+            keeper.nudge()

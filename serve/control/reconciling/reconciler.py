@@ -2,7 +2,9 @@
 
 It is level-triggered: each round compares what a replica holds with what it should hold and takes
 the steps that lead there (`planning.py`), no matter how the difference came about. So a replica
-that was restarted empty, a new version and a load that failed halfway are all one case.
+that was restarted empty, a new version and a load that failed halfway are all one case. A round in
+which nothing was left to be done is not repeated before something it has read is another, or half a
+minute has passed.
 
 A published version goes through this on every replica, one after the other:
 
@@ -25,13 +27,16 @@ from serve.control.reconciling.agenda import Agenda
 from serve.control.reconciling.flavouring import Flavouring
 from serve.control.reconciling.lending import Lending
 from serve.control.reconciling.loader import Loader
-from serve.control.reconciling.planning import Load, Step, held_of, removes, takes_time
+from serve.control.reconciling.looks import Looks
+from serve.control.reconciling.planning import Load, Step, removes, takes_time
 from serve.control.reconciling.proving import Proof, Proving
+from serve.control.reconciling.resting import Resting
 from serve.control.reconciling.server_settings import ServerSettings
 from serve.control.reconciling.steering import NoSpare, Steering
+from serve.control.reconciling.watching import Watching
 from serve.control.snapshots import Publisher
 from serve.control.versions import Version
-from serve.core.errors import ServegateError, Unavailable
+from serve.core.errors import Unavailable
 from serve.core.flavours import UNKNOWN, Machine
 from serve.processes.failpoints import reach
 from serve.triton.control import NotExplicit, Settings, TritonControl
@@ -55,7 +60,7 @@ class ReplicaKeeper:
         proof: Proof,
         decisions: Callable[[], Decisions],
         clock: Callable[[], float],
-        tick: float,
+        looks: Looks,
         machine: Machine = UNKNOWN,
     ) -> None:
         self._name = name
@@ -88,9 +93,18 @@ class ReplicaKeeper:
             name, fleet=fleet, steering=steering, doubts=self._loader, put_back=self._put_back
         )
         self._settings = ServerSettings(name, control, wanted=lambda: inventory.server_settings)
-        self._tick = tick
+        self._watching = Watching(
+            name,
+            control,
+            fleet=fleet,
+            inventory=inventory,
+            flavouring=self._flavouring,
+            loader=self._loader,
+            settings=self._settings,
+        )
+        self._looks = looks
         self._wake = asyncio.Event()
-        self._cannot_list = False
+        self._resting = Resting(name, fleet, inventory, clock=clock)
         self._again: set[str] = set()  # models that are to be loaded anew, from the next round on
         self._trying: set[str] = set()  # those of the present round
         self.rounds = 0  # that have ended
@@ -151,7 +165,12 @@ class ReplicaKeeper:
         return await self._control.settings(kind, model, changes)
 
     def wake(self) -> None:
-        """Something that is wanted has changed: look at once."""
+        """Something has changed: look at once."""
+        self._resting.end()
+        self._wake.set()
+
+    def nudge(self) -> None:
+        """What is wanted may have changed: look at once whether it has."""
         self._wake.set()
 
     async def found(self, version: Version, why: str) -> None:
@@ -170,43 +189,25 @@ class ReplicaKeeper:
 
     async def observe(self) -> None:
         """Look once, and publish what changed."""
-        try:
-            held = held_of(await self._control.index())
-            news = self._fleet.saw(self._name, held)
-            self._flavouring.back(held)
-            if news and not held:  # it has just started, or lost everything
-                self._fleet.joining.add(self._name)
-                self._settings.forget()
-            if self._inventory.is_discovering and await self._inventory.learn(self._control, held):
-                news = True
-        except Unavailable as error:
-            news = self._fleet.lost(self._name, error.why or str(error))
-            self._settings.forget()  # it may come back as another process
-            self._flavouring.lost()
-            self._loader.give_up_hung()
-            self._loader.lost()
-            if news:
-                _log.warning("replica %s is lost: %s", self._name, error.why or error)
-        except ServegateError as error:  # it answers, but cannot list: what it holds, it holds
-            news = False
-            if not self._cannot_list:
-                _log.warning("replica %s cannot list its models: %s", self._name, error)
-            self._cannot_list = True
-        else:
-            self._cannot_list = False
+        await self._tell(await self._watching.look())
+
+    async def _tell(self, news: bool) -> None:
         if news:
             await self._publisher.refresh()
             self._wake.set()
 
     async def _watch(self) -> None:
         while True:
-            await self.observe()
-            await asyncio.sleep(self._tick)
+            async with self._looks.turn:
+                news = await self._watching.look()
+            await self._tell(news)
+            await asyncio.sleep(self._looks.pause)
 
     async def _keep(self) -> None:
         while True:
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(self._tick * 2):  # not wait_for, which may lose a cancel
+                pause = self._looks.rounds
+                async with asyncio.timeout(pause):  # not wait_for, which may lose a cancel
                     await self._wake.wait()
             self._wake.clear()
             async with self.lending.turn:
@@ -218,8 +219,9 @@ class ReplicaKeeper:
     async def reconcile(self) -> None:
         """Take the steps of one round; one that fails does not keep the others from being taken."""
         seen = self._fleet.observations[self._name]
-        if not seen.is_up or self._fleet.is_retired(self._name):
+        if not seen.is_up or self._fleet.is_retired(self._name) or self._resting.holds(seen):
             return
+        self._resting.end()
         if not self.has_settings:
             await self._settings.apply()
         if seen.self_managed or self._inventory.is_discovering:
@@ -245,6 +247,14 @@ class ReplicaKeeper:
             self._tell_waiting(why)
             if why or not (self._agenda.has_loads() or self._agenda.awaited):
                 await self._join()
+            if self._is_done:
+                self._resting.begin()
+
+    @property
+    def _is_done(self) -> bool:
+        """Whether nothing is left that a round could do, now or later."""
+        left = self._again or self._trying or self._proving.called or self._agenda.steps()
+        return self.has_settings and not left and not self._agenda.lacks_files
 
     async def _load_all(self) -> str:
         """Take the steps that take time, away from calls; why that may not be done now."""
@@ -318,10 +328,12 @@ class ReplicaKeeper:
     async def _take(self, step: Step) -> bool:
         try:
             is_done = await self._loader.take(step)
-            await self.observe()
+            news = await self._watching.look()
         finally:
             if self._fleet.left(self._name):
                 await self._publisher.refresh()
+        if not isinstance(step, Load):  # of that more is said once it is proven
+            await self._tell(news)
         return is_done
 
     async def _prove(self, step: Load) -> None:

@@ -138,10 +138,6 @@ class Steering:
 
 def serving_of(snapshot: Snapshot, fleet: Fleet) -> frozenset[str]:
     """The replicas that answer, and to which calls may go."""
-    return frozenset(
-        name
-        for view in snapshot.models.values()
-        for target in view.targets.values()
-        for name in target.replicas
-        if name in fleet.observations and fleet.observations[name].is_up
-    )
+    targets = (one for view in snapshot.models.values() for one in view.targets.values())
+    sets = {id(target.replicas): target.replicas for target in targets}  # most are the same
+    return frozenset[str]().union(*sets.values()) & fleet.holding.up

@@ -11,7 +11,7 @@ from serve.control.observations import Observation
 from serve.control.snapshots import Worker
 from serve.control.statuses import ModelStatus
 from serve.core.access import Role
-from serve.core.snapshot import Snapshot
+from serve.core.snapshot import BY_NAME, Snapshot
 from serve.triton.metrics import Readings
 
 
@@ -109,6 +109,7 @@ class GpuView(BaseModel):
 class ReplicaView(BaseModel):
     """One Triton server. `pending` and utilisations are null when it does not tell them.
 
+    `zone` is where it was discovered, or empty.
     `gpus` are the readings of each GPU by its uuid, `gpu_utilization` the first of them alone.
     """
 
@@ -121,6 +122,7 @@ class ReplicaView(BaseModel):
     self_managed: bool
     held: dict[str, list[int]]
     failures: dict[str, str]
+    zone: str = ""
     pending: int | None = None
     cpu_utilization: float | None = None
     gpu_utilization: dict[str, float | None] = {}
@@ -278,8 +280,12 @@ def key(status: KeyStatus) -> dict[str, Any]:
 
 
 def snapshot(one: Snapshot) -> dict[str, Any]:
-    """A snapshot for people: what is kept of the keys' secrets stays with the workers."""
-    page = one.to_json()
+    """A snapshot for people: holders by name; what is kept of the keys' secrets stays inside."""
+    page = one.to_json() | {"format": BY_NAME}
+    holders = page.pop("holders")
+    for model in page["models"].values():
+        for target in model["targets"].values():
+            target["replicas"] = holders[target["replicas"]]
     for entry in page["keys"].values():
         del entry["digest"]
     return page

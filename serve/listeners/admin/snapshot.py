@@ -3,7 +3,6 @@
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Query, Request, Response
-from fastapi.responses import JSONResponse
 
 from serve.core.snapshot import LAST_GENERATION
 from serve.listeners.admin import schemas
@@ -36,4 +35,6 @@ async def poll_snapshot(
 ) -> Response:
     """A worker acknowledges a generation and waits for the next one; 204 when the time is up."""
     snapshot = await unless_left(request, control.publisher.poll(worker, after, LONGEST_POLL))
-    return Response(status_code=204) if snapshot is None else JSONResponse(snapshot.to_json())
+    if snapshot is None:
+        return Response(status_code=204)
+    return Response(control.publisher.written, media_type="application/json")

@@ -17,6 +17,7 @@ from serve.control.batching.reconfiguration import Wish
 from serve.control.batching.rollout import Rollouts
 from serve.control.models import By
 from serve.control.reconciling.keepers import Keepers
+from serve.control.reconciling.looks import Looks
 from serve.control.reconciling.reconciler import ReplicaKeeper
 from serve.control.revision import CONFIGURATION
 from serve.control.storing.store import Change
@@ -145,7 +146,7 @@ class Scene:
             proof=self.proof,
             decisions=lambda: self.plane.decisions,
             clock=self.plane.clock,
-            tick=0.01,
+            looks=Looks(lambda: 1, tick=0.01),
         )
 
     def _configuring(self, folder: Path) -> Configuring:
