@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from serve.core.discovery import places_of
 from serve.core.errors import Invalid
 from serve.core.flavours import Machine
 from serve.core.limits import Limits
@@ -48,6 +49,9 @@ class Settings:
     keda_port: int = _row(0, "KEDA's external scaler over gRPC, on admin_host; 0: none")
     triton: tuple[str, ...] = _row(
         (), "running Tritons, [NAME=]HOST:HTTP:GRPC:METRICS[@POOL], with commas"
+    )
+    discover: tuple[str, ...] = _row(
+        (), "how control finds Tritons: kubernetes[=[URL/]NAMESPACE], dns=H:HTTP:GRPC:METRICS@POOL"
     )
     control: str = _row("", "URL of the control plane, for `proxy`; default: this machine's")
     gateway: tuple[str, ...] = _row(
@@ -439,6 +443,11 @@ _RULES: dict[str, tuple[Callable[[Any], bool], str]] = {
     "min_available": (lambda value: 0 <= value <= 1, "a share from 0 to 1 is needed"),
     "access_log_share": (lambda value: 0 <= value <= 1, "a share from 0 to 1 is needed"),
 }
+_PARSED: dict[str, Callable[[Settings], object]] = {
+    "triton": Settings.tritons,
+    "gateway": lambda settings: settings.gateway_urls,
+    "discover": lambda settings: places_of(settings.discover),
+}
 
 
 def _check(settings: Settings, sources: Mapping[str, str]) -> None:
@@ -452,12 +461,12 @@ def _check(settings: Settings, sources: Mapping[str, str]) -> None:
         raise Invalid(
             "two listeners have the same port", why=f"http, grpc, metrics, admin, keda: {ports}"
         )
-    try:
-        settings.tritons()
-        _ = settings.gateway_urls
-    except Invalid as error:
-        what = f"{error.what} ({sources['triton']})"
-        raise Invalid(what, why=error.why, try_this=error.try_this) from error
+    for name, read in _PARSED.items():
+        try:
+            read(settings)
+        except Invalid as error:
+            what = f"{error.what} ({sources[name]})"
+            raise Invalid(what, why=error.why, try_this=error.try_this) from error
     settings.memory_of_pools()
     settings.machine("")
     _ = settings.autoscale_bounds

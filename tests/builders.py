@@ -223,16 +223,22 @@ def _step(attempt: Attempt, outcome: Outcome) -> Reply | None:
 
 
 class ControlPlane:
-    """Store, inventory, fleet and publisher; tests say what the replicas hold."""
+    """Store, inventory, fleet and publisher; tests say what the replicas hold.
 
-    def __init__(self, folder: Path, *, replicas: Sequence[Replica] = ()) -> None:
+    Those are a and b if no others are named, unless it `discovers` which there are.
+    """
+
+    def __init__(
+        self, folder: Path, *, replicas: Sequence[Replica] = (), discovers: bool = False
+    ) -> None:
         self.clock = Clock()
         self.repository = folder / "models"
         self.repository.mkdir(exist_ok=True)
         self.store = Store(folder / "control.sqlite", clock=lambda: 1_700_000_000.0)
         self.store.migrate()
         self.decisions = Decisions()
-        self.fleet = Fleet(tuple(replicas) or (replica("a"), replica("b")), clock=self.clock)
+        usual = () if discovers else (replica("a"), replica("b"))
+        self.fleet = Fleet(tuple(replicas) or usual, clock=self.clock, is_complete=not discovers)
         self.inventory = Inventory(self.repository, self.fleet, decisions=lambda: self.decisions)
         self.publisher = Publisher(
             self._compile, self.store, clock=self.clock, knows=lambda: self.fleet.is_known

@@ -113,6 +113,8 @@ BROKEN = {
     "log_level": ["loud"],
     "log_format": ["xml"],
     "triton": ["localhost", "a=1:2:3", "a=h:1:2:3,a=h:4:5:6"],
+    "discover": ["consul", "kubernetes=A", "dns=host", "kubernetes,kubernetes"],
+    "gateway": ["http://a,http://b", "a,b,c"],
 }
 
 

@@ -33,7 +33,9 @@ def admin_servers(
     inside: Path,
 ) -> tuple[Server, Server]:
     """The servers, ready to be run: the port's, and the one `inside`."""
-    internal = [membership_router(membership), waking_router(wake)]
+    internal = [waking_router(wake)]
+    if not settings.discover:  # whose list would be another
+        internal.append(membership_router(membership))
     if agents:
         internal.append(sync_router(agents, control.storage))
     beside = [*site.routers(), *internal]

@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from prometheus_client import CollectorRegistry
-from prometheus_client.core import GaugeMetricFamily, Metric
 
 from serve.app.benches import benches_of
 from serve.app.configuring import configuring_of
 from serve.app.conversions import conversions_of
+from serve.app.discovering import discovering_of
 from serve.app.evaluating import evaluating_of
 from serve.app.gateway import gateway_of
 from serve.app.keda import keda_of
@@ -33,6 +33,7 @@ from serve.control.decisions import Decisions
 from serve.control.delivering.agents import AgentDelivery
 from serve.control.delivering.courier import Courier
 from serve.control.fleet import Fleet
+from serve.control.fleet_meters import FleetMeters
 from serve.control.hinting import advised
 from serve.control.history import History
 from serve.control.inventory import Inventory
@@ -70,7 +71,8 @@ class ControlPlane:
         if not (replicas or may_begin_empty(settings)):
             raise CannotStart(
                 "the control plane knows no Triton",
-                try_this="--triton HOST:HTTP:GRPC:METRICS, or servegate up to start local ones",
+                try_this="--triton HOST:HTTP:GRPC:METRICS, --discover kubernetes, or servegate up "
+                "to start local ones",
             )
         where = store_place(settings)
         self._secret = shared_secret(settings)
@@ -81,7 +83,7 @@ class ControlPlane:
         self._leads, self._led = False, asyncio.Event()
         self._store = Store(where, clock=time.time)
         self._leadership = leadership_of(where, settings.state_path / LEADER_FILE)
-        self._fleet = Fleet(replicas, clock=time.monotonic)
+        self._fleet = Fleet(replicas, clock=time.monotonic, is_complete=not settings.discover)
         self._inventory = Inventory(
             Path(settings.model_repo) if settings.model_repo else None,
             self._fleet,
@@ -149,6 +151,13 @@ class ControlPlane:
             steering=self._steering,
             delivery=self._delivery,
             proof=self._contracts,
+            decisions=self._decided,
+        )
+        self._discovering = discovering_of(
+            settings,
+            self._fleet,
+            self._membership,
+            self._inventory,
             decisions=self._decided,
         )
         self._management = Management(
@@ -244,9 +253,15 @@ class ControlPlane:
             "Generation of the snapshot that was published last",
             lambda: self._publisher.snapshot.generation,
         )
-        self._meters.table(self._replica_states)
+        self._meters.gauge(
+            "servegate_control_leads",
+            "1 while this control plane leads, 0 while it stands by",
+            lambda: self._leads,
+        )
+        self._meters.table(FleetMeters(self._fleet, self._inventory).collect)
         self._meters.table(self._watching.hints.collect)
         self._meters.table(self._scaling.meters.collect)
+        self._meters.table(self._discovering.collect)
         if self._tls is not None:
             self._meters.table(self._tls.collect)
 
@@ -332,6 +347,7 @@ class ControlPlane:
             await self._begin()
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._membership.run())
+            tasks.create_task(self._discovering.run())
             tasks.create_task(self._scan())
             tasks.create_task(self._follow())
             tasks.create_task(self._live.run())
@@ -383,6 +399,7 @@ class ControlPlane:
             benches=self._benches,
             overviews=self._watching.overviews,
             live=self._live,
+            discovering=self._discovering,
             board=self._scaling.board,
             pools=self._pools,
             readings=scrape,
@@ -440,16 +457,6 @@ class ControlPlane:
         keeper = self._keepers.get(replica)
         if keeper is not None:  # else it has left meanwhile
             await keeper.found(version, why)
-
-    def _replica_states(self) -> Iterable[Metric]:
-        up = GaugeMetricFamily(
-            "servegate_replica_up",
-            "1 while the replica answers the control plane",
-            labels=["replica", "pool"],
-        )
-        for name, seen in self._fleet.observations.items():
-            up.add_metric([name, seen.replica.pool], float(seen.is_up))
-        return [up]
 
     async def _scan(self) -> None:
         """Look at the repository again and again; a change is published and reconciled."""

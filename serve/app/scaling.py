@@ -79,7 +79,9 @@ def scaling_of(
 def _allowed(
     decisions: Decisions, fleet: Fleet, publisher: Publisher, usual: Usual
 ) -> dict[str, Allowed]:
-    """Every pool, by what was set for it."""
+    """Every pool, by what was set for it; none before it is known which replicas there are."""
+    if not fleet.is_complete:
+        return {}
     now, found = time.time(), {}
     for pool in known_pools(decisions, fleet.pools, publisher.snapshot.models, usual):
         settings = settings_of(decisions, pool, usual)

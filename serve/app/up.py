@@ -82,7 +82,8 @@ async def run_control(settings: Settings, *, say: Say) -> None:
         await require_safe_addresses(settings, admin=True)
         _reserve(settings)
         plane = ControlPlane(settings, tls=Tls.for_start(settings))
-        say(f"control plane of {len(settings.triton)} Tritons: {settings.control_url}/")
+        found = "".join(f" and those of {one}" for one in settings.discover)
+        say(f"control plane of {len(settings.triton)} Tritons{found}: {settings.control_url}/")
         await plane.run(stop_on_signals())
 
 
@@ -131,13 +132,15 @@ class Local:
 @contextlib.asynccontextmanager
 async def _tritons(settings: Settings, ledger: Ledger) -> AsyncIterator[Local]:
     bounds = settings.autoscale_bounds
+    if bounds is not None and (settings.triton or settings.discover):
+        raise Invalid(
+            "--autoscale is for Tritons that are started here",
+            why="--triton names some that run already"
+            if settings.triton
+            else f"others are found by discover = {', '.join(settings.discover)}",
+            try_this="servegate hints show, and whoever started them to follow it",
+        )
     if settings.triton:
-        if bounds is not None:
-            raise Invalid(
-                "--autoscale is for Tritons that are started here",
-                why="--triton names some that run already",
-                try_this="servegate hints show, and whoever started them to follow it",
-            )
         yield Local(settings, None)
         return
     settings = dataclasses.replace(

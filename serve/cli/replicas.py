@@ -4,7 +4,7 @@ import typer
 
 from serve.cli.client import DEFAULT_URL, connect
 from serve.cli.options import AdminUrl, AsJson, KeyFile
-from serve.cli.output import as_json, table
+from serve.cli.output import as_json, say, table
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -25,22 +25,26 @@ def group() -> None:
 def list_replicas(
     admin_url: AdminUrl = DEFAULT_URL, key_file: KeyFile = None, json: AsJson = False
 ) -> None:
-    """List all replicas with what they hold.
+    """List all replicas with what they hold, and what is wrong where they are discovered.
 
     Example: servegate replica ls
     """
-    replicas = connect(admin_url, key_file).get("/api/replicas")
+    control = connect(admin_url, key_file)
+    replicas = control.get("/api/replicas")
     if json:
         as_json(replicas)
         return
+    zones = any(replica.get("zone") for replica in replicas)
+    columns = ["REPLICA", "STATE", "FOR", "POOL", *(["ZONE"] if zones else []), "ADDRESS"]
     table(
-        ("REPLICA", "STATE", "FOR", "POOL", "ADDRESS", "HOLDS", "PENDING", "CPU", "PROBLEM"),
+        (*columns, "HOLDS", "PENDING", "CPU", "PROBLEM"),
         [
             (
                 replica["name"],
                 replica["state"],
                 f"{replica['seconds']:.0f} s",
                 replica["pool"],
+                *([replica.get("zone") or "-"] if zones else []),
                 replica["address"],
                 " ".join(
                     f"{model}@{','.join(map(str, versions))}"
@@ -53,6 +57,9 @@ def list_replicas(
             for replica in replicas
         ],
     )
+    for source in control.get("/api/discovery"):
+        for problem in ([source["why"]] if not source["up"] else []) + source["problems"]:
+            say(f"{source['name']}: {problem}")
 
 
 def _or_dash(value: int | None) -> str:

@@ -19,6 +19,13 @@ Triton = Annotated[
     list[str] | None,
     typer.Option(help="HOST:HTTP:GRPC:METRICS of a running Triton; repeatable."),
 ]
+Discover = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="Find Tritons: kubernetes[=[URL/]NAMESPACE] or dns=HOST:HTTP:GRPC:METRICS[@POOL]; "
+        "repeatable."
+    ),
+]
 TritonArg = Annotated[
     list[str] | None, typer.Option(help="A further flag for local Tritons; repeatable.")
 ]

@@ -24,6 +24,7 @@ from serve.cli.starting import (
     Database,
     Delivery,
     DeliveryFolder,
+    Discover,
     GrpcPort,
     Host,
     HttpPort,
@@ -169,6 +170,7 @@ def control(
     admin_port: AdminPort = None,
     keda_port: KedaPort = None,
     triton: Triton = None,
+    discover: Discover = None,
     database: Database = None,
     storage: StorageUrl = None,
     delivery: Delivery = None,
@@ -197,21 +199,27 @@ def control(
 ) -> None:
     """Start the control plane alone, for Tritons that run elsewhere.
 
-    Example: servegate control --model-repo /models --triton gpu-1:8000:8001:8002
+    Examples:
+
+      servegate control --model-repo /models --triton gpu-1:8000:8001:8002
+
+      servegate control --model-repo "" --discover kubernetes --delivery agents
     """
     flags = dict(locals())
     from serve.app.up import run_control
 
-    settings = _settings(flags)
+    settings = _settings(flags, starts_some=False)
     _run(settings, run_control(settings, say=say))
 
 
-def _settings(flags: dict[str, Any]) -> Settings:
+def _settings(flags: dict[str, Any], *, starts_some: bool = True) -> Settings:
+    """`starts_some`: whether Tritons are started here where none are named."""
     if flags.get("triton_arg") is not None:
         flags["triton_args"] = flags["triton_arg"]
     explained = load(flags, os.environ, Path.cwd())
     settings = explained.settings
-    if settings.triton and explained.sources["model_repo"] == "default":
+    are_elsewhere = settings.triton or (settings.discover and not starts_some)
+    if are_elsewhere and explained.sources["model_repo"] == "default":
         return dataclasses.replace(settings, model_repo="")  # ask the Tritons what they hold
     return settings
 

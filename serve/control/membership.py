@@ -83,22 +83,32 @@ class Membership:
         """Call this with each replica that has left."""
         self._heard.append(tell)
 
+    async def begin(self, replicas: Collection[Replica]) -> None:
+        """These are all that there were when the control plane started, as is known only now."""
+        async with self._one:
+            await self._become({one.name: one for one in replicas}, _NONE)
+            self._fleet.complete()
+            await self._publisher.refresh()
+
     async def become(
         self,
         replicas: Collection[Replica],
         starting: Mapping[str, int] = _NONE,
         *,
+        begun: Collection[str] = (),
         leaving: Collection[str] = (),
         within: float = 5.0,
     ) -> Mapping[str, float | None]:
         """These are the replicas; so many more start, by pool. `leaving` are names of earlier ones.
+
+        `begun` are names of those that begin to start only now, of whom nobody has told before.
 
         Gives those that are still on their way out after so many seconds, and how many calls are in
         flight there: None where that is not known.
         """
         async with self._one:
             wanted = {one.name: one for one in replicas}
-            await self._become(wanted, starting)
+            await self._become(wanted, starting, begun)
             left = await self._let_go(set(leaving) - wanted.keys(), within)
             gone = [name for name, count in left.items() if count == 0]
             for name in gone:
@@ -106,7 +116,12 @@ class Membership:
                     await self._remove(name)
             return {name: count for name, count in left.items() if name not in gone}
 
-    async def _become(self, wanted: Mapping[str, Replica], starting: Mapping[str, int]) -> None:
+    async def _become(
+        self,
+        wanted: Mapping[str, Replica],
+        starting: Mapping[str, int],
+        begun: Collection[str] = (),
+    ) -> None:
         before = self._fleet.observations
         moved = [name for name, one in wanted.items() if _is_elsewhere(one, before.get(name))]
         for name in [*moved, *(before.keys() - wanted.keys())]:
@@ -116,12 +131,12 @@ class Membership:
         for name, replica in wanted.items():
             self._fleet.take_back(name)
             if name not in self._fleet.observations:
-                self._join(replica)
+                self._join(replica, self._clock() if name in begun else None)
         self._wish(starting)
 
-    def _join(self, replica: Replica) -> None:
+    def _join(self, replica: Replica, wished_at: float | None) -> None:
         wishes = self._wishes.get(replica.pool, ())
-        self._fleet.join(replica, wishes[0] if wishes else None)
+        self._fleet.join(replica, wishes[0] if wishes else wished_at)
         self._wishes[replica.pool] = wishes[1:]
         keeper = self._keep(replica)
         self._keepers.add(keeper)

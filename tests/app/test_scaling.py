@@ -90,3 +90,14 @@ def test_the_hints_are_numbers_as_soon_as_they_are_made(tmp_path: Path) -> None:
     families = {family.name: family for family in scaling.meters.collect()}
     pools = [sample.labels["pool"] for sample in families["servegate_desired_replicas"].samples]
     assert pools == ["default", "large"]
+
+
+def test_there_is_no_hint_before_it_is_known_which_replicas_there_are(tmp_path: Path) -> None:
+    plane = ControlPlane(tmp_path, discovers=True)
+    scaling = composed(plane, usual_of("default", 3, 5))
+    asyncio.run(scaling.scaler.round())
+    scaling.scaler.wake(["m"])
+    assert scaling.board.all() == ()
+    plane.fleet.complete()
+    asyncio.run(scaling.scaler.round())
+    assert [one.pool for one in scaling.board.all()] == ["default"]

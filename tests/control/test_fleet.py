@@ -189,3 +189,33 @@ def test_a_fleet_without_those_of_the_start_is_known() -> None:
     assert not two.is_known
     two.remove("a")
     assert two.is_known
+
+
+def test_a_fleet_that_is_yet_to_be_discovered_is_known_when_all_of_it_were_looked_at() -> None:
+    found = Fleet((replica("s"),), clock=Clock(), is_complete=False)
+    found.saw("s", {})
+    assert not found.is_known and not found.is_complete
+    found.join(replica("a"))
+    found.complete()
+    assert found.is_complete and not found.is_known
+    found.lost("a", "refused")
+    assert found.is_known
+    found.join(replica("b"))
+    assert found.is_known  # who joins later is not waited for
+
+
+def test_of_a_fleet_that_was_discovered_one_has_to_answer() -> None:
+    found = Fleet((), clock=Clock(), is_complete=False)
+    found.join(replica("a"))
+    found.complete()
+    found.lost("a", "refused")
+    assert not found.is_known
+    found.saw("a", {})
+    assert found.is_known
+
+
+def test_where_nobody_was_discovered_that_is_known() -> None:
+    found = Fleet((), clock=Clock(), is_complete=False)
+    assert not found.is_known
+    found.complete()
+    assert found.is_known

@@ -9,6 +9,7 @@ from builders import ControlPlane, replica, until, write_model
 
 from serve.control.membership import Membership
 from serve.control.reconciling.keepers import Keepers
+from serve.control.reconciling.looks import Looks
 from serve.control.reconciling.reconciler import ReplicaKeeper
 from serve.core.replicas import Replica
 
@@ -23,8 +24,9 @@ class Scene:
     Each look at them is remembered in `looks`, with who may be called then.
     """
 
-    def __init__(self, folder: Path, *names: str) -> None:
-        self.plane = ControlPlane(folder, replicas=[replica(name) for name in names or ("a", "b")])
+    def __init__(self, folder: Path, *names: str, discovers: bool = False) -> None:
+        replicas = [replica(name) for name in names]
+        self.plane = ControlPlane(folder, replicas=replicas, discovers=discovers)
         write_model(self.plane.repository)
         self.tritons: dict[str, FakeTriton] = {}
         self.counts: list[Mapping[str, float] | None] = []
@@ -57,7 +59,7 @@ class Scene:
             proof=FakeProof(),
             decisions=lambda: self.plane.decisions,
             clock=self.plane.clock,
-            tick=0.01,
+            looks=Looks(lambda: 1, tick=0.01),
         )
 
     async def _busy(self) -> Mapping[str, float] | None:

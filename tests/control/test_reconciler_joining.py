@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from builders import replica, until
 
+from serve.control.fleet import LOADING
 from serve.control.reconciling.loader import FIRST_RETRY, HUNG
 from serve.control.reconciling.steering import Steering
 from serve.control.versions import Version
@@ -153,9 +154,9 @@ def test_files_of_what_was_refused_and_is_not_wanted_any_more_are_let_go(tmp_pat
     scene = scene_with(tmp_path, version("m", 1))
     scene.triton.broken["m"] = TritonFailed("no memory")
     scene.play()
-    assert scene.fleet.being_loaded == {("m", 1)}
+    assert scene.fleet.barred.because_of(LOADING) == {("m", 1)}
     scene.play(lambda: Registry(scene).publish(version("m", 1, state=State.RETIRED)))
-    assert scene.fleet.being_loaded == frozenset()
+    assert scene.fleet.barred.because_of(LOADING) == frozenset()
 
 
 def joined_late(folder: Path) -> Scene:

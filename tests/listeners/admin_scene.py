@@ -11,6 +11,7 @@ from fastapi import FastAPI
 from trying_desk import Desk
 
 from serve.control.artifacts.folder import FolderObjects
+from serve.control.discovering import Discovering
 from serve.control.evaluating.datasets import Datasets
 from serve.control.evaluating.evaluations import Evaluations
 from serve.control.load_reports import LoadReports
@@ -68,6 +69,7 @@ def application(
     *,
     readings: Callable[[Replica], Awaitable[Readings | None]] = unread,
     needs_key: Callable[[bool], bool] = lambda guarded: guarded,
+    discovering: Discovering | None = None,
 ) -> FastAPI:
     """The admin application of a control plane."""
     management = Management(
@@ -101,6 +103,7 @@ def application(
         secret=SECRET,
         needs_key=needs_key,
         wall=one.wall,
+        discovering=discovering,
     )
     return create(control, hosts=["localhost", "[::1]"])
 

@@ -28,6 +28,7 @@ from serve.listeners.admin import (
     contracts,
     conversions,
     datasets,
+    discovery,
     evaluations,
     hints,
     history,
@@ -119,7 +120,7 @@ def _api() -> tuple[BaseRoute, ...]:
     """What needs a key. Made once in a process: FastAPI takes a millisecond for each route."""
     api = APIRouter()
     for module in (
-        *(models, routes, replicas, keys, history, versions, configurations, snapshot),
+        *(models, routes, replicas, discovery, keys, history, versions, configurations, snapshot),
         *(skew, load_reports, live, tries, contracts, metadata),
         *(datasets, evaluations, batching, serving_configurations, benches),
         *(

@@ -13,6 +13,7 @@ from serve.control.batching.benches import Benches
 from serve.control.batching.configuring import Configuring
 from serve.control.batching.overview import Overviews
 from serve.control.conversions.conversions import Conversions
+from serve.control.discovering import Discovering
 from serve.control.evaluating.datasets import Datasets
 from serve.control.evaluating.evaluations import Evaluations
 from serve.control.fleet import Fleet
@@ -74,6 +75,7 @@ class Control:
     publishes: bool = True
     leads: Callable[[], bool] = lambda: True
     board: Board = field(default_factory=Board)
+    discovering: Discovering | None = None
 
 
 def control_of(request: Request) -> Control:

@@ -24,7 +24,8 @@ async def list_replicas(
     now = control.clock()
     return [
         schemas.ReplicaView(
-            **schemas.replica(seen, _failures(control, seen.replica.name), reading, now)
+            **schemas.replica(seen, _failures(control, seen.replica.name), reading, now),
+            zone=_zone(control, seen.replica.name),
         )
         for seen, reading in zip(observations, await asyncio.gather(*told), strict=True)
     ]
@@ -36,6 +37,11 @@ async def _readings(control: Control, seen: Observation) -> Readings | None:
 
 async def _no_readings() -> None:
     return None
+
+
+def _zone(control: Control, name: str) -> str:
+    endpoint = control.discovering.endpoint(name) if control.discovering else None
+    return endpoint.zone if endpoint else ""
 
 
 def _failures(control: Control, name: str) -> dict[str, str]:

@@ -1,0 +1,1 @@
+"""Discovery: which Tritons run, as Kubernetes or the DNS tells it."""

@@ -1,0 +1,535 @@
+"""Discovering: whom the sources name, whom of them the control plane believes, and what it says."""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from builders import replica, until
+from prometheus_client.core import Metric
+
+from serve.control.discovered import NOBODY, Members, merged
+from serve.control.discovering import Discovering, SourceStatus
+from serve.core.errors import Unavailable
+from serve.core.replicas import Replica
+from serve.triton.discovery.endpoints import Endpoint, Listing
+from serve.triton.discovery.source import Listener
+
+from .test_membership import PATIENCE, Scene
+
+# --- the decision --------------------------------------------------------------------------------
+
+
+def at(name: str, *, pool: str = "default", host: str = "", ends: bool = False) -> Endpoint:
+    """An endpoint; each name has an address of its own unless one is given."""
+    host = host or f"host-{name}"
+    return Endpoint(Replica(name, host, 1, 2, 3, pool), is_terminating=ends)
+
+
+def members(
+    before: Members = NOBODY,
+    *,
+    static: tuple[Replica, ...] = (),
+    ended: tuple[str, ...] = (),
+    answering: tuple[str, ...] = (),
+    now: float = 100.0,
+    **told: list[Endpoint],
+) -> Members:
+    return merged(
+        static,
+        told,
+        before=before,
+        ended=ended,
+        answers=lambda name: name in answering,
+        now=now,
+    )
+
+
+def test_all_that_any_source_names_are_members_and_so_are_those_of_the_start() -> None:
+    found = members(static=(replica("s"),), k=[at("a"), at("b")], d=[at("c")])
+    assert list(found.by_name) == ["s", "a", "b", "c"]
+    assert {name: one.source for name, one in found.by_name.items()} == {
+        "s": "--triton",
+        "a": "k",
+        "b": "k",
+        "c": "d",
+    }
+
+
+def test_one_that_is_not_ready_is_a_member_and_one_that_is_terminating_is_none() -> None:
+    loading = replace(at("a"), is_ready=False, is_serving=False)
+    assert list(members(k=[loading, at("b", ends=True)]).by_name) == ["a"]
+
+
+def test_a_single_one_that_vanished_is_believed_to_be_gone_after_a_moment() -> None:
+    before = members(k=[at("a"), at("b"), at("c")])
+    everybody = ("a", "b", "c")
+    now = members(before, answering=everybody, k=[at("a")])
+    assert (sorted(now.by_name), now.missing) == (["a", "b", "c"], {"b": 100.0, "c": 100.0})
+    back = members(now, answering=everybody, now=101.9, k=[at("a"), at("b")])
+    assert (sorted(back.by_name), back.missing) == (["a", "b", "c"], {"c": 100.0})
+    later = members(back, answering=everybody, now=102.0, k=[at("a"), at("b")])
+    assert (list(later.by_name), later.missing, later.kept) == (["a", "b"], {}, {})
+
+
+def test_a_pool_that_vanishes_slice_by_slice_has_vanished_at_once() -> None:
+    before = members(k=[at("a"), at("b")])
+    half = members(before, answering=("a", "b"), k=[at("b")])
+    none = members(half, answering=("a", "b"), now=100.1, k=[])
+    assert none.kept == {("k", "default"): ("b", "a")}
+    later = members(none, answering=("a", "b"), now=500.0, k=[])
+    assert sorted(later.by_name) == ["a", "b"]
+    first = members(later, answering=("a", "b"), now=500.1, k=[at("a")])  # they come back, too
+    assert sorted(first.by_name) == ["a", "b"]
+    assert list(members(first, answering=("b",), now=502.2, k=[at("a")]).by_name) == ["a"]
+
+
+def test_a_pool_that_vanishes_at_once_is_kept_while_one_of_it_answers() -> None:
+    before = members(k=[at("a"), at("b"), at("x", pool="other")])
+    now = members(before, answering=("b",), k=[at("x", pool="other")])
+    assert sorted(now.by_name) == ["a", "b", "x"]
+    assert now.kept == {("k", "default"): ("a", "b")}
+    later = members(now, answering=("b",), k=[at("x", pool="other")])
+    assert later.kept == now.kept
+    assert list(members(later, k=[at("x", pool="other")]).by_name) == ["x"]
+
+
+def test_a_pool_of_one_is_a_pool() -> None:
+    before = members(k=[at("a")])
+    assert list(members(before, answering=("a",), k=[]).by_name) == ["a"]
+    assert list(members(before, k=[]).by_name) == []
+
+
+def test_a_pool_of_which_one_was_terminating_is_believed_to_be_gone() -> None:
+    before = members(k=[at("a"), at("b")])
+    everybody = ("a", "b")
+    assert list(members(before, answering=everybody, ended=("a",), k=[]).by_name) == []
+    now = members(before, answering=everybody, k=[at("a", ends=True)])
+    assert list(now.by_name) == []
+
+
+def test_a_pool_is_lost_by_one_source_whatever_another_names_of_it() -> None:
+    before = members(static=(replica("s"),), k=[at("a")], d=[at("b")])
+    now = members(before, static=(replica("s"),), answering=("a",), k=[], d=[at("b")])
+    assert now.kept == {("k", "default"): ("a",)}
+
+
+def test_those_that_were_kept_stay_when_they_are_named_again_and_go_when_others_are() -> None:
+    before = members(members(k=[at("a"), at("b")]), answering=("a", "b"), k=[])
+    again = members(before, answering=("a", "b"), k=[at("a"), at("b")])
+    assert (sorted(again.by_name), again.kept) == (["a", "b"], {})
+    others = members(before, answering=("a", "b"), k=[at("c")])
+    assert (sorted(others.by_name), others.kept) == (["a", "b", "c"], {})
+    later = members(others, answering=("a", "b"), now=103.0, k=[at("c")])
+    assert list(later.by_name) == ["c"]
+
+
+def test_a_pool_that_is_called_otherwise_has_not_vanished() -> None:
+    before = members(k=[at("a"), at("b")])
+    now = members(before, answering=("a", "b"), k=[at("a", pool="new"), at("b", pool="new")])
+    assert {one.replica.pool for one in now.by_name.values()} == {"new"}
+    assert now.kept == {}
+
+
+def test_one_whose_address_is_anothers_now_does_not_answer_any_more() -> None:
+    before = members(k=[at("a", host="h")])
+    now = members(before, answering=("a",), k=[at("b", host="h", pool="other")])
+    assert list(now.by_name) == ["b"]
+
+
+@pytest.mark.parametrize(
+    ("second", "problem"),
+    [
+        (at("a", host="elsewhere"), "a is left out: k names one that is called the same"),
+        (at("z", host="host-a"), "z at host-a:1:2:3 is left out: a of k is there"),
+    ],
+)
+def test_of_two_sources_with_one_name_or_address_the_first_is_right(
+    second: Endpoint, problem: str
+) -> None:
+    found = members(k=[at("a")], d=[second, at("c")])
+    assert list(found.by_name) == ["a", "c"]
+    assert found.problems == {"d": (problem,)}
+
+
+def test_those_of_the_start_come_before_all_sources() -> None:
+    found = members(static=(replica("a"),), k=[at("a")])
+    assert found.by_name["a"].replica == replica("a")
+    assert found.problems == {"k": ("a is left out: --triton names one that is called the same",)}
+
+
+def test_one_that_is_terminating_does_not_come_back_by_another_source() -> None:
+    found = members(k=[at("a", host="h", ends=True)], d=[at("default-h", host="h")])
+    assert list(found.by_name) == []
+
+
+def test_a_pod_that_has_the_address_of_one_that_ends_is_there() -> None:
+    found = members(k=[at("a", host="h", ends=True), at("b", host="h")])
+    assert list(found.by_name) == ["b"]
+
+
+# --- the fleet follows ---------------------------------------------------------------------------
+
+
+class FakeSource:
+    """Says what it is told to say."""
+
+    def __init__(self) -> None:
+        self.listener: Listener | None = None
+
+    async def run(self, listener: Listener) -> None:
+        self.listener = listener
+        await asyncio.Event().wait()
+
+    def tell(self, *endpoints: Endpoint, problems: tuple[str, ...] = ()) -> None:
+        assert self.listener is not None
+        ordered = sorted(endpoints, key=lambda one: one.replica.name)
+        self.listener.told(Listing(tuple(ordered), problems))
+
+    def fail(self, what: str) -> None:
+        assert self.listener is not None
+        self.listener.failed(Unavailable(what))
+
+    def recover(self) -> None:
+        assert self.listener is not None
+        self.listener.well()
+
+
+class Discovered(Scene):
+    """A control plane that finds its replicas, all of which load and serve model m."""
+
+    def __init__(self, folder: Path, *sources: str, static: tuple[str, ...] = ()) -> None:
+        super().__init__(folder, *static, discovers=True)
+        self.sources = {name: FakeSource() for name in sources or ("k",)}
+        self.may_be_empty = False
+        self.discovering = Discovering(
+            self.sources,
+            [replica(name) for name in static],
+            fleet=self.plane.fleet,
+            membership=self.membership,
+            may_be_empty=lambda: self.may_be_empty,
+            clock=self.plane.clock,
+            look=0.01,
+        )
+
+    @contextlib.asynccontextmanager
+    async def following(self) -> AsyncIterator[FakeSource]:
+        """The membership runs, and the first source is there to be told what to say."""
+        await self.plane.reload()
+        await self.plane.inventory.scan()
+        async with asyncio.timeout(PATIENCE):
+            tasks = [
+                asyncio.create_task(self.membership.run()),
+                asyncio.create_task(self.discovering.run()),
+            ]
+            first, *_ = self.sources.values()
+            try:
+                await until(lambda: all(one.listener for one in self.sources.values()))
+                yield first
+                assert not any(task.done() for task in tasks)
+            finally:
+                for task in tasks:
+                    task.cancel()
+                await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def serves(self, *names: str) -> None:
+        """Wait until just these may be called, and nobody else is left."""
+        await until(
+            lambda: self.called == names and sorted(self.plane.fleet.observations) == list(names),
+            within=PATIENCE,
+        )
+
+    async def looks_twice(self) -> None:
+        """Wait until every keeper has had another two rounds."""
+        wanted = self.rounds + 2 * len(self.keepers)
+        await until(lambda: self.rounds >= wanted, within=PATIENCE)
+
+    @property
+    def generation(self) -> int:
+        return self.plane.publisher.snapshot.generation
+
+    @property
+    def status(self) -> SourceStatus:
+        return self.discovering.sources[0]
+
+
+def test_replicas_come_and_go_as_a_source_names_them(tmp_path: Path) -> None:
+    async def work() -> None:
+        scene = Discovered(tmp_path)
+        async with scene.following() as source:
+            source.tell(at("a"))
+            await scene.serves("a")
+            source.tell(at("a"), at("b"))
+            await scene.serves("a", "b")
+            source.tell(at("b"), at("a", ends=True))
+            await scene.serves("b")
+            source.tell(at("b"))
+            await scene.serves("b")
+            assert scene.tritons["a"].closed
+
+    asyncio.run(work())
+
+
+def test_nothing_is_published_before_every_source_has_told_its_first_list(tmp_path: Path) -> None:
+    async def work() -> None:
+        scene = Discovered(tmp_path, "k", "d", static=("s",))
+        async with scene.following() as source:
+            source.tell(at("a"))
+            await scene.looks_twice()
+            assert (scene.generation, scene.plane.fleet.is_known) == (0, False)
+            scene.sources["d"].tell()
+            await scene.serves("a", "s")
+            assert scene.generation > 0
+
+    asyncio.run(work())
+
+
+def test_nothing_is_published_before_each_of_the_first_list_was_looked_at(tmp_path: Path) -> None:
+    async def work() -> None:
+        scene = Discovered(tmp_path)
+        await scene.plane.reload()
+        await scene.plane.inventory.scan()
+        await scene.membership.begin([replica("a"), replica("b")])  # nobody looks yet
+        fleet = scene.plane.fleet
+        fleet.saw("a", {"m": (1, 2)})
+        assert await scene.plane.publisher.refresh() == 0
+        fleet.lost("b", "refused")
+        assert await scene.plane.publisher.refresh() > 0
+
+    asyncio.run(work())
+
+
+def test_while_no_triton_is_found_nothing_is_published_unless_there_may_be_none(
+    tmp_path: Path,
+) -> None:
+    async def work() -> None:
+        scene = Discovered(tmp_path)
+        async with scene.following() as source:
+            source.tell()
+            for _ in range(100):
+                await asyncio.sleep(0)
+            assert await scene.plane.publisher.refresh() == 0
+            scene.may_be_empty = True
+            await until(lambda: scene.generation > 0, within=PATIENCE)
+            source.tell(at("a"))
+            await scene.serves("a")
+
+    asyncio.run(work())
+
+
+def test_a_source_that_fails_changes_nothing(tmp_path: Path) -> None:
+    async def work() -> None:
+        scene = Discovered(tmp_path)
+        async with scene.following() as source:
+            source.tell(at("a"), at("b"))
+            await scene.serves("a", "b")
+            source.fail("it is away")
+            await scene.looks_twice()
+            assert scene.called == ("a", "b")
+            assert (scene.status.is_up, scene.status.why) == (False, "it is away")
+            source.recover()
+            assert (scene.status.is_up, scene.status.why) == (True, "")
+
+    asyncio.run(work())
+
+
+def test_a_pool_that_vanishes_goes_on_until_nobody_answers_for_a_while(tmp_path: Path) -> None:
+    async def work() -> None:
+        scene = Discovered(tmp_path)
+        async with scene.following() as source:
+            source.tell(at("a"), at("b"))
+            await scene.serves("a", "b")
+            source.tell()
+            await until(lambda: scene.status.problems != ())
+            await scene.looks_twice()
+            assert scene.called == ("a", "b")
+            (problem,) = scene.status.problems
+            assert "lost all that k named of it at once (a, b)" in problem
+            for name in ("a", "b"):
+                scene.tritons[name].is_up = False
+            fleet = scene.plane.fleet
+            await until(lambda: {one.state for one in fleet.observations.values()} == {"lost"})
+            for _ in range(5):  # it may be a short while
+                await scene.looks_twice()
+            assert scene.status.problems != ()
+            assert sorted(fleet.observations) == ["a", "b"]
+            scene.plane.clock.now += 11
+            await until(lambda: not fleet.observations, within=PATIENCE)
+            assert scene.status.problems == ()
+
+    asyncio.run(work())
+
+
+def test_one_that_is_terminating_and_gone_before_anybody_looks_has_not_vanished(
+    tmp_path: Path,
+) -> None:
+    async def work() -> None:
+        scene = Discovered(tmp_path)
+        async with scene.following() as source:
+            source.tell(at("a"))
+            await scene.serves("a")
+            source.tell(at("a", ends=True))
+            source.tell()  # no other task has run meanwhile
+            await scene.serves()
+
+    asyncio.run(work())
+
+
+def test_one_that_vanished_leaves_when_that_is_believed(tmp_path: Path) -> None:
+    async def work() -> None:
+        scene = Discovered(tmp_path)
+        async with scene.following() as source:
+            source.tell(at("a"), at("b"))
+            await scene.serves("a", "b")
+            source.tell(at("a"))
+            await scene.looks_twice()
+            assert scene.called == ("a", "b")
+            scene.plane.clock.now += 2
+            await scene.serves("a")
+
+    asyncio.run(work())
+
+
+def test_calls_that_are_in_flight_on_one_that_leaves_are_waited_for(tmp_path: Path) -> None:
+    async def work() -> None:
+        scene = Discovered(tmp_path)
+        async with scene.following() as source:
+            source.tell(at("a"), at("b"))
+            await scene.serves("a", "b")
+            scene.counts = [{"b": 2}] * 5
+            source.tell(at("a"), at("b", ends=True))
+            await scene.serves("a")
+            assert scene.counts == []
+            assert set(scene.looks) == {("a",)}
+
+    asyncio.run(work())
+
+
+def test_one_that_comes_back_while_it_is_on_its_way_out_stays(tmp_path: Path) -> None:
+    async def work() -> None:
+        scene = Discovered(tmp_path)
+        async with scene.following() as source:
+            source.tell(at("a"), at("b"))
+            await scene.serves("a", "b")
+            scene.counts = [{"b": 2}] * 1000
+            source.tell(at("a"), at("b", ends=True))
+            await until(lambda: scene.called == ("a",), within=PATIENCE)
+            source.tell(at("a"), at("b"))
+            await scene.serves("a", "b")
+            assert not scene.tritons["b"].closed
+
+    asyncio.run(work())
+
+
+def test_a_pods_start_counts_from_when_it_was_named_without_being_ready(tmp_path: Path) -> None:
+    async def work() -> None:
+        scene = Discovered(tmp_path)
+        async with scene.following() as source:
+            source.tell(at("a"))
+            await scene.serves("a")
+            scene.plane.clock.now = 5000.0
+            source.tell(at("a"), at("b"), replace(at("c"), is_serving=False))
+            await scene.serves("a", "b", "c")
+            seen = scene.plane.fleet.observations
+            assert (seen["a"].joined_at, seen["a"].wished_at) == (None, None)
+            assert (seen["b"].joined_at, seen["b"].wished_at) == (5000.0, None)
+            assert (seen["c"].joined_at, seen["c"].wished_at) == (5000.0, 5000.0)
+
+    asyncio.run(work())
+
+
+# --- what is said --------------------------------------------------------------------------------
+
+
+def test_what_is_wrong_is_said_once_and_again_when_it_comes_back(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    def warnings() -> list[str]:
+        return [one.getMessage() for one in caplog.records if one.name == "servegate.discovery"]
+
+    async def work() -> None:
+        scene = Discovered(tmp_path)
+        async with scene.following() as source:
+            source.tell(at("a"), problems=("odd",))
+            await scene.serves("a")
+            source.tell(at("a"), at("b"), problems=("odd",))
+            await scene.serves("a", "b")
+            assert warnings() == ["k: odd"]
+            source.tell(at("a"), at("b"))
+            await until(lambda: scene.status.problems == ())
+            await scene.looks_twice()
+            source.tell(at("a"), at("b"), problems=("odd",))
+            await until(lambda: len(warnings()) == 2)
+            for _ in range(3):
+                source.fail("away")
+            source.recover()
+            assert warnings()[2:] == ["away; what k told last stays in force", "k answers again"]
+
+    with caplog.at_level(logging.INFO, "servegate.discovery"):
+        asyncio.run(work())
+
+
+def numbers(metrics: Mapping[str, Metric], name: str) -> dict[str, float]:
+    samples = metrics[f"servegate_discovery_{name}"].samples
+    return {sample.labels["source"]: sample.value for sample in samples}
+
+
+def test_every_source_has_its_numbers(tmp_path: Path) -> None:
+    async def work() -> None:
+        scene = Discovered(tmp_path, "k", "d")
+        async with scene.following() as source:
+            source.tell(at("a"), at("b"), problems=("odd", "even"))
+            families = {one.name: one for one in scene.discovering.collect()}
+            assert numbers(families, "up") == {"k": 1, "d": 0}
+            assert numbers(families, "endpoints") == {"k": 2, "d": 0}
+            assert numbers(families, "problems") == {"k": 2, "d": 0}
+
+    asyncio.run(work())
+
+
+def test_a_source_is_shown_with_how_long_it_has_been_as_it_is(tmp_path: Path) -> None:
+    async def work() -> None:
+        scene = Discovered(tmp_path)
+        async with scene.following() as source:
+            scene.plane.clock.now += 3
+            assert scene.status == SourceStatus(
+                "k", False, 3.0, None, "it has not answered yet", ()
+            )
+            source.tell(at("a"))
+            scene.plane.clock.now += 4
+            assert scene.status == SourceStatus("k", True, 4.0, 1, "", ())
+            source.fail("it is away")
+            source.fail("it is away still")
+            scene.plane.clock.now += 5
+            assert scene.status == SourceStatus("k", False, 5.0, 1, "it is away still", ())
+
+    asyncio.run(work())
+
+
+def test_where_a_replica_is_is_told_by_whoever_names_it(tmp_path: Path) -> None:
+    async def work() -> None:
+        scene = Discovered(tmp_path)
+        async with scene.following() as source:
+            source.tell(replace(at("a"), zone="eu-1b"))
+            found = scene.discovering.endpoint("a")
+            assert found is not None and found.zone == "eu-1b"
+            assert scene.discovering.endpoint("b") is None
+
+    asyncio.run(work())
+
+
+def test_without_a_source_there_is_nothing_to_be_done(tmp_path: Path) -> None:
+    scene = Scene(tmp_path)
+    discovering = Discovering(
+        {},
+        [],
+        fleet=scene.plane.fleet,
+        membership=scene.membership,
+        may_be_empty=lambda: False,
+        clock=scene.plane.clock,
+    )
+    asyncio.run(discovering.run())
+    assert discovering.sources == ()

@@ -1,0 +1,80 @@
+"""Discovery: what `--discover` may say, and what it means."""
+
+import pytest
+
+from serve.core.discovery import ByKubernetes, ByName, Place, places_of
+from serve.core.errors import Invalid
+from serve.core.replicas import Replica
+
+
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        ("kubernetes", ByKubernetes()),
+        ("kubernetes=models", ByKubernetes("models")),
+        (
+            "kubernetes=http://127.0.0.1:8001/models",
+            ByKubernetes("models", "http://127.0.0.1:8001"),
+        ),
+        ("kubernetes=https://api/c/1/models", ByKubernetes("models", "https://api/c/1")),
+        ("kubernetes=http://[::1]:1/models", ByKubernetes("models", "http://[::1]:1")),
+    ],
+)
+def test_a_namespace_is_found_here_or_behind_a_url(text: str, place: Place) -> None:
+    assert dict(places_of([text])) == {text: place}
+
+
+@pytest.mark.parametrize(
+    ("rest", "host", "pool"),
+    [
+        ("tritons:1:2:3", "tritons", "default"),
+        ("tritons.models.svc:1:2:3@a100", "tritons.models.svc", "a100"),
+        ("[::1]:1:2:3", "::1", "default"),
+    ],
+)
+def test_a_name_has_ports_and_a_pool(rest: str, host: str, pool: str) -> None:
+    (place,) = places_of([f"dns={rest}"]).values()
+    assert place == ByName(Replica(f"dns={rest}", host, 1, 2, 3, pool))
+
+
+def test_several_places_keep_their_order() -> None:
+    texts = ["dns=b:1:2:3", "kubernetes", "dns=a:1:2:3"]
+    assert list(places_of(texts)) == texts
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "consul",
+        "kubernetes=",
+        "kubernetes=/models",
+        "kubernetes=Models",
+        "kubernetes=-a",
+        "kubernetes=" + "a" * 64,
+        "kubernetes=http://127.0.0.1:8001",
+        "kubernetes=http://127.0.0.1:8001/",
+        "kubernetes=ftp://127.0.0.1/models",
+        "kubernetes=http://user:word@127.0.0.1/models",
+        "kubernetes=http://a?b=c/models",
+        "kubernetes=http://a:port/models",
+        "kubernetes=http:///models",
+        "dns",
+        "dns=",
+        "dns=tritons",
+        "dns=tritons:1:2",
+        "dns=tritons:1:2:0",
+        "dns=:1:2:3",
+        "dns=tritons:1:2:3@",
+    ],
+)
+def test_what_is_no_place_is_refused_with_what_would_be_one(text: str) -> None:
+    with pytest.raises(Invalid) as refused:
+        places_of([text])
+    assert f"'{text}'" in refused.value.what
+    assert "--discover" in refused.value.try_this
+
+
+def test_a_place_that_is_named_twice_is_refused() -> None:
+    with pytest.raises(Invalid, match="twice"):
+        places_of(["kubernetes", "kubernetes"])

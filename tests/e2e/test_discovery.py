@@ -1,0 +1,194 @@
+"""Tritons are found while the control plane runs, and what finds them fails: no call does (C23).
+
+Real parts but for the API server of Kubernetes, which is ours: see tests/fake_kubernetes.
+"""
+
+import urllib.request
+
+import announcing
+import fleets
+import harness
+import pytest
+import repositories
+import steady
+
+from serve.core.replicas import Replica
+
+pytestmark = pytest.mark.triton
+BODY = '{"inputs": [{"name": "x", "datatype": "FP32", "shape": [1], "data": [2.5]}]}'
+CALL = steady.Call("plain", "/v2/models/plain/infer", BODY)
+
+
+class Found(fleets.Fleet):
+    """A fleet whose control plane was named no Triton."""
+
+    def __init__(self, folder, cluster):
+        self.machines_there = [fleets.Machine(folder, "pod-a"), fleets.Machine(folder, "pod-b")]
+        for machine in self.machines_there:
+            repositories.python_model(machine.repository, "plain", repositories.PLAIN)
+        models = str(self.machines_there[0].repository)
+        flags = ("--discover", cluster.flag, "--model-repo", models, "--delivery", "folder")
+        super().__init__(folder / "state", flags=flags, env={})
+
+    def stop(self):
+        super().stop()
+        for machine in self.machines_there:
+            machine.stop()
+
+    def start_control_again(self):
+        """Kill it, and start the next one."""
+        self.program.process.kill()
+        self.program.process.wait()
+        self.program = harness.Program(*self._control, env=self._env)
+        self.wait_ready()
+
+    def until_called(self, *names):
+        """Just these may be called."""
+        harness.until(lambda: self.called("plain", 1) == set(names), what=self.program.output)
+
+    def until_up(self, up):
+        """The source answers, or does not, as its metric tells."""
+        harness.until(lambda: self.number("up") == float(up), what=f"up is {up}")
+
+    def number(self, name):
+        """A number of the only source."""
+        with urllib.request.urlopen(self.admin + "/metrics") as answer:
+            lines = answer.read().decode().splitlines()
+        (line,) = [one for one in lines if one.startswith(f"servegate_discovery_{name}{{")]
+        return float(line.rpartition(" ")[2])
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    with announcing.Cluster() as one:
+        yield one
+
+
+@pytest.fixture(scope="module")
+def fleet(cluster, tmp_path_factory):
+    one = Found(tmp_path_factory.mktemp("found"), cluster)
+    try:
+        for machine in one.machines_there:
+            machine.start_triton()
+        cluster.announce(*one.machines_there)
+        one.wait_ready().until_called("pod-a", "pod-b")
+        yield one
+    finally:
+        one.stop()
+
+
+def served(fleet):
+    """Until the worker answers."""
+    harness.until(
+        lambda: harness.request(f"http://{fleet.http}/v2/models/plain/ready")[0] == 200,
+        what="the worker serves",
+    )
+
+
+def test_calls_go_on_while_the_api_server_forgets_fails_goes_away_and_flaps(fleet, cluster):
+    a, b = fleet.machines_there
+    served(fleet)
+    with steady.Steady(fleet.http, [CALL], rate=20) as load:
+        cluster.wait_watched()
+        cluster.do(lambda api: api.expire())
+        cluster.do(lambda api: api.drop_watches())
+        cluster.wait_watched()
+
+        cluster.do(lambda api: api.refuse(410))
+        cluster.do(lambda api: api.drop_watches())
+        cluster.wait_asked(2)
+        cluster.do(lambda api: api.answer_again())
+        cluster.wait_watched()
+
+        cluster.do(lambda api: api.refuse(500))
+        cluster.do(lambda api: api.drop_watches())
+        fleet.until_up(False)
+        cluster.do(lambda api: api.answer_again())
+        fleet.until_up(True)
+
+        cluster.go_away()
+        fleet.until_up(False)
+        cluster.come_back()
+        fleet.until_up(True)
+        assert fleet.called("plain", 1) == {"pod-a", "pod-b"}
+
+        for _ in range(3):
+            cluster.withdraw(a, b)
+            harness.until(lambda: fleet.number("problems") == 1, what="that is doubted")
+            assert fleet.called("plain", 1) == {"pod-a", "pod-b"}
+            cluster.announce(a, b)
+            harness.until(lambda: fleet.number("problems") == 0, what="they are back")
+        cluster.withdraw(b)
+        fleet.until_called("pod-a")
+        cluster.announce(b)
+        fleet.until_called("pod-a", "pod-b")
+    assert load.failed() == []
+    assert len(load.done) > 20
+    assert "lost all that kubernetes=" in fleet.program.output
+    assert "Traceback" not in fleet.program.output
+
+
+def test_tritons_come_and_go_with_their_endpoints_and_no_call_fails(fleet, cluster):
+    b = fleet.machines_there[1]
+    served(fleet)
+    with steady.Steady(fleet.http, [CALL], rate=20) as load:
+        cluster.announce(b, terminating=True)
+        fleet.until_called("pod-a")
+        harness.until(lambda: [one["name"] for one in fleet.get("/api/replicas")] == ["pod-a"])
+        b.kill_triton()
+        cluster.withdraw(b)
+        cluster.announce(b)  # as the pod that comes after it, which does not answer yet
+        harness.until(lambda: len(fleet.get("/api/replicas")) == 2)
+        b.start_triton()
+        fleet.until_called("pod-a", "pod-b")
+    assert load.failed() == []
+
+
+def test_a_control_plane_that_starts_without_an_api_server_switches_nothing_off(fleet, cluster):
+    served(fleet)
+    with steady.Steady(fleet.http, [CALL], rate=20) as load:
+        cluster.go_away()
+        fleet.start_control_again()
+        (source,) = fleet.get("/api/discovery")
+        harness.until(lambda: "does not answer" in fleet.get("/api/discovery")[0]["why"])
+        assert (source["up"], source["endpoints"]) == (False, None)
+        assert fleet.get("/api/snapshot")["snapshot"]["generation"] == 0
+        assert fleet.get("/api/hints")["hints"] == []
+        cluster.come_back()
+        fleet.until_called("pod-a", "pod-b")
+    assert load.failed() == []
+
+
+def test_tritons_are_found_behind_a_host_name(fleet, tmp_path):
+    address = Replica.named(fleet.machines_there[0].flag).address.partition(":")[2]
+    flags = ("--discover", f"dns=localhost:{address}@a100", "--delivery", "folder")
+    other = fleets.Fleet(tmp_path / "state", flags=flags, env={})
+    try:
+        other.wait_ready()
+        harness.until(lambda: [one["state"] for one in other.get("/api/replicas")] == ["up"])
+        (found,) = other.get("/api/replicas")
+        assert (found["name"], found["pool"]) == ("a100-127.0.0.1", "a100")
+        (source,) = other.get("/api/discovery")
+        assert (source["up"], source["endpoints"], source["problems"]) == (True, 1, [])
+    finally:
+        other.stop()
+
+
+def test_a_control_plane_that_could_find_nobody_does_not_start(tmp_path):
+    told = harness.servegate("control", "--state", str(tmp_path), "--discover", "kubernetes")
+    assert told.returncode != 0
+    assert "this is no pod of it" in told.stderr and "Traceback" not in told.stderr
+    told = harness.servegate("control", "--state", str(tmp_path), "--discover", "consul")
+    assert "'consul' is no way to discover Tritons" in told.stderr
+    assert "flag --discover" in told.stderr
+    told = harness.servegate("control", "--state", str(tmp_path))
+    assert "--discover kubernetes" in told.stderr
+
+
+def test_tritons_that_are_found_are_not_started_or_stopped(tmp_path):
+    found = {"SERVEGATE_DISCOVER": "dns=tritons:1:2:3"}
+    flags = ("up", "--state", str(tmp_path), "--autoscale", "1..2")
+    told = harness.servegate(*flags, env=found)
+    assert told.returncode != 0
+    assert "--autoscale is for Tritons that are started here" in told.stderr
+    assert "discover = dns=tritons:1:2:3" in told.stderr
