@@ -76,10 +76,10 @@ def bring() -> None:
     (TARGET / _STAMP).write_text(wanted())
 
 
-def install(folder: Path, *, dev: bool = False) -> None:
-    """`npm ci` in a folder; with `dev` what only tests need comes, too."""
+def install(folder: Path, source: Path = HERE, *, dev: bool = False) -> None:
+    """`npm ci` after the lock file of `source`; with `dev` what only tests need comes, too."""
     for name in ("package.json", "package-lock.json"):
-        shutil.copyfile(HERE / name, folder / name)
+        shutil.copyfile(source / name, folder / name)
     words = [*_npm(), "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error"]
     done = subprocess.run(
         [*words, *([] if dev else ["--omit=dev"])],
@@ -90,7 +90,7 @@ def install(folder: Path, *, dev: bool = False) -> None:
         check=False,
     )
     if done.returncode:
-        raise SystemExit(f"npm ci failed, so the web UI lacks its files:\n{done.stdout[-2000:]}")
+        raise SystemExit(f"npm ci failed in {folder}:\n{done.stdout[-2000:]}")
 
 
 def _npm() -> list[str]:
@@ -104,6 +104,6 @@ def _npm() -> list[str]:
 
 if __name__ == "__main__":
     if sys.argv[1:2] == ["--dev"]:
-        install(Path(sys.argv[2]), dev=True)
+        install(*map(Path, sys.argv[2:]), dev=True)
     else:
         bring()

@@ -1,0 +1,146 @@
+"""The manifests as they are applied: objects, and every value in them by its path.
+
+A value is shown as `Deployment/servegate-gateway spec.template.spec.containers[gateway].image`: an
+element of a list goes by its name where it has one. Nothing here is changed in place: `with_value`
+and `without` make other manifests, which share all objects but one.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import yaml
+
+Steps = tuple[str | int, ...]
+Object = Mapping[str, Any]
+GONE = object()
+_NAMES = ("name", "mountPath", "key", "alert", "containerPort", "ip")
+
+
+@dataclass(frozen=True, slots=True)
+class Leaf:
+    """One value. `where` is the object, `path` how people find it there, `steps` how we do."""
+
+    where: str
+    path: str
+    value: Any
+    number: int  # of the object among the manifests
+    steps: Steps
+
+    def __str__(self) -> str:
+        return f"{self.where} {self.path}"
+
+
+@dataclass(frozen=True, slots=True)
+class Manifests:
+    """What one folder renders to. `name` says which."""
+
+    name: str
+    objects: tuple[Object, ...]
+
+    @classmethod
+    def read(cls, name: str, text: str) -> "Manifests":
+        """Read YAML of any number of objects."""
+        loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+        return cls(name, tuple(one for one in yaml.load_all(text, loader) if one))
+
+    def of(self, *kinds: str) -> Iterator[Object]:
+        """The objects of these kinds."""
+        return (one for one in self.objects if one.get("kind") in kinds)
+
+    def named(self, kind: str, name: str) -> Object | None:
+        """One object, if it is there."""
+        return next((one for one in self.of(kind) if name_of(one) == name), None)
+
+    def leaves(self) -> Iterator[Leaf]:
+        """Every value that holds no further ones."""
+        for number, one in enumerate(self.objects):
+            where = f"{one.get('kind')}/{name_of(one)}"
+            for path, steps, value in _walk(one, "", ()):
+                yield Leaf(where, path, value, number, steps)
+
+    def with_value(self, number: int, steps: Steps, value: Any) -> "Manifests":
+        """The same with another value in one place; with `GONE`, without it."""
+        changed = _put(self.objects[number], steps, value)
+        before, after = self.objects[:number], self.objects[number + 1 :]
+        return Manifests(self.name, (*before, changed, *after))
+
+    def with_key(self, number: int, steps: Steps, key: str) -> "Manifests":
+        """The same with another key for what is in one place."""
+        *above, old = steps
+        held = at(self.objects[number], tuple(above))
+        other = {key if name == old else name: value for name, value in held.items()}
+        return self.with_value(number, tuple(above), other)
+
+
+def name_of(one: Object) -> str:
+    """The object's own name."""
+    return str(one.get("metadata", {}).get("name", ""))
+
+
+def at(value: Any, steps: Steps) -> Any:
+    """What is in one place; None where there is nothing."""
+    for step in steps:
+        try:
+            value = value[step]
+        except (KeyError, IndexError, TypeError):
+            return None
+    return value
+
+
+def dig(value: Any, path: str) -> Any:
+    """What is below keys with dots between them; None where there is nothing."""
+    return at(value, tuple(path.split(".")))
+
+
+def items(value: Any) -> list[Any]:
+    """A list as it should be: what is no list is empty, and so is what is no mapping in it."""
+    return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
+
+
+def mapping(value: Any) -> dict[str, Any]:
+    """A mapping as it should be: what is none is empty."""
+    return value if isinstance(value, dict) else {}
+
+
+@cache
+def pattern(text: str) -> re.Pattern[str]:
+    """`Deployment/* spec.replicas`: a star is anything but a space, `a|b` is one of both."""
+    parts = (re.escape(one).replace(r"\*", r"[^ ]*").replace(r"\ ", " ") for one in text.split("|"))
+    return re.compile("|".join(f"(?:{one})" for one in parts))
+
+
+def _walk(value: Any, path: str, steps: Steps) -> Iterator[tuple[str, Steps, Any]]:
+    if isinstance(value, Mapping) and value:
+        for key, held in value.items():
+            yield from _walk(held, f"{path}.{key}" if path else str(key), (*steps, key))
+    elif isinstance(value, list) and value:
+        for index, held in enumerate(value):
+            yield from _walk(held, f"{path}[{_called(held, index)}]", (*steps, index))
+    else:
+        yield path, steps, value
+
+
+def _called(held: Any, index: int) -> str:
+    if isinstance(held, Mapping):
+        for key in _NAMES:
+            if key in held:
+                return str(held[key]).replace(" ", "_")
+    return str(index)
+
+
+def _put(value: Any, steps: Steps, new: Any) -> Any:
+    if not steps:
+        return new
+    step, *rest = steps
+    if isinstance(value, list):
+        assert isinstance(step, int)
+        inner = new if not rest else _put(value[step], tuple(rest), new)
+        middle = [] if inner is GONE else [inner]
+        return [*value[:step], *middle, *value[step + 1 :]]
+    inner = new if not rest else _put(value[step], tuple(rest), new)
+    if inner is GONE:
+        return {key: held for key, held in value.items() if key != step}
+    return {key: inner if key == step else held for key, held in value.items()}

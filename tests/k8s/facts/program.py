@@ -1,0 +1,224 @@
+"""What the program really has, as facts by kind and name; who asks for one is remembered.
+
+| kind | name | value |
+|---|---|---|
+| variable | `SERVEGATE_CONTROL` | the setting, or empty |
+| command | `load run` | the flags that have to be there |
+| flag | `proxy --workers` | whether it takes a value |
+| port | `control admin_port` | its number, and the setting of its address |
+| path | `control admin_port /livez` | the status of a start without replicas |
+| metric | `servegate_calls_total` | its labels |
+| triton metric | `nv_inference_count` | its labels |
+| triton flag | `--model-control-mode` | whether it takes a value |
+| keda | `pool` | how a trigger's metadata changes the question |
+| asks | `list endpointslices` | the API group |
+| word | `pool label` | what discovery and `core/pods.py` go by |
+| extra | `postgres` | of `pyproject.toml` |
+| page | `docs/runbooks.md#replica-is-down` | its heading |
+| entry | `servegate secret` | a Secret's entry, as docs/kubernetes.md makes it |
+
+Ports and paths are seen on the running program (`running.py`), Triton's flags in its own `--help`.
+"""
+
+import asyncio
+import dataclasses
+import re
+import subprocess
+import tomllib
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import obstore.store
+import typer
+from obstore.exceptions import GenericError, UnknownConfigurationKeyError
+
+from serve.app import tls
+from serve.app.control import ControlPlane
+from serve.app.usage import families
+from serve.app.worker import Worker
+from serve.cli.credentials import VARIABLE
+from serve.cli.main import app
+from serve.core import errors, pods
+from serve.settings import PREFIX, Settings
+from serve.triton import metrics as triton_metrics
+from serve.triton.installation import Facts, Installation
+from serve.trust import CACERT, CLIENT_CERT, CLIENT_KEY
+from serve.wire.status import http_status
+
+ROOT = Path(__file__).resolve().parents[3]
+# Flags of Tritons after the one that is installed here, with the release that brought them.
+NEWER_FLAGS = {"--allow-client-shm": ("boolean", "26.04")}
+Kinds = Mapping[str, Mapping[str, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """The facts, and which of them somebody has found."""
+
+    facts: Kinds
+    used: set[tuple[str, str]] = field(default_factory=set)
+
+    def find(self, kind: str, name: str) -> Any:
+        """The value of a fact; None without it."""
+        found = self.facts.get(kind, {}).get(name)
+        if found is not None:
+            self.used.add((kind, name))
+        return found
+
+    def names(self, kind: str, start: str = "") -> tuple[str, ...]:
+        """The names of one kind that begin so."""
+        found = tuple(name for name in self.facts.get(kind, {}) if name.startswith(start))
+        self.used.update((kind, name) for name in found)
+        return found
+
+    def changed(self, kind: str, name: str, value: Any) -> "Program":
+        """Another program, that has another value there; with None, no such fact."""
+        one = {**self.facts[kind], name: value}
+        if value is None:
+            del one[name]
+        return Program({**self.facts, kind: one})
+
+
+@dataclass(frozen=True, slots=True)
+class Port:
+    """A port that a command listens on: its number as long as nobody sets another."""
+
+    number: int
+    host: str  # the setting that says on which address
+
+
+def commands() -> Iterator[tuple[str, str, Any]]:
+    """Every command with its flags."""
+    for path, command in _walk(typer.main.get_command(app), ()):
+        name = " ".join(path)
+        options: list[Any] = [one for one in command.params if one.param_type_name == "option"]
+        required = frozenset(one.opts[0] for one in options if one.required)
+        if not getattr(command, "commands", None):
+            yield "command", name, required
+        for option in options:
+            for flag in (*option.opts, *option.secondary_opts):
+                yield "flag", f"{name} {flag}", "no value" if option.is_flag else "a value"
+            variables = option.envvar or ()
+            for variable in [variables] if isinstance(variables, str) else variables:
+                yield "variable", variable, ""
+
+
+def variables(asked: Collection[str]) -> Iterator[tuple[str, str, Any]]:
+    """Every setting's variable, those of commands, and of those asked what the storage reads."""
+    for row in dataclasses.fields(Settings):
+        yield "variable", PREFIX + row.name.upper(), row.name
+    for name in (VARIABLE, CACERT, CLIENT_CERT, CLIENT_KEY):
+        yield "variable", name, ""
+    for name in asked:
+        if name.startswith("AWS_") and _is_read_by_storage(name):
+            yield "variable", name, ""
+
+
+async def _control(given: Settings) -> ControlPlane:
+    """Made where a loop runs, because gRPC asks for one and other tests have ended theirs."""
+    return ControlPlane(given)
+
+
+def metrics(folder: Path) -> Iterator[tuple[str, str, Any]]:
+    """Every metric with its labels, as the metrics port and the admin port show them."""
+    given = Settings(state=str(folder), triton=("one=127.0.0.1:1:2:3",), model_repo="")
+    seen = (
+        *Worker(given, 0, secret="-").registry.collect(),
+        *asyncio.run(_control(given)).registry.collect(),
+        *families({}),
+        *tls.families(),
+    )
+    for family in seen:
+        labels = frozenset(getattr(family, "_labelnames", ()))
+        if family.type == "counter":
+            yield "metric", f"{family.name}_total", labels
+        elif family.type == "histogram":
+            for end, more in (("_bucket", {"le"}), ("_sum", set()), ("_count", set())):
+                yield "metric", family.name + end, labels | more
+        else:
+            yield "metric", family.name, labels | {"source"}
+
+
+def triton() -> Iterator[tuple[str, str, Any]]:
+    """The flags of the Triton that is installed here, and the metrics that are read of it."""
+    found = Installation.find(Facts.here())
+    told = subprocess.run(
+        [str(found.binary), "--help"],
+        env=found.environment({}),
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    for flag, kind in re.findall(
+        r"^\s*(--[a-z0-9-]+)(?: <([^>]+)>)?", told.stdout + told.stderr, re.MULTILINE
+    ):
+        yield "triton flag", flag, kind or "no value"
+    for flag, (kind, _) in NEWER_FLAGS.items():
+        yield "triton flag", flag, kind
+    of_model = dict.fromkeys(triton_metrics._OF_MODEL, frozenset({"model", "version"}))
+    of_gpu = dict.fromkeys(triton_metrics._OF_GPU, frozenset({"gpu_uuid"}))
+    for name, labels in {**of_model, **of_gpu, triton_metrics._OF_MACHINE: frozenset()}.items():
+        yield "triton metric", name, labels
+
+
+def words() -> Iterator[tuple[str, str, Any]]:
+    """What pods of ours have in common, and the extras of the package."""
+    for key, value in pods.labels("-").items():
+        yield "word", key, value
+    pod, container = pods.pod(), pods.container_security()
+    yield "word", "pod security", pod["securityContext"]
+    yield "word", "container security", container
+    yield "word", "user", pods.USER
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    for name in project["optional-dependencies"]:
+        yield "extra", name, "an extra"
+    yield "word", "entry point", next(iter(project["scripts"]))
+
+
+def error_codes() -> Iterator[tuple[str, str, Any]]:
+    """The code of every error of ours, with its status over HTTP."""
+    for kind in vars(errors).values():
+        if isinstance(kind, type) and issubclass(kind, errors.ServegateError):
+            yield "error", kind.code, str(http_status(kind.__new__(kind)))
+
+
+def pages(files: Iterable[Path]) -> Iterator[tuple[str, str, Any]]:
+    """The headings of documents, and the entries of Secrets that they say how to make."""
+    for file in files:
+        text = file.read_text("utf-8")
+        name = str(file.relative_to(ROOT))
+        for heading in re.findall(r"^#+ +(.+)$", text, re.MULTILINE):
+            anchor = re.sub(r"[^a-z0-9 -]", "", heading.lower()).replace(" ", "-")
+            yield "page", f"{name}#{anchor}", heading
+        joined = text.replace("\\\n", " ")
+        for secret, rest in re.findall(r"create secret generic ([a-z-]+)(.*)", joined):
+            for entry in re.findall(r"--from-(?:literal|file)=([\w.-]+)=", rest):
+                yield "entry", f"{secret} {entry}", "made by the documents"
+
+
+def gathered(*facts: Iterable[tuple[str, str, Any]]) -> Program:
+    """A program of these facts."""
+    kinds: dict[str, dict[str, Any]] = {}
+    for some in facts:
+        for kind, name, value in some:
+            kinds.setdefault(kind, {})[name] = value
+    return Program(kinds)
+
+
+def _walk(command: Any, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Any]]:
+    yield path, command
+    for name, child in getattr(command, "commands", {}).items():
+        yield from _walk(child, (*path, name))
+
+
+def _is_read_by_storage(name: str) -> bool:
+    config: Any = {name: "eu-central-1"}
+    try:
+        obstore.store.S3Store("bucket", config=config)
+    except UnknownConfigurationKeyError:
+        return False
+    except GenericError:
+        return True  # it knows the key, and wants another one as well
+    return True

@@ -1,0 +1,249 @@
+"""What may reach what: NetworkPolicies against the calls that the program makes.
+
+Kubernetes adds policies up: a call gets through if its sender has no policy for what goes out, or
+one that allows it, and its receiver likewise for what comes in. Who calls whom follows from what
+each container runs and where its settings send it.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from k8s.facts.manifests import Object, dig, items, mapping, name_of
+from k8s.facts.rules.links import addresses
+from k8s.facts.rules.ports import listening
+from k8s.facts.workloads import Pod
+from k8s.facts.world import World
+
+# What is outside, and reached by its port alone.
+OUTSIDE = {
+    53: "DNS",
+    443: "the Kubernetes API, an object store",
+    6443: "the Kubernetes API",
+    5432: "PostgreSQL",
+    **dict.fromkeys((80, 8080, 987, 988), "GKE's metadata server"),
+}
+_GATEWAY_TO_TRITON = ("http", "grpc")
+_CONTROL_TO_TRITON = ("http", "grpc", "metrics")  # loads, contracts, counters
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One call that has to get through."""
+
+    caller: Pod
+    callee: Pod
+    port: int
+    why: str
+
+
+def calls(world: World) -> Iterator[Call]:
+    """The calls between our own pods."""
+    tritons = [one for one in world.tritons() if one.pod.kind in ("Deployment", "ServingRuntime")]
+    for one in world.ours():
+        ports = {"proxy": _GATEWAY_TO_TRITON, "control": _CONTROL_TO_TRITON}
+        for triton in tritons:
+            for port in ports.get(world.command(one), ()):
+                if (number := listening(world, triton).get(port)) is not None:
+                    yield Call(one.pod, triton.pod, number, f"{world.command(one)} calls Triton")
+        heard = (one.flag("--listen") or "").rpartition(":")[2]
+        if heard.isdigit():
+            yield Call(one.pod, one.pod, int(heard), "workers call their master")
+        for by, text, _ in addresses(world, one):
+            host, _, rest = text.partition("://")[2].partition(":")
+            service = world.service((host or text.partition(":")[0]).partition(".")[0])
+            digits = rest.partition("/")[0]
+            for pod in world.selected(service) if service is not None else ():
+                number = pod.listens_on(int(digits)) if digits.isdigit() else None
+                if number is not None:
+                    yield Call(one.pod, pod, number, f"{by} of {one.name}")
+
+
+def calls_get_through(world: World) -> Iterator[str]:
+    """Every call that the program makes is allowed on both sides."""
+    policies = tuple(world.manifests.of("NetworkPolicy"))
+    for caller, callee, port, why in _unique(calls(world)):
+        if not _may(policies, "Egress", callee, caller, port):
+            yield f"{caller.where} may not call {callee.where} on port {port} ({why}): no egress"
+        if not _may(policies, "Ingress", caller, callee, port):
+            yield f"{callee.where} may not be called on {port} by {caller.where}: no ingress"
+
+
+def outside_is_reached(world: World) -> Iterator[str]:
+    """Control reaches the Kubernetes API, its database and its storage; everybody reaches DNS."""
+    policies = tuple(world.manifests.of("NetworkPolicy"))
+    for one in world.ours("control", "proxy", "sync"):
+        ports = {53} | ({443, 6443, 5432} if world.command(one) == "control" else set())
+        if world.command(one) == "sync" and (one.flag("--storage") or "").strip():
+            ports |= {443}
+        for port in sorted(ports):
+            if not _may(policies, "Egress", None, one.pod, port):
+                yield f"{one} does not reach port {port}: {OUTSIDE[port]}"
+
+
+def others_get_in(world: World) -> Iterator[str]:
+    """Callers, the rim, Prometheus and KEDA reach the ports that are there for them."""
+    policies = tuple(world.manifests.of("NetworkPolicy"))
+    for pod, port, who in (*_of_callers(world), *_of_monitors(world), *_of_rims(world)):
+        number = pod.listens_on(port)
+        if number is not None and not _may(policies, "Ingress", who, pod, number):
+            name = who.where if who else "another namespace"
+            yield f"{pod.where} may not be called on {port} from {name}: no ingress"
+
+
+def nothing_else_gets_in(world: World) -> Iterator[str]:
+    """What no policy allows is refused, in both ways, to every pod."""
+    for kind in ("Ingress", "Egress"):
+        denying = [
+            one
+            for one in world.manifests.of("NetworkPolicy")
+            if dig(one, "spec.podSelector") == {} and kind in (dig(one, "spec.policyTypes") or [])
+        ]
+        if not denying:
+            yield f"no policy refuses {kind} to every pod"
+
+
+def _of_callers(world: World) -> Iterator[tuple[Pod, object, Pod | None]]:
+    yield from ((one.pod, port, None) for one in world.ours("proxy") for port in ("http", "grpc"))
+
+
+def _of_monitors(world: World) -> Iterator[tuple[Pod, object, Pod | None]]:
+    for one in world.manifests.of("PodMonitor"):
+        for pod in world.pods:
+            if pod.matches(mapping(dig(one, "spec.selector"))):
+                ends = items(dig(one, "spec.podMetricsEndpoints"))
+                yield from ((pod, end.get("port"), None) for end in ends)
+    if list(world.manifests.of("ScaledObject")):
+        yield from ((one.pod, "keda", None) for one in world.ours("control"))
+
+
+def _of_rims(world: World) -> Iterator[tuple[Pod, object, Pod | None]]:
+    """Through Gateways of ours, which may be in this namespace or in another one, and Ingresses."""
+    rims = [one for one in world.everybody if one.kind == "Gateway"]
+    for route in world.manifests.of("HTTPRoute", "GRPCRoute"):
+        for rule in items(dig(route, "spec.rules")):
+            for backend in items(rule.get("backendRefs")):
+                for pod in _behind(world, backend.get("name")):
+                    yield from ((pod, backend.get("port"), who) for who in (None, *rims))
+    for one in world.manifests.of("Ingress"):
+        for rule in items(dig(one, "spec.rules")):
+            for path in items(dig(rule, "http.paths")):
+                service = mapping(dig(path, "backend.service"))
+                for pod in _behind(world, service.get("name")):
+                    yield pod, dig(service, "port.name"), None
+
+
+def _behind(world: World, name: object) -> tuple[Pod, ...]:
+    service = world.service(str(name))
+    return world.selected(service) if service else ()
+
+
+def policies_select_pods(world: World) -> Iterator[str]:
+    """A policy is about pods that there are, and names ports that they or their peers have."""
+    for policy in world.manifests.of("NetworkPolicy"):
+        where = f"NetworkPolicy/{name_of(policy)}"
+        selector = mapping(dig(policy, "spec.podSelector"))
+        pods = [one for one in world.everybody if one.matches(selector)]
+        if not pods:
+            yield f"{where} selects no pod: {dig(policy, 'spec.podSelector')}"
+        kinds = dig(policy, "spec.policyTypes") or []
+        if not kinds or set(kinds) - {"Ingress", "Egress"}:
+            yield f"{where} is for {kinds}"
+        for kind, side in (("Ingress", "from"), ("Egress", "to")):
+            rules = items(dig(policy, f"spec.{kind.lower()}"))
+            if rules and kind not in kinds:
+                yield f"{where} has rules for {kind}, and is not for that"
+            for rule in rules:
+                yield from _sound(world, where, kind, rule, pods, items(rule.get(side)))
+
+
+def _sound(
+    world: World, where: str, kind: str, rule: dict[str, Any], pods: list[Pod], peers: list[Any]
+) -> Iterator[str]:
+    inside = [peer for peer in peers if "podSelector" in peer and "namespaceSelector" not in peer]
+    for peer in inside:
+        if not any(pod.matches(mapping(peer["podSelector"])) for pod in world.everybody):
+            yield f"{where} {kind} names pods that are not there: {peer['podSelector']}"
+    for peer in peers:
+        if not peer.keys() & {"podSelector", "namespaceSelector", "ipBlock"}:
+            yield f"{where} {kind} has a peer without a selector"
+    ports = items(rule.get("ports"))
+    if kind == "Ingress" and not peers and any(pod.kind != "Gateway" for pod in pods):
+        yield f"{where} lets everybody in"
+    if not ports and any(pod.kind != "Gateway" for pod in pods):
+        yield f"{where} {kind} opens every port"
+    callees = pods if kind == "Ingress" else [p for p in world.pods if _is_peer(peers, p)]
+    for entry in ports:
+        port = entry.get("port")
+        if ports.count(entry) > 1:
+            yield f"{where} {kind} opens port {port} twice"
+        is_inside = kind == "Ingress" or (inside and len(inside) == len(peers))
+        if is_inside and not (callees and all(pod.listens_on(port) for pod in callees)):
+            yield f"{where} {kind} opens port {port}, which nobody there listens on"
+        if not is_inside and port not in OUTSIDE:
+            yield f"{where} {kind} opens port {port} to the outside"
+        protocol = entry.get("protocol", "TCP")
+        if protocol != "TCP" and (protocol, port) != ("UDP", 53):
+            yield f"{where} {kind} opens port {port} for {protocol}"
+
+
+def _may(policies: Iterable[Object], kind: str, other: Pod | None, own: Pod, port: int) -> bool:
+    """Whether the policies of `own` let it through; `other` None is somewhere outside."""
+    about = [
+        one
+        for one in policies
+        if own.matches(mapping(dig(one, "spec.podSelector")))
+        and kind in (dig(one, "spec.policyTypes") or [])
+    ]
+    side = "to" if kind == "Egress" else "from"
+    callee = other if kind == "Egress" else own
+    for policy in about:
+        for rule in items(dig(policy, f"spec.{kind.lower()}")):
+            peers = items(rule.get(side))
+            is_peer = not peers or (_is_outside(peers) if other is None else _is_peer(peers, other))
+            if is_peer and _has_port(rule, port, callee):
+                return True
+    return not about
+
+
+def _has_port(rule: Mapping[str, Any], port: int, callee: Pod | None) -> bool:
+    for entry in items(rule.get("ports")):
+        named = callee.listens_on(entry.get("port")) if callee else None
+        protocol = entry.get("protocol", "TCP")
+        if port in (entry.get("port"), named) and protocol == ("UDP" if port == 53 else "TCP"):
+            return True
+    return not rule.get("ports")
+
+
+def _is_peer(peers: list[Any], pod: Pod) -> bool:
+    own = {"kubernetes.io/metadata.name": pod.namespace}
+    space = Pod("", "", "", own, {})
+    for peer in peers:
+        if "ipBlock" in peer:
+            continue
+        in_space = space.matches(peer["namespaceSelector"]) if "namespaceSelector" in peer else True
+        chosen = pod.matches(peer["podSelector"]) if "podSelector" in peer else True
+        if peer.keys() & {"podSelector", "namespaceSelector"} and in_space and chosen:
+            return True
+    return False
+
+
+def _is_outside(peers: list[Any]) -> bool:
+    return any("ipBlock" in peer or "namespaceSelector" in peer for peer in peers)
+
+
+def _unique(found: Iterable[Call]) -> list[tuple[Pod, Pod, int, str]]:
+    seen: dict[tuple[str, str, int], tuple[Pod, Pod, int, str]] = {}
+    for one in found:
+        key = (one.caller.where, one.callee.where, one.port)
+        seen.setdefault(key, (one.caller, one.callee, one.port, one.why))
+    return list(seen.values())
+
+
+RULES = (
+    calls_get_through,
+    outside_is_reached,
+    others_get_in,
+    nothing_else_gets_in,
+    policies_select_pods,
+)

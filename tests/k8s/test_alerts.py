@@ -1,0 +1,125 @@
+"""The alerts: Prometheus' own tool takes them and tries each, and each has a page of what to do."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from k8s import queries
+from k8s.cluster import ROOT
+from serve.core import errors
+from serve.wire.status import http_status
+
+CASES = Path(__file__).with_name("alerts.yaml")
+RUNBOOKS = ROOT / "docs/runbooks.md"
+ALERTS = queries.rules("alert")
+PAGES = "https://servegate.dev/docs/runbooks.md"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """The rules and their cases, as promtool wants them."""
+    (tmp_path / "rules.yaml").write_text(yaml.safe_dump({"groups": queries.groups()}))
+    (tmp_path / CASES.name).write_text(CASES.read_text("utf-8"))
+    return tmp_path
+
+
+def cases() -> dict[str, list[bool]]:
+    """Of each alert, whether it is to fire, case by case."""
+    found: dict[str, list[bool]] = {}
+    for scene in yaml.safe_load(CASES.read_text("utf-8"))["tests"]:
+        for one in scene.get("alert_rule_test", ()):
+            found.setdefault(one["alertname"], []).append(bool(one.get("exp_alerts")))
+    return found
+
+
+def test_prometheus_takes_the_rules(folder: Path) -> None:
+    done = queries.promtool("check", "rules", "--lint-fatal", folder / "rules.yaml")
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_each_alert_fires_when_it_should_and_is_silent_when_not(folder: Path) -> None:
+    done = queries.promtool("test", "rules", folder / CASES.name)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert cases().keys() == {rule["alert"] for rule in ALERTS}
+    assert all({True, False} <= set(fires) for fires in cases().values()), cases()
+
+
+@pytest.mark.parametrize("weaker", ["0.5", "for: 40m"])
+def test_a_case_fails_when_an_alert_does_not_fire(folder: Path, weaker: str) -> None:
+    rules = (folder / "rules.yaml").read_text()
+    changed = (
+        rules.replace("> 0.02", "> 0.5")
+        if weaker == "0.5"
+        else rules.replace("for: 15m", "for: 40m")
+    )
+    assert changed != rules
+    (folder / "rules.yaml").write_text(changed)
+    assert queries.promtool("test", "rules", folder / CASES.name).returncode != 0
+
+
+@pytest.mark.parametrize(
+    "rule", queries.rules("record") + ALERTS, ids=lambda rule: rule.get("alert")
+)
+def test_rules_ask_for_what_there_is(rule: dict[str, Any]) -> None:
+    assert queries.wrong(rule["expr"], queries.metrics()) == []
+
+
+def test_what_there_is_not_is_found_in_a_query() -> None:
+    known = queries.metrics()
+    asked = 'sum by (pool, zone) (rate(servegate_calls_totals{model="m"}[5m]))'
+    assert queries.wrong(asked, known) == [
+        "there is no metric servegate_calls_totals",
+        "servegate_calls_totals has no label model",
+        "nobody has the label pool",
+        "nobody has the label zone",
+    ]
+    asked = "max by (pool) (servegate_ready_replicas{model='m'}) > nv_inference_count offset 5m"
+    assert queries.wrong(asked, known) == ["servegate_ready_replicas has no label model"]
+
+
+@pytest.mark.parametrize("rule", ALERTS, ids=lambda rule: rule["alert"])
+def test_an_alert_says_how_bad_it_is_what_it_is_and_what_to_do(rule: dict[str, Any]) -> None:
+    assert rule["labels"] == {"severity": rule["labels"]["severity"]}
+    assert rule["labels"]["severity"] in ("critical", "warning")
+    assert rule["for"]
+    assert rule["annotations"].keys() == {"summary", "runbook_url"}
+    assert "{{ $labels.namespace }}" in rule["annotations"]["summary"]
+    assert rule["annotations"]["runbook_url"] == f"{PAGES}#{rule['alert'].lower()}"
+
+
+def test_runbooks_have_a_section_for_each_alert_and_no_other() -> None:
+    sections = re.split(r"^## (\w+)$", RUNBOOKS.read_text("utf-8"), flags=re.M)[1:]
+    pages = dict(zip(sections[::2], sections[1::2], strict=True))
+    assert sorted(pages) == sorted(rule["alert"] for rule in ALERTS)
+    for name, page in pages.items():
+        for part in ("For callers:", "See:", "Do:", "Not ours:"):
+            assert f"**{part}**" in page, f"{name} does not say: {part}"
+
+
+def test_commands_of_the_runbooks_are_those_of_the_program() -> None:
+    text = (ROOT / "docs/reference/commands.md").read_text("utf-8")
+    known = re.findall(r"^## (servegate [a-z ]+)$", text, re.M)
+    leaves = {one for one in known if not any(other.startswith(f"{one} ") for other in known)}
+    for one in re.findall(r"`(servegate [a-z ]+)", RUNBOOKS.read_text("utf-8")):
+        words = one.split()
+        assert any(" ".join(words[:count]) in leaves for count in (2, 3, 4)), one
+
+
+def test_failures_are_all_errors_that_no_caller_is_to_blame_for() -> None:
+    (rule,) = (
+        one
+        for one in queries.rules("record")
+        if one["record"].startswith("namespace_model:servegate_f")
+    )
+    told = set(re.search(r'error=~"([^"]*)"', rule["expr"])[1].split("|"))  # type: ignore[index]
+    ours = {
+        kind.code
+        for kind in vars(errors).values()
+        if isinstance(kind, type)
+        and issubclass(kind, errors.ServegateError)
+        and (http_status(kind.__new__(kind)) >= 500 or http_status(kind.__new__(kind)) == 429)
+    }
+    assert {one for one in told if one == one.lower() and one[0].isalpha()} == ours

