@@ -1,0 +1,129 @@
+"""The report of the simulated fleet, on results that were made up."""
+
+from typing import Any
+
+import pytest
+
+from loadtests.bench.fleet_report import COSTS, TIMES, charts, points, section
+from serve.pages.charts import draw
+
+
+def size(replicas: int, *, cold: float | None = None) -> dict[str, Any]:
+    return {
+        "replicas": replicas,
+        "planes": 10,
+        "models": 50,
+        "cold": cold,
+        "cold_cpu": cold,
+        "named": 0.5,
+        "called": replicas / 100,
+        "called_cpu": 1.0,
+        "came": [0.2, 0.1, 0.3],
+        "went": [0.1],
+        "died": [0.6, 1.1],
+        "moved": [0.02],
+        "rest": {
+            "control": replicas / 10_000,
+            "fakes": 0.1,
+            "looks": 400.0,
+            "counts": 40.0,
+            "scrapes": 40.0,
+            "api": 0,
+            "seconds": 20.0,
+        },
+        "snapshot": 90 * replicas,
+        "compressed": 9 * replicas,
+        "control_memory": 100.0 + replicas / 10,
+        "worker_memory": 30.0,
+        "fakes_cpu": 9.0,
+    }
+
+
+def part(replicas: int) -> dict[str, Any]:
+    times = {"compile": 1e-6, "write": 2e-6, "read": 4e-6}
+    grown = {name: each * replicas for name, each in times.items()}
+    return {"replicas": replicas, **grown, "call": 5e-6, "avoid": 6e-6, "bytes": 90 * replicas}
+
+
+FOUND = {
+    "date": "2026-01-01",
+    "machine": "a machine",
+    "load_seconds": 0.2,
+    "others": 0.01,
+    "sizes": [size(50, cold=4.0), size(200, cold=9.0), size(1000), size(5000)],
+    "parts": [part(50), part(200), part(1000), part(5000)],
+}
+
+
+def test_each_size_has_its_line_in_each_table() -> None:
+    lines = list(section(FOUND))
+    assert sum(line.startswith("| 5,000 |") for line in lines) == 3
+    assert "| 50 | 4.0 | 0.5 | 0.20 (0.30) | 0.10 (0.10) | 0.85 (1.10) | 0.02 (0.02) |" in lines
+    assert "| 1,000 | – | 10.0 |" in "\n".join(lines)
+
+
+def test_what_a_replica_takes_is_told_beside_the_smallest_fleet() -> None:
+    (line,) = (one for one in section(FOUND) if one.startswith("| 5,000 | 50 % |"))
+    cells = [cell.strip() for cell in line.split("|")]
+    assert cells[3:7] == ["100 µs/s", "400", "600 MiB", "102 KiB"]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "| a control plane starts | 1.00 | 1.00 |",
+        "| a label moves | 0.00 | 1.00 |",
+        "| bytes of a snapshot | 1.00 | 1.00 |",
+        "| memory of a worker | 0.00 | 1.00 |",
+        "| compile | 1.00 | 1.00 |",
+        "| call | 0.00 | 1.00 |",
+    ],
+)
+def test_growth_is_told_as_a_power(line: str) -> None:
+    assert line in list(section(FOUND))
+
+
+def test_what_was_measured_at_two_sizes_only_has_no_power() -> None:
+    assert not any(line.startswith("| an empty fleet is loaded |") for line in section(FOUND))
+    assert points(FOUND["sizes"], TIMES["an empty fleet is loaded"]) == [(50.0, 4.0), (200.0, 9.0)]
+
+
+def test_how_many_events_were_timed_is_told_of_the_largest_fleet() -> None:
+    assert any(
+        "At 5,000 replicas: 3 × a replica comes, 1 × a replica goes" in line
+        and "more than 200 replicas the fakes hold everything" in line
+        for line in section(FOUND)
+    )
+
+
+def test_costs_are_drawn_relative_to_200_replicas() -> None:
+    drawn = charts(FOUND)
+    assert set(drawn) == {"fleet-time.svg", "fleet-cost.svg", "fleet-parts.svg"}
+    costs = {one.name: dict(one.points) for one in drawn["fleet-cost.svg"].series}
+    assert set(costs) == set(COSTS)
+    assert costs["bytes of a snapshot"][200.0] == 1.0
+    assert costs["bytes of a snapshot"][5000.0] == pytest.approx(25.0)
+    assert all("</svg>" in draw(chart) for chart in drawn.values())
+
+
+def test_a_cell_is_worked_out_from_the_largest_fleet() -> None:
+    rows = {
+        cells[1]: cells[3]
+        for line in section(FOUND)
+        if len(cells := [cell.strip() for cell in line.split("|")]) == 5
+    }
+    assert rows["workers"] == "267"
+    assert rows["choosing a replica, of a worker's time"] == "2.5 %"
+    # 5 ms to compile, 10 ms to write, and 2 ms for each worker
+    assert rows["a change, until the last worker has it"] == "0.55 s"
+    assert rows["changes without end: one snapshot every"] == "2.2 s"
+    assert rows["bytes sent then"] == "438 Mbit/s"
+    assert rows["control plane at rest"] == "50 % of a core"
+
+
+@pytest.mark.parametrize(
+    ("others", "said"), [(0.01, ""), (0.4, "meanwhile (40 % of it)"), (None, "meanwhile:")]
+)
+def test_it_is_told_when_the_machine_had_other_work(others: float | None, said: str) -> None:
+    text = "\n".join(section({**FOUND, "others": others}))
+    assert ("Other work" in text) is bool(said) and said in text
