@@ -11,17 +11,20 @@ PARALLEL := -n $(JOBS) --dist loadfile --no-loadscope-reorder
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-conversion test-tensorrt check format lint types contracts test-fast chaos fuzz deps deps-dev lock clean docs \
-  bench bench-batching bench-control bench-gate bench-hints bench-live bench-load bench-push bench-report bench-scaling bench-peers profile deps-bench deps-browser deps-compiler deps-kserve deps-postgres
+.PHONY: help demo pipeline-demo test test-k8s test-pipeline test-conversion test-tensorrt check format lint types contracts test-fast chaos fuzz deps deps-dev lock clean docs \
+  bench bench-batching bench-control bench-fleet bench-gate bench-hints bench-live bench-load bench-push bench-report bench-scaling bench-peers profile deps-bench deps-browser deps-compiler deps-k8s deps-kserve deps-pipeline deps-postgres
 
 help:  ## Explain the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: deps  ## Serve a trained digits classifier from two real Tritons, and print what to try
 	@exec $(BIN)/python examples/digits/demo.py
 
+pipeline-demo: deps-pipeline  ## Run the Kubeflow pipeline three times on this machine; EXIT=1 ends after that
+	@exec .venv-pipeline/bin/python examples/kubeflow/demo.py $(if $(EXIT)$(CI),--exit)
+
 test: deps-dev deps-kserve deps-postgres deps-browser deps-compiler  ## Run the whole test suite, with real Tritons
-	$(PYTEST) $(PARALLEL) -m "not chaos and not conversion" --ignore=tests/browser
+	$(PYTEST) $(PARALLEL) -m "not chaos and not conversion" --ignore=tests/browser --ignore=tests/k8s --ignore=tests/pipeline
 	$(PYTEST) -n 2 tests/browser
 
 check: format lint types contracts test-fast  ## Format, lint, types, import contracts and the fast tests
@@ -39,10 +42,16 @@ contracts: deps-dev  ## Check the import contracts
 	$(BIN)/lint-imports --no-cache
 
 test-fast: deps-dev deps-postgres deps-compiler  ## Run the tests that start no Triton and no TensorFlow
-	$(PYTEST) $(PARALLEL) -m "not triton and not tensorflow and not chaos and not conversion"
+	$(PYTEST) $(PARALLEL) -m "not triton and not tensorflow and not chaos and not conversion" --ignore=tests/k8s --ignore=tests/pipeline
+
+test-pipeline: deps-dev deps-pipeline  ## Run the Kubeflow pipelines: the demo, the compiled files, the big example with noise
+	$(PYTEST) tests/pipeline
 
 test-conversion: deps-dev  ## Convert every kind of model that is promised, and those that must be refused
-	$(PYTEST) -m conversion
+	$(PYTEST) -m conversion --ignore=tests/k8s
+
+test-k8s: deps-dev deps-k8s deps-kserve  ## Check the manifests in k8s/: schemas, checkov, container files, kubectl apply, agreement with the program
+	$(PYTEST) -n 2 --dist loadfile tests/k8s
 
 bench: deps-bench  ## Measure beside nginx, haproxy, Envoy and a bare Triton; QUICK=1, ONLY="http-64B grpc-64B"
 	$(BIN)/python -m loadtests.bench.dataplane $(if $(QUICK),--quick) $(addprefix --only ,$(ONLY))
@@ -62,6 +71,10 @@ bench-batching: deps-dev  ## Measure what tuned batching is worth, and write it 
 bench-scaling: deps-dev  ## Compare this policy of scaling with those in use, and write it into docs/autoscaling.md; SEEDS=1-20, TRACE=calls.csv
 	$(BIN)/python -m loadtests.bench.scaling --seeds $(or $(SEEDS),101-120) $(if $(TRACE),--trace $(TRACE))
 	$(BIN)/python -m loadtests.bench.scaling_report
+
+bench-fleet: deps-dev  ## Measure how a control plane grows to 5,000 fake replicas, and write it into docs/operations.md; SIZES="50 200"
+	@PYTHONPATH=tests $(BIN)/python -m loadtests.bench.fleet_scale $(if $(SIZES),--sizes $(SIZES))
+	$(if $(SIZES),,$(BIN)/python -m loadtests.bench.fleet_report)
 
 bench-hints: deps-dev  ## Measure what hints cost, and follow them with real Tritons for 13 minutes
 	$(BIN)/python -m loadtests.bench.hint_cost
@@ -89,7 +102,7 @@ profile: deps-bench  ## Show where a worker's time goes; ROW=grpc-64B for anothe
 	$(BIN)/python -m loadtests.bench.hotspots $(ROW)
 
 chaos: deps-dev  ## Run the fault tests that take minutes
-	$(PYTEST) -m chaos
+	$(PYTEST) -m chaos --ignore=tests/k8s
 
 fuzz: deps-dev  ## Look for bytes that break the data plane; FUZZ_SECONDS=60 each, ONLY="http-requests"
 	@scripts/fuzz-deps.sh
@@ -106,6 +119,12 @@ deps-bench: deps-dev  ## Bring what the benchmarks need: nginx, haproxy, Envoy, 
 
 deps-kserve: deps-dev  ## Make the environment in .venv-kserve: KServe's clients, for tests and `make bench-peers`
 	@scripts/kserve-deps.sh
+
+deps-pipeline: deps-dev  ## Make the environment in .venv-pipeline: the SDK of Kubeflow Pipelines
+	@scripts/pipeline-deps.sh
+
+deps-k8s: deps-dev  ## Make the environment in .venv-k8s that checks manifests; kubectl has to be there
+	@scripts/kubernetes-deps.sh
 
 deps-postgres:  ## Bring the PostgreSQL that tests start for themselves
 	@scripts/postgres-deps.sh
@@ -126,5 +145,5 @@ lock: deps-dev  ## Resolve the dependencies anew into constraints.txt
 	  --extra local --extra convert --extra load --extra dev --extra postgres --extra parquet pyproject.toml -o constraints.txt
 
 clean:  ## Remove the environment, run-time state and caches
-	rm -rf $(VENV) .venv-bench .venv-browser .venv-kserve .venv-fuzz .servegate .mypy_cache .ruff_cache .pytest_cache dist build
+	rm -rf $(VENV) .venv-bench .venv-browser .venv-k8s .venv-kserve .venv-pipeline .venv-fuzz .servegate .mypy_cache .ruff_cache .pytest_cache dist build
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
