@@ -46,8 +46,14 @@ COSTS: dict[str, Of] = {
     "bytes of a snapshot": lambda one: one["snapshot"],
 }
 PARTS: dict[str, Of] = {
-    name: lambda one, name=name: one[name]  # type: ignore[misc]
-    for name in ("compile", "write", "read", "call", "avoid")
+    text: lambda one, name=name: one[name]  # type: ignore[misc]
+    for name, text in (
+        ("compile", "compile"),
+        ("write", "write"),
+        ("read", "read"),
+        ("call", "a call"),
+        ("avoid", "a call while one replica is avoided"),
+    )
 }
 
 

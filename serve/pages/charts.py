@@ -7,6 +7,7 @@ from html import escape
 
 WIDTH, HEIGHT = 760, 440  # pixels
 _LEFT, _RIGHT, _TOP, _BOTTOM = 74, 18, 66, 52
+_ROW = 17  # pixels from one row of names to the next
 _COLOURS = (
     ("#0969da", "#4493f8"),
     ("#bc4c00", "#f0883e"),
@@ -130,13 +131,20 @@ def _colours(count: int) -> str:
 
 def _heading(chart: Chart) -> Iterator[str]:
     yield f'<text class="title" x="8" y="20">{escape(chart.title)}</text>'
-    place = 8.0
+    place, row = 8.0, 0
     for number, one in enumerate(chart.series):
-        yield f'<rect class="f{number}" x="{place:.0f}" y="33" width="11" height="11" rx="2"/>'
-        yield f'<text x="{place + 16:.0f}" y="43">{escape(one.name)}</text>'
-        place += 34 + 6.6 * len(one.name)
+        width = 34 + 6.6 * len(one.name)
+        if place + width > WIDTH and place > 8:
+            place, row = 8.0, row + _ROW
+        yield (
+            f'<rect class="f{number}" x="{place:.0f}" y="{33 + row}" width="11" height="11" '
+            'rx="2"/>'
+        )
+        yield f'<text x="{place + 16:.0f}" y="{43 + row}">{escape(one.name)}</text>'
+        place += width
     if chart.rule:
-        yield f'<text class="small" x="{place:.0f}" y="43">dashed: {escape(chart.rule)}</text>'
+        text = f"dashed: {escape(chart.rule)}"
+        yield f'<text class="small" x="{place:.0f}" y="{43 + row}">{text}</text>'
 
 
 def _axes(chart: Chart, x: _Scale, y: _Scale) -> Iterator[str]:

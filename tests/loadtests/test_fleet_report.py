@@ -76,7 +76,7 @@ def test_what_a_replica_takes_is_told_beside_the_smallest_fleet() -> None:
         "| bytes of a snapshot | 1.00 | 1.00 |",
         "| memory of a worker | 0.00 | 1.00 |",
         "| compile | 1.00 | 1.00 |",
-        "| call | 0.00 | 1.00 |",
+        "| a call | 0.00 | 1.00 |",
     ],
 )
 def test_growth_is_told_as_a_power(line: str) -> None:

@@ -68,3 +68,13 @@ def test_names_are_escaped_and_told_in_words() -> None:
     text = draw(Chart("<b>", Axis("x&y"), Axis("y"), (Series("<i>", ((0.0, 0.0),)),)))
     assert "<b>" not in text and "<i>" not in text and "x&amp;y" in text
     assert "&lt;i&gt;: 1 points." in text
+
+
+def test_names_that_are_too_many_for_one_row_begin_another() -> None:
+    names = ("an empty fleet is loaded", "a control plane starts", "a replica comes", "it goes")
+    drawn = chart(*(Series(name * 2, ((1.0, 1.0), (2.0, 2.0))) for name in names))
+    keys = [one.attrib for one in drawn.iter(NAME + "rect")]
+    assert len(keys) == len(names)
+    assert len({one["y"] for one in keys}) == 2
+    ends = [float(one["x"]) + 34 + 13.2 * len(name) for one, name in zip(keys, names, strict=True)]
+    assert max(ends) <= WIDTH
