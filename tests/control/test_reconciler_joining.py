@@ -68,6 +68,21 @@ def test_what_goes_on_answering_wrongly_is_loaded_anew_ever_more_rarely(tmp_path
     assert loads == [1, 2, 2, 3]
 
 
+def test_a_replica_whose_agent_comes_after_it_joins_with_everything(tmp_path: Path) -> None:
+    scene = scene_with(tmp_path, version("first", 1), version("second", 1), delivered=False)
+    scene.delivery.problems = {("first", 1): "no agent", ("second", 1): "no agent"}
+    joined = []
+
+    def deliver(*names: str) -> None:
+        joined.append(not scene.fleet.joining)
+        scene.delivery.problems = {}
+        scene.delivery.there = {(name, 1) for name in names}
+
+    scene.play(lambda: deliver("first"), lambda: deliver("first", "second"), nothing)
+    assert (joined, scene.fleet.joining) == ([True, False], set())
+    assert scene.triton.asked == ["load first", "load second"]
+
+
 def test_a_refused_unload_is_asked_again(tmp_path: Path) -> None:
     scene = scene_with(tmp_path, version("m", 1))
     unload, refusals = scene.triton.unload, [TritonFailed("busy")]

@@ -227,6 +227,8 @@ class ReplicaKeeper:
         if seen.self_managed or self._inventory.is_discovering:
             await self._join()
             return
+        if not seen.held and self._agenda.awaited:  # its agent may have come after it
+            self._fleet.joining.add(self._name)
         await self._loader.recognise(self._inventory.for_pool(seen.replica.pool), seen.held)
         self._trying |= self._again
         self._again.clear()
