@@ -33,8 +33,8 @@ async def until_ready(settings: Settings, control: Supervised, say: Callable[[st
                 raise CannotStart("the control plane does not start", why=control.condition.reason)
             try:
                 models = await _get(session, "/api/models")
-                snapshot = await _get(session, "/api/snapshot")
                 everywhere = await _everywhere(session, models)
+                snapshot = await _get(session, "/api/snapshot")  # last: it holds what they said
             except (aiohttp.ClientError, OSError, TimeoutError):
                 await asyncio.sleep(_POLL)
                 continue
@@ -59,9 +59,9 @@ def _session(settings: Settings) -> aiohttp.ClientSession:
 
 
 async def _everywhere(session: aiohttp.ClientSession, models: list[dict[str, Any]]) -> bool:
-    """Whether every replica was seen, and holds or has failed every model that it should hold."""
+    """Whether calls go to every replica, which holds or has failed all that it should hold."""
     replicas = await _get(session, "/api/replicas?readings=false")
-    if any(replica["state"] != "up" for replica in replicas):
+    if any(replica["state"] != "up" or replica["preparing"] for replica in replicas):
         return False
     for model in models:
         if model["state"] == "loading":

@@ -45,6 +45,7 @@ Say = Callable[[str], None]
 async def run_up(settings: Settings, *, say: Say, on_ready: "Callable[[Ready], None]") -> None:
     """Run everything until SIGINT or SIGTERM; `say` gets progress, `on_ready` the end of it."""
     stop = stop_on_signals()
+    _require_own_tritons(settings)
     with hold_lock(settings.state_path / LOCK_FILE):
         await require_safe_addresses(settings, data=True, admin=True)
         ledger = Ledger(settings.state_path / LEDGER_FILE)
@@ -85,6 +86,19 @@ async def run_control(settings: Settings, *, say: Say) -> None:
         found = "".join(f" and those of {one}" for one in settings.discover)
         say(f"control plane of {len(settings.triton)} Tritons{found}: {settings.control_url}/")
         await plane.run(stop_on_signals())
+
+
+def _require_own_tritons(settings: Settings) -> None:
+    """Refuse to follow hints where Tritons are somebody else's, before anything is begun."""
+    if settings.autoscale_bounds is None or not (settings.triton or settings.discover):
+        return
+    raise Invalid(
+        "--autoscale is for Tritons that are started here",
+        why="--triton names some that run already"
+        if settings.triton
+        else f"others are found by discover = {', '.join(settings.discover)}",
+        try_this="servegate hints show, and whoever started them to follow it",
+    )
 
 
 class Local:
@@ -131,15 +145,6 @@ class Local:
 
 @contextlib.asynccontextmanager
 async def _tritons(settings: Settings, ledger: Ledger) -> AsyncIterator[Local]:
-    bounds = settings.autoscale_bounds
-    if bounds is not None and (settings.triton or settings.discover):
-        raise Invalid(
-            "--autoscale is for Tritons that are started here",
-            why="--triton names some that run already"
-            if settings.triton
-            else f"others are found by discover = {', '.join(settings.discover)}",
-            try_this="servegate hints show, and whoever started them to follow it",
-        )
     if settings.triton:
         yield Local(settings, None)
         return
@@ -148,6 +153,7 @@ async def _tritons(settings: Settings, ledger: Ledger) -> AsyncIterator[Local]:
         model_repo=_repository(settings),
         delivery_folder=settings.delivery_folder or str(settings.state_path / DELIVERY_FOLDER),
     )
+    bounds = settings.autoscale_bounds
     launcher = Launcher(
         settings.replicas if bounds is None else bounds[0],
         [*filter(None, [settings.model_repo]), await _published(settings)],

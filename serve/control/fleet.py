@@ -98,7 +98,7 @@ class Fleet:
 
     def is_free(self, name: str) -> bool:
         """Whether the replica answers and stays, and calls are not steered around it."""
-        return self.is_present(name) and not self._is_busy(name)
+        return self.is_present(name) and not self.is_busy(name)
 
     def is_present(self, name: str) -> bool:
         """Whether the replica answers, and stays."""
@@ -153,7 +153,8 @@ class Fleet:
             names.discard(name)
         self.waiting.pop(name, None)
 
-    def _is_busy(self, name: str) -> bool:
+    def is_busy(self, name: str) -> bool:
+        """Whether new calls go elsewhere: it still lacks something, or is given something."""
         return name in self.steered or name in self.joining
 
     @contextlib.contextmanager

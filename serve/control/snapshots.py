@@ -210,6 +210,11 @@ class Publisher:
             self._covered = asked
             return self._snapshot.generation
 
+    async def settled(self) -> None:
+        """Wait until all that was to be published by now is, as far as anything may be."""
+        async with self._refreshing:  # whose waiters are served in their order
+            pass
+
     async def _compile(self) -> None:
         begun = self._clock()
         built = self._build()

@@ -192,9 +192,10 @@ def test_a_triton_is_not_stopped_before_its_last_call_has_ended(tmp_path):
     assert answers == [[2.5], [2.5]]
 
 
-def test_running_tritons_are_not_started_or_stopped(tmp_path):
+def test_running_tritons_are_not_started_or_stopped(up, tmp_path):
     told = harness.servegate(
-        *("up", "--state", str(tmp_path), "--autoscale", "1..2", "--triton", "127.0.0.1:1:2:3")
+        *("up", "--state", str(tmp_path), "--autoscale", "1..2", "--triton", "127.0.0.1:1:2:3"),
+        *("--admin-port", str(up.admin_port)),  # which is taken, and not even looked at
     )
     assert told.returncode != 0
     assert "--autoscale is for Tritons that are started here" in told.stderr

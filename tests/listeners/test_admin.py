@@ -168,6 +168,20 @@ def test_replicas_are_shown_with_what_they_hold_lack_and_measure(tmp_path: Path)
     assert (b["state"], b["pending"], b["seconds"]) == ("lost", None, 12.3)
 
 
+def test_a_replica_that_gets_no_new_calls_is_shown_as_being_prepared(tmp_path: Path) -> None:
+    one = plane(tmp_path)
+
+    def preparing() -> list[bool]:
+        return [replica["preparing"] for replica in ask(one, "GET", "/api/replicas").json()]
+
+    assert preparing() == [False, False]
+    one.fleet.joining.update("ab")  # b is lost
+    assert preparing() == [True, False]
+    one.fleet.joining.clear()
+    with one.fleet.steering("a"):
+        assert preparing() == [True, False]
+
+
 def test_a_folder_whose_name_is_no_text_is_listed_with_its_problem(tmp_path: Path) -> None:
     one = plane(tmp_path)
     Path(os.fsdecode(os.fsencode(one.repository) + b"/\xff/1")).mkdir(parents=True)

@@ -97,6 +97,33 @@ def test_people_see_the_snapshot_and_who_serves_it(tmp_path: Path) -> None:
     assert Snapshot.from_json(shown["snapshot"]) == scene.plane.publisher.snapshot
 
 
+def test_what_other_answers_have_said_is_in_the_snapshot_that_is_asked_for_next(
+    tmp_path: Path,
+) -> None:
+    scene = Scene(tmp_path)
+    store, publisher = scene.plane.store, scene.plane.publisher
+
+    async def scenario() -> list[str]:
+        written = asyncio.Event()
+
+        async def next_generation(least: int) -> int:
+            await written.wait()
+            return least
+
+        store.next_generation = next_generation  # type: ignore[method-assign]
+        scene.plane.fleet.saw("b", {"m": (1,)})
+        publishing = asyncio.create_task(publisher.refresh())
+        asking = asyncio.create_task(scene.get("/api/snapshot"))
+        for _ in range(1000):  # far more turns than an answer takes that waits for nothing
+            await asyncio.sleep(0)
+        written.set()
+        await publishing
+        shown = (await asking).json()["snapshot"]
+        return list(shown["models"]["m"]["targets"]["1"]["replicas"])
+
+    assert asyncio.run(scenario()) == ["a", "b"]
+
+
 def test_keys_travel_to_workers_whole_and_to_people_without_their_digests(tmp_path: Path) -> None:
     scene = Scene(tmp_path)
     made = asyncio.run(scene.plane.keys.create(Role.PREDICTOR, ["m*"], None, "", By("ada")))

@@ -25,6 +25,7 @@ async def list_replicas(
     return [
         schemas.ReplicaView(
             **schemas.replica(seen, _failures(control, seen.replica.name), reading, now),
+            preparing=seen.is_up and control.fleet.is_busy(seen.replica.name),
             zone=_zone(control, seen.replica.name),
         )
         for seen, reading in zip(observations, await asyncio.gather(*told), strict=True)

@@ -109,6 +109,8 @@ class GpuView(BaseModel):
 class ReplicaView(BaseModel):
     """One Triton server. `pending` and utilisations are null when it does not tell them.
 
+    `preparing` says that it answers, and that new calls go elsewhere as far as somebody else can
+    answer them: it still lacks something, or is being given something.
     `zone` is where it was discovered, or empty.
     `gpus` are the readings of each GPU by its uuid, `gpu_utilization` the first of them alone.
     """
@@ -122,6 +124,7 @@ class ReplicaView(BaseModel):
     self_managed: bool
     held: dict[str, list[int]]
     failures: dict[str, str]
+    preparing: bool = False
     zone: str = ""
     pending: int | None = None
     cpu_utilization: float | None = None

@@ -17,8 +17,12 @@ LONGEST_POLL = 25.0  # seconds
 
 @router.get("/api/snapshot", tags=["snapshot"], summary="Show what the workers serve")
 async def show_snapshot(control: InControl) -> schemas.SnapshotView:
-    """The compiled view of the data plane, and the generation that each worker serves."""
+    """The compiled view of the data plane, and the generation that each worker serves.
+
+    It holds what the other answers of this API said before: changes on their way are waited for.
+    """
     publisher = control.publisher
+    await publisher.settled()
     return schemas.SnapshotView(
         generation=publisher.snapshot.generation,
         workers=[schemas.WorkerView(**schemas.worker(entry)) for entry in publisher.workers],
