@@ -1,6 +1,7 @@
 """What the search for a setup asks to be measured, and what it is told.
 
     Calibration   a closed loop: how long an execution takes, how much instances slow each other
+    Pressure      more calls than can be answered: the same, while calls come whenever they like
     Trial         an open loop at a rate: does the setup meet the objective there?
     Measured      the answer to both
 
@@ -37,6 +38,15 @@ class Calibration:
 
 
 @dataclass(frozen=True, slots=True)
+class Pressure:
+    """An open loop at a `rate` that is too high, for `weight` units of time."""
+
+    setup: Setup
+    rate: float
+    weight: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
 class Trial:
     """An open loop: `rate` calls per second, by a Poisson process or the workload's own spacing.
 
@@ -49,7 +59,7 @@ class Trial:
     step: str = ""
 
 
-Ask = Calibration | Trial
+Ask = Calibration | Pressure | Trial
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +92,12 @@ class Measured:
         """On average; 0 where nothing ran."""
         rows = sum(point.rows * point.executions for point in self.points)
         return rows / self.executions if self.executions else 0.0
+
+    @property
+    def mean(self) -> float:
+        """Seconds of an execution, on average; 0 where nothing ran."""
+        spent = sum(point.seconds * point.executions for point in self.points)
+        return spent / self.executions if self.executions else 0.0
 
     def keeps_up(self, rate: float) -> bool:
         """Whether as much was answered as comes at this rate, give or take a Poisson's luck."""

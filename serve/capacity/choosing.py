@@ -1,6 +1,6 @@
 """The search for the best setup: few measurements, each where it tells most.
 
-    calibration   a few closed loops tell the service time; the whole grid is predicted with it
+    calibration   a few loops tell the service time; the whole grid is predicted with it
     rung 1        the most promising setups, no two too much alike, get one trial each
     rung 2, 3     the best half of what is believed then, measured or not, gets two, then three
     final         the best gets trials until what passed and what failed are close
@@ -21,9 +21,8 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from serve.capacity import remembering
-from serve.capacity.asking import Ask, Best, Calibration, Measured, Standing, Trial
-from serve.capacity.calibrating import calibrations, read
+from serve.capacity import calibrating, remembering
+from serve.capacity.asking import Ask, Best, Measured, Standing, Trial
 from serve.capacity.grid import candidates
 from serve.capacity.knowledge import Knowledge
 from serve.capacity.planning import (
@@ -44,7 +43,7 @@ from serve.core.errors import Invalid
 from serve.core.objectives import Objective
 
 __all__ = ["Halving", "candidates"]
-_MOST, _LEAST = 40, 16  # measurements, where nothing else is said
+_MOST, _LEAST = 42, 18  # measurements, where nothing else is said
 
 
 class Halving:
@@ -74,8 +73,10 @@ class Halving:
         self._objective = objective
         self._work = Workload(rows, interarrivals=tuple(interarrivals))
         self._most = most or min(_MOST, max(_LEAST, len(self._grid)))
-        self._calibrations = calibrations(self._grid, rows)
-        self._sizes = rung_sizes(self._most - len(self._calibrations))
+        self._calibrations = calibrating.calibrations(self._grid, rows)
+        pressures = len({each.setup for each in self._calibrations})  # at most
+        self._calibrating = len(self._calibrations) + pressures
+        self._sizes = rung_sizes(self._most - self._calibrating)
         self._history: list[tuple[Ask, Measured | str]] = []
         self._knowledge: Knowledge | None = None
         self._given: tuple[Prediction, ...] = ()  # predictions out of a state
@@ -151,8 +152,8 @@ class Halving:
         if self._ask is None and self.next() is None:
             return 0
         rungs = zip(self._sizes[self._rung :], TRIALS[self._rung :], strict=True)
-        calibrating = max(0, len(self._calibrations) - self.measurements)
-        planned = calibrating + len(self._queue) + sum(size * each for size, each in rungs)
+        left = 0 if self._knowledge else max(0, self._calibrating - self.measurements)
+        planned = left + len(self._queue) + sum(size * each for size, each in rungs)
         return max(1, min(self._most - self.measurements, planned + FINAL // 2))
 
     @property
@@ -228,9 +229,10 @@ class Halving:
         return ask
 
     def _coming(self) -> Ask | None:
-        if self.measurements < len(self._calibrations):
-            return self._calibrations[self.measurements]
         if self._knowledge is None:
+            following = calibrating.coming(self._calibrations, self._history)
+            if following is not None:
+                return following
             self._knowledge = self._known()
         known = self._knowledge
         if known is None or not known.ranked():
@@ -252,11 +254,9 @@ class Halving:
     def _known(self) -> Knowledge | None:
         """What the calibrations tell; None where they tell too little."""
         told = [
-            (ask, measured)
-            for ask, measured in self._history
-            if isinstance(ask, Calibration) and not isinstance(measured, str)
+            (ask, measured) for ask, measured in self._history if isinstance(measured, Measured)
         ]
-        found = read(told, self._work.rows)
+        found = calibrating.read(told, self._work.rows)
         if found is None:
             return None
         service, overhead = found

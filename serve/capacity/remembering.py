@@ -4,12 +4,12 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
-from serve.capacity.asking import Ask, Calibration, Measured, Trial
+from serve.capacity.asking import Ask, Calibration, Measured, Pressure, Trial
 from serve.capacity.predicting import Prediction
 from serve.capacity.service import Point
 from serve.capacity.setup import Setup
 
-FORMAT = 1
+FORMAT = 2
 
 Plain = dict[str, Any]
 
@@ -31,7 +31,7 @@ def setup_from_json(fields: Mapping[str, Any]) -> Setup:
 
 
 def ask_to_json(ask: Ask) -> Plain:
-    """An ask's fields; a trial has a rate, a calibration has callers."""
+    """An ask's fields; a calibration has callers, a trial a rate and a step."""
     return {**asdict(ask), "setup": setup_to_json(ask.setup)}
 
 
@@ -40,6 +40,8 @@ def ask_from_json(fields: Mapping[str, Any]) -> Ask:
     setup, weight = setup_from_json(fields["setup"]), float(fields["weight"])
     if "callers" in fields:
         return Calibration(setup, int(fields["callers"]), weight)
+    if "step" not in fields:
+        return Pressure(setup, float(fields["rate"]), weight)
     return Trial(setup, float(fields["rate"]), weight, str(fields["step"]))
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from serve.capacity.asking import Ask, Calibration, Measured, Trial
+from serve.capacity.asking import Ask, Calibration, Measured, Pressure, Trial
 from serve.capacity.batcher import simulate
 from serve.capacity.instances import Instances
 from serve.capacity.predicting import predict
@@ -52,13 +52,17 @@ class SimulatedServer:
         """The true limit of a setup, in calls per second."""
         return predict(setup, self.own(setup), self.objective, overhead=self.overhead).rate
 
-    def _open(self, ask: Trial, service: Service, seed: int) -> Measured:
+    def _open(self, ask: Pressure | Trial, service: Service, seed: int) -> Measured:
         seconds = UNIT * ask.weight
         calls = min(3000, max(50, int(seconds * ask.rate)))
         luck = np.random.default_rng(seed).poisson(calls) / calls
         rate = ask.rate * max(luck, 0.1)
         seen = simulate(ask.setup, service, rate, calls=calls, overhead=self.overhead, seed=seed)
-        points = [Point(rows, service.time(rows), count) for rows, count in seen.executions.items()]
+        share = seconds * seen.rate / calls  # of the executions, which go on until all is answered
+        points = [
+            Point(rows, service.time(rows), count * share)
+            for rows, count in seen.executions.items()
+        ]
         latency = seen.quantile(self.objective.quantile)
         return Measured(seconds, seen.rate, latency, seen.p50, seen.p99, points=tuple(points))
 

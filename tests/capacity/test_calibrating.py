@@ -1,9 +1,11 @@
 """What closed loops tell of a service."""
 
+from dataclasses import replace
+
 import pytest
 
-from serve.capacity.asking import Calibration, Measured
-from serve.capacity.calibrating import Told, calibrations, read
+from serve.capacity.asking import Ask, Calibration, Measured, Pressure
+from serve.capacity.calibrating import History, Told, calibrations, coming, read
 from serve.capacity.service import Point
 from serve.capacity.setup import Setup
 
@@ -61,6 +63,42 @@ def test_a_pause_of_an_instance_that_waits_for_calls_is_not_counted() -> None:
     assert found[0].fixed == pytest.approx(0.004)
 
 
+def test_who_hands_answers_out_pauses_longer_after_a_larger_batch() -> None:
+    """0.1 ms for each answer, and a lone call takes 0.4 ms besides its execution."""
+    half = told(ONE, 4, Point(4, 0.008, 1000), seconds=0.0084 * 1000)
+    full = told(ONE, 16, Point(8, 0.012, 1000), seconds=0.0128 * 1000)
+    alone = told(ONE, 1, Point(1, 0.005, 1000), p50=0.0054)
+
+    found = read([alone, half, full], rows=1)
+
+    assert found is not None
+    service, overhead = found
+    assert service.fixed == pytest.approx(0.004, abs=1e-5)
+    assert service.per_row == pytest.approx(0.0011)
+    assert overhead == pytest.approx(0.0003)
+
+
+def test_a_pause_that_is_longer_than_what_a_lone_call_takes_comes_from_the_rows() -> None:
+    slow = told(ONE, 16, Point(8, 0.012, 800), seconds=0.016 * 800)
+
+    found = read([ALONE, slow], rows=1)
+
+    assert found is not None
+    service, overhead = found
+    assert service.time(8) == pytest.approx(0.016)
+    assert service.time(1) + overhead == pytest.approx(0.006)
+
+
+def test_instances_that_wait_for_calls_tell_by_their_executions_how_they_slow_each_other() -> None:
+    ask, both = told(TWO, 32, Point(8, 0.015, 100))
+    idle = replace(both, queue=0.0001)
+
+    found = read([ALONE, FULL, (ask, idle)], rows=1)
+
+    assert found is not None
+    assert found[0].slowed(2) == pytest.approx(0.015 / 0.012)
+
+
 def test_instances_that_share_a_processor_are_seen_to_slow_each_other() -> None:
     both = told(TWO, 32, Point(8, 0.020, 1000))
 
@@ -68,6 +106,46 @@ def test_instances_that_share_a_processor_are_seen_to_slow_each_other() -> None:
 
     assert found is not None
     assert found[0].slowed(2) == pytest.approx(0.020 / 0.0125)
+
+
+def test_what_executions_take_under_pressure_counts_where_it_is_more() -> None:
+    """16 ms instead of 12.5 for a full batch, and two instances slow each other down by half."""
+    pressure = Pressure(ONE, 100.0), told(ONE, 16, Point(8, 0.014, 800), seconds=0.016 * 800)[1]
+    both = told(TWO, 32, Point(8, 0.016, 1000), seconds=0.008 * 1000)
+    pressed = Pressure(TWO, 200.0), told(TWO, 32, Point(8, 0.02, 1000), seconds=0.012 * 1000)[1]
+
+    found = read([ALONE, FULL, pressure, both, pressed], rows=1)
+
+    assert found is not None
+    assert found[0].time(8) == pytest.approx(0.016)
+    assert found[0].slowed(2) == pytest.approx(1.5)
+
+
+def test_a_setup_that_is_kept_busy_is_pressed_before_the_next_is_loaded() -> None:
+    planned, history = calibrations([ONE, TWO], rows=1), list[tuple[Ask, Measured | str]]()
+    while (ask := coming(planned, history)) is not None:
+        measured = Measured(10.0, 600.0, 0.1, 0.1, 0.1, points=(Point(8, 0.012, 800),))
+        history.append((ask, replace(measured, queue=0.01)))
+
+    asked = [ask for ask, _ in history]
+    assert asked[:3] == list(planned[:3])
+    assert asked[3:] == [Pressure(ONE, 720.0), planned[3], Pressure(TWO, 720.0)]
+
+
+@pytest.mark.parametrize(
+    "told_of_it",
+    [
+        "it did not load",
+        Measured(10.0, 0.0, 0.1, 0.1, 0.1),
+        Measured(10.0, 600.0, 0.1, 0.1, 0.1, points=(Point(8, 0.012, 800),), queue=0.0001),
+    ],
+    ids=["fails", "executes nothing", "waits for calls"],
+)
+def test_a_setup_that_could_not_be_kept_busy_is_not_pressed(told_of_it: Measured | str) -> None:
+    planned = calibrations([ONE], rows=1)
+    history: History = [*((ask, FULL[1]) for ask in planned[:-1]), (planned[-1], told_of_it)]
+
+    assert coming(planned, history) is None
 
 
 def test_one_size_is_enough_for_a_model_that_takes_no_batches() -> None:

@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 from capacity.simulated_server import SimulatedServer
 
-from serve.capacity.asking import Calibration, Measured, Trial
+from serve.capacity.asking import Calibration, Measured, Pressure, Trial
 from serve.capacity.choosing import Halving, candidates
+from serve.capacity.remembering import FORMAT
 from serve.capacity.service import Point, Service
 from serve.capacity.setup import Setup
 from serve.core.errors import Invalid
@@ -88,9 +89,10 @@ def test_it_calibrates_before_it_tries_anything() -> None:
 
     asks = [ask for ask, _ in halving.history()]
 
-    calibrations = [ask for ask in asks if isinstance(ask, Calibration)]
-    assert asks[: len(calibrations)] == calibrations
-    assert [(each.setup.instances, each.callers) for each in calibrations] == [
+    kinds = [type(ask) for ask in asks]
+    assert kinds[: kinds.index(Trial)] == [*3 * [Calibration], Pressure, Calibration, Pressure]
+    assert set(kinds[kinds.index(Trial) :]) == {Trial}
+    assert [(ask.setup.instances, ask.callers) for ask in asks if isinstance(ask, Calibration)] == [
         (1, 1),
         (1, 4),
         (1, 16),
@@ -149,7 +151,10 @@ def test_a_state_goes_on_where_it_left_off(steps: int) -> None:
 
 def test_a_state_that_is_none_is_refused() -> None:
     with pytest.raises(Invalid, match="this is no state of a search"):
-        Halving.from_json({"format": 1, "grid": 7})
+        Halving.from_json({"format": FORMAT, "grid": 7})
+    with pytest.raises(Invalid) as refused:
+        Halving.from_json({"format": FORMAT - 1})
+    assert refused.value.why == "its format is of another version"
 
 
 def test_a_setup_that_does_not_load_is_out_and_never_asked_for_again() -> None:
@@ -190,7 +195,7 @@ def test_an_objective_that_nothing_meets_ends_the_search_after_calibration() -> 
     run(halving, measured)
 
     assert halving.best() is None
-    assert all(isinstance(ask, Calibration) for ask in measured.asked)
+    assert not any(isinstance(ask, Trial) for ask in measured.asked)
     assert "a call by itself takes" in halving.standings[0].why_out
 
 
@@ -232,7 +237,7 @@ def test_a_prediction_that_is_off_for_all_setups_is_put_right_by_trials() -> Non
     halving = search(SMALL)
     while (ask := halving.next()) is not None:
         told = measured.answer(ask)
-        if isinstance(ask, Calibration):
+        if not isinstance(ask, Trial):
             points = [Point(each.rows, each.seconds / 2, each.executions) for each in told.points]
             seconds = told.seconds / 2
             told = Measured(

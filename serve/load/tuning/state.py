@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from serve.capacity.asking import Ask, Calibration, Measured
+from serve.capacity.asking import Ask, Calibration, Measured, Trial
 from serve.capacity.choosing import Halving
 from serve.capacity.setup import Setup
 from serve.core.errors import Invalid, NotFound
@@ -176,12 +176,14 @@ def entry_of(at: float, ask: Ask, measured: Measured, objective: Objective) -> E
     page = {name: getattr(entry, name) for name in Entry.__slots__}
     if isinstance(ask, Calibration):
         return Entry(**(page | {"callers": ask.callers}))
+    if not isinstance(ask, Trial):
+        return Entry(**(page | {"rate": ask.rate}))
     return Entry(**(page | {"rate": ask.rate, "passed": measured.passes(ask.rate, objective)}))
 
 
 def step_of(ask: Ask) -> str:
     """What an ask is for, for people."""
-    return "calibration" if isinstance(ask, Calibration) else ask.step or "trial"
+    return ask.step or "trial" if isinstance(ask, Trial) else "calibration"
 
 
 def setup_from(page: Mapping[str, Any]) -> Setup:
