@@ -57,7 +57,7 @@ class Membership:
         self._clock = clock
         self._tasks: asyncio.TaskGroup | None = None
         self._running: dict[str, asyncio.Task[None]] = {}
-        self._one = asyncio.Lock()  # list at a time
+        self._one = asyncio.Lock()  # change at a time
         self._wishes: dict[str, tuple[float, ...]] = {}  # when those that start were wished for
         self._heard: list[Callable[[Replica], Awaitable[None]]] = []
         for replica in fleet.staying.values():
@@ -109,12 +109,16 @@ class Membership:
         async with self._one:
             wanted = {one.name: one for one in replicas}
             await self._become(wanted, starting, begun)
-            left = await self._let_go(set(leaving) - wanted.keys(), within)
-            gone = [name for name, count in left.items() if count == 0]
-            for name in gone:
-                if name in self._fleet.observations:
-                    await self._remove(name)
-            return {name: count for name, count in left.items() if name not in gone}
+        left = await self._let_go(set(leaving) - wanted.keys(), within)  # others may join meanwhile
+        async with self._one:
+            gone = {name for name, count in left.items() if count == 0 and not self._stays(name)}
+            for name in sorted(gone & self._fleet.observations.keys()):
+                await self._remove(name)
+        return {name: count for name, count in left.items() if name not in gone}
+
+    def _stays(self, name: str) -> bool:
+        """Whether somebody has told it again."""
+        return name in self._fleet.observations and not self._fleet.is_retired(name)
 
     async def _become(
         self,

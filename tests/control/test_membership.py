@@ -131,6 +131,52 @@ def test_one_that_leaves_gets_no_calls_while_its_last_ones_end_and_then_it_is_go
     asyncio.run(work())
 
 
+class Leaving:
+    """b leaves a scene, and has calls that do not end before `ends` is called."""
+
+    def __init__(self, scene: Scene) -> None:
+        self._scene = scene
+        scene.counts = [{"b": 2}] * 1000
+        told = scene.membership.become([replica("a")], within=10_000.0)
+        self.told = asyncio.ensure_future(told)
+
+    async def begun(self) -> None:
+        await until(lambda: bool(self._scene.looks), within=PATIENCE)
+
+    async def ends(self) -> Mapping[str, float | None]:
+        assert not self.told.done()
+        self._scene.counts.clear()
+        return await self.told
+
+
+def test_one_joins_while_another_has_not_left_yet(tmp_path: Path) -> None:
+    async def work() -> None:
+        scene = Scene(tmp_path, "a", "b")
+        async with scene.running():
+            leaving = Leaving(scene)
+            await leaving.begun()
+            assert await scene.become("a", "c") == {"b": 2}
+            await until(lambda: scene.called == ("a", "c"), within=PATIENCE)
+            assert await leaving.ends() == {}
+            assert sorted(scene.plane.fleet.observations) == ["a", "c"]
+
+    asyncio.run(work())
+
+
+def test_one_that_is_told_again_while_it_leaves_is_not_said_to_be_gone(tmp_path: Path) -> None:
+    async def work() -> None:
+        scene = Scene(tmp_path, "a", "b")
+        async with scene.running():
+            leaving = Leaving(scene)
+            await leaving.begun()
+            assert await scene.become("a", "b") == {}
+            assert await leaving.ends() == {"b": 0}
+            assert sorted(scene.plane.fleet.observations) == ["a", "b"]
+            await until(lambda: scene.called == ("a", "b"), within=PATIENCE)
+
+    asyncio.run(work())
+
+
 def test_one_with_calls_that_do_not_end_is_told_and_may_stay_after_all(tmp_path: Path) -> None:
     async def work() -> None:
         scene = Scene(tmp_path)
