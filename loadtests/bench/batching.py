@@ -69,7 +69,7 @@ class Subject:
 
 
 SUBJECTS = (
-    Subject("digits", "p99<10ms", 32, 200.0, 2.0),
+    Subject("digits", "p99<20ms", 32, 200.0, 2.0),
     Subject("transformer", "p99<60ms", 16, 20.0, 3.0),
     Subject("residual", "p99<800ms", 8, 4.0, 8.0),
 )

@@ -18,7 +18,7 @@ from serve.pages.charts import Axis, Chart, Series, draw
 PAGE = ROOT / "docs" / "batching.md"
 IMAGES = ROOT / "docs" / "images"
 GAIN, PREDICTED = IMAGES / "batching-gain.svg", IMAGES / "batching-predicted.svg"
-BEGIN, END = "<!-- measured -->", "<!-- /measured -->"
+DEFAULTS, GRIDS = "defaults", "grids"  # parts of the page
 AGAINST = {"no batching": "no batching", "dynamic_batching {}": "`dynamic_batching { }`"}
 Page = Mapping[str, Any]
 
@@ -65,12 +65,22 @@ def main() -> None:
     if not paths:
         raise SystemExit("there are no results: make bench-batching")
     newest = Newest.of([json.loads(path.read_text()) for path in paths])
-    section = "\n".join([BEGIN, "", *_section(newest), "", END])
-    PAGE.write_text(re.sub(f"{BEGIN}.*{END}", lambda _: section, PAGE.read_text(), flags=re.DOTALL))
-    GAIN.write_text(svg(_gain(newest.defaults)))
+    where = f"{newest.date}, {newest.machine}, `make bench-batching`"
+    if newest.defaults:
+        _write(DEFAULTS, _against_defaults(newest.defaults, where))
+        GAIN.write_text(svg(_gain(newest.defaults)))
     if newest.grids:
+        _write(GRIDS, _beside_grids(newest.grids, where))
         PREDICTED.write_text(draw(_predictions(newest.grids)))
     print(f"wrote {PAGE.relative_to(ROOT)} and its pictures")
+
+
+def _write(part: str, lines: Iterator[str]) -> None:
+    """Put a part of the page in its place; what nothing was measured of stays as it was."""
+    begin, end = f"<!-- measured: {part} -->", f"<!-- /measured: {part} -->"
+    text = "\n".join([begin, "", *lines, "", end])
+    page = re.sub(f"{begin}.*{end}", lambda _: text, PAGE.read_text(), flags=re.DOTALL)
+    PAGE.write_text(page)
 
 
 def predicted(page: Page) -> Predicted:
@@ -104,12 +114,11 @@ def _key(setup: Page) -> str:
     return json.dumps(setup, sort_keys=True)
 
 
-def _section(newest: Newest) -> Iterator[str]:
+def _against_defaults(defaults: Mapping[str, Page], where: str) -> Iterator[str]:
     yield (
         "Calls per second under the objective, tuned ÷ default, of ten interleaved pairs each, "
-        f"with the 95 % interval ({newest.date},"
+        f"with the 95 % interval ({where}):"
     )
-    yield f"{newest.machine}, `make bench-batching`):"
     yield ""
     yield (
         "| model | objective | found | measurements | against "
@@ -117,15 +126,12 @@ def _section(newest: Newest) -> Iterator[str]:
         + " |"
     )
     yield "|---|---|---|---|" + "---|" * len(AGAINST)
-    for model, page in newest.defaults.items():
+    for model, page in defaults.items():
         search = page["search"]
         cells = [model, page["objective"], search["text"], str(search["measurements"])]
         yield "| " + " | ".join([*cells, *(_ratio(page.get(one)) for one in AGAINST)]) + " |"
     yield ""
     yield "![Tuned batching against Triton's defaults](images/batching-gain.svg)"
-    if newest.grids:
-        yield ""
-        yield from _beside_grids(newest.grids)
 
 
 def _ratio(page: Page | None) -> str:
@@ -138,18 +144,23 @@ def _ratio(page: Page | None) -> str:
     return f"**{found['ratio']:.2f}** ({interval})"
 
 
-def _beside_grids(grids: Mapping[str, Page]) -> Iterator[str]:
-    yield "Against a whole grid, each of whose setups is searched for its highest rate by itself:"
+def _beside_grids(grids: Mapping[str, Page], where: str) -> Iterator[str]:
+    yield (
+        "Against a whole grid, each of whose setups is searched for its highest rate by itself "
+        f"({where}):"
+    )
     yield ""
     yield (
-        "| model | setups | measurements: grid | search | the search's winner ÷ the grid's "
+        "| model | objective | setups | measurements: grid | search "
+        "| the search's winner ÷ the grid's "
         "| error of predicted rates, median | of p99 there | rank correlation of rates |"
     )
-    yield "|---|---|---|---|---|---|---|---|"
+    yield "|---|---|---|---|---|---|---|---|---|"
     for model, page in grids.items():
         ratio, held = page["winners"]["ratio"], predicted(page)
         cells = [
             model,
+            page["objective"],
             str(len(page["grid"]["rows"])),
             str(page["grid"]["measurements"]),
             str(page["search"]["measurements"]),

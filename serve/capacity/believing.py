@@ -22,8 +22,10 @@ _SPAN = np.linspace(-1.5, 1.5, 301)  # of log(limit ÷ prediction)
 _ROUGH, _FINE = 0.3, 0.06  # how far predictions are off: before any trial, and between like setups
 _NOISE = 0.25  # of the logarithm of a measured quantile
 _THROUGHPUT_NOISE = 0.1  # of the logarithm of what was worked off
+_CONGESTED = 0.4  # the same towards more: who is swamped may get less done than who is just busy
 _EDGE = 0.02  # of the logarithm of a limit, which moves from trial to trial
-_OUTLIER = 0.02
+_OUTLIER = 0.02  # how often a trial tells nothing
+_HICCUP = 0.15  # how often one misses although nothing is wrong but the machine, which paused
 _LOWEST, _HIGHEST = -3.0, 1.0  # of log(latency ÷ limit); beyond them it tells no more
 
 SHARES = (0.4, 0.7, 0.85, 0.95, 1.0, 1.05, 1.15, 1.3)
@@ -76,10 +78,13 @@ def believed(
         here = np.clip(here, _LOWEST, _HIGHEST)
         bell = np.exp(-0.5 * ((told - here) / _NOISE) ** 2)
         if trial.worked_off:
-            bell = np.exp(-0.5 * ((_SPAN - math.log(trial.worked_off)) / _THROUGHPUT_NOISE) ** 2)
+            beyond = _SPAN - math.log(trial.worked_off)
+            noise = np.where(beyond > 0, _CONGESTED, _THROUGHPUT_NOISE)
+            bell = np.exp(-0.5 * (beyond / noise) ** 2)
         beyond = (_SPAN - math.log(trial.share)) * (1 if trial.excess <= 0 else -1)
         fits = 1 / (1 + np.exp(-beyond / _EDGE))  # who passed has its limit above, who failed below
-        logs = logs + np.log((1 - _OUTLIER) * bell + _OUTLIER) + np.log(fits + _OUTLIER)
+        luck = _OUTLIER if trial.excess <= 0 or trial.worked_off else _HICCUP
+        logs = logs + np.log((1 - luck) * bell + luck) + np.log(fits + luck)
     weights = np.exp(logs - logs.max())
     return Belief(predicted, weights / weights.sum())
 

@@ -11,6 +11,7 @@ more calls than that        the same while calls come whenever they like: where 
 
 import math
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from serve.capacity.asking import Ask, Calibration, Measured, Pressure
 from serve.capacity.service import Point, Service, at_one_size, fitted
@@ -66,13 +67,9 @@ def read(told: Iterable[Told], rows: int) -> tuple[Service, float] | None:
     known = list(told)
     alone = [(ask, measured) for ask, measured in known if ask.setup.instances == 1]
     closed = [(ask, measured) for ask, measured in alone if isinstance(ask, Calibration)]
-    points = [point for _, measured in closed for point in measured.points]
-    line = fitted(points)
+    line = _line([point for _, measured in closed for point in measured.points])
     if line is None:
-        same = at_one_size(points)
-        if same is None:
-            return None
-        line = Service(same * (1 - 1e-6), same * 1e-6 / max(1, points[0].rows))
+        return None
     single = next((measured for ask, measured in closed if ask.callers == 1), None)
     overhead = max(0.0, single.p50 - line.time(rows)) if single else 0.0
     pauses = [_pause(measured, line) for ask, measured in alone if _is_busy(ask, measured)]
@@ -83,14 +80,25 @@ def read(told: Iterable[Told], rows: int) -> tuple[Service, float] | None:
     for ask, measured in known:
         count = ask.setup.instances
         if count > 1 and measured.executions:
-            mean, alone_takes = measured.mean, line.time(measured.rows_per_execution)
-            if _is_busy(ask, measured):
-                mean = measured.seconds * count / measured.executions
-                alone_takes = service.time(measured.rows_per_execution)
-            slowed = min(max(1.0, mean / alone_takes), 1.5 * count)
+            slowed = min(max(1.0, _slowed(ask, measured, line, service)), 1.5 * count)
             slowdown[count] = max(slowed, slowdown.get(count, 1.0))
-    service = Service(service.fixed, service.per_row, service.scatter, slowdown)
-    return service, max(0.0, overhead - fixed - per_row * rows)
+    return replace(service, slowdown=slowdown), max(0.0, overhead - fixed - per_row * rows)
+
+
+def _line(points: Sequence[Point]) -> Service | None:
+    """The time of an execution by its rows; flat where only one size is known."""
+    line, same = fitted(points), at_one_size(points)
+    if line is not None or same is None:
+        return line
+    return Service(same * (1 - 1e-6), same * 1e-6 / max(1, points[0].rows))
+
+
+def _slowed(ask: Ask, measured: Measured, line: Service, service: Service) -> float:
+    """By what factor several instances take longer than one of them would alone."""
+    if not _is_busy(ask, measured):
+        return measured.mean / line.time(measured.rows_per_execution)
+    held = measured.seconds * ask.setup.instances / measured.executions
+    return held / service.time(measured.rows_per_execution)
 
 
 def _is_busy(ask: Ask, measured: Measured) -> bool:

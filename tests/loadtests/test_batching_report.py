@@ -1,9 +1,11 @@
 """The report of tuned batching: the newest of each step, and how well predictions hold."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from loadtests.bench import batching_report
 from loadtests.bench.batching_report import Newest, predicted
 
 
@@ -46,3 +48,15 @@ def test_the_newest_of_each_step_counts() -> None:
     newest = Newest.of([run(digits=old, other=old), run(digits=new), run(digits=grid)])
     assert newest.defaults == {"digits": new, "other": old}
     assert newest.grids == {"digits": grid}
+
+
+def test_what_nothing_was_measured_of_stays_on_the_page(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = "a\n<!-- measured: grids -->\nold\n<!-- /measured: grids -->\nb\n"
+    monkeypatch.setattr(batching_report, "PAGE", tmp_path / "page.md")
+    batching_report.PAGE.write_text(before)
+    batching_report._write("defaults", iter(["new"]))
+    assert batching_report.PAGE.read_text() == before
+    batching_report._write("grids", iter(["new"]))
+    assert batching_report.PAGE.read_text() == before.replace("\nold\n", "\n\nnew\n\n")

@@ -1,13 +1,14 @@
 """Confirming: the winner against the present configuration, in turns, and the ratio of their rates.
 
 Each side has a staircase: a rate at which the objective was met is raised, one at which it was
-missed is lowered, and each time the answer changes the step becomes smaller. So after a few rounds
-both sides stand at the highest rate that they can bear *now*, and what drifts on the machine meets
-both alike. A round is one measurement of each side; its ratio is that of the rates where they
-stand. A round counts once both sides have met the objective and missed it; before that, one in
-which the winner has met it and the present configuration has not: the gain is at least so much
-then. The interval is Student's t on the logarithms of the rounds' ratios, and no narrower than a
-step.
+missed is lowered, and each time the answer changes the step becomes smaller; it grows again where
+the same answer comes four times running. So after a few rounds both sides stand at the highest
+rate that they can bear *now*, and what drifts on the machine meets both alike. A round is one
+measurement of each side; its ratio is that of the rates where they stand. A round counts once both
+sides have found their place, where the steps are small; before that, one in which the winner has
+met the objective at a rate at which the present configuration has not, nor ever below: the gain is
+at least so much then. The interval is Student's t on the logarithms of the rounds' ratios, and no
+narrower than a step.
 
 (Up-and-down method: Dixon and Mood 1948; shrinking steps as in Kesten 1958.)
 """
@@ -23,6 +24,8 @@ from serve.load.reporting.comparing import student
 
 ROUNDS = 3  # with both answers on both sides, from which on there is an interval
 _FIRST, _LEAST = 1.4, 1.04  # factors of a step
+_RUN = 4  # equal answers, by which it is seen to be far from where it belongs
+_SETTLED = 1.1  # from this step on a side stands close to what it can bear
 _FAR = 1.25
 
 
@@ -39,12 +42,19 @@ class Staircase:
         if self.trials and self.trials[-1][1] is not met:
             self.step = max(_LEAST, math.sqrt(self.step))
         self.trials.append((self.rate, met))
+        if len(self.trials) >= _RUN and len({one for _, one in self.trials[-_RUN:]}) == 1:
+            self.step = min(_FIRST, self.step**2)
         self.rate = float(f"{self.rate * (self.step if met else 1 / self.step):.4g}")
 
     @property
-    def is_bracketed(self) -> bool:
-        """Whether it has met the objective and missed it."""
-        return len({met for _, met in self.trials}) == 2
+    def has_met(self) -> bool:
+        """Whether it has met the objective at any rate."""
+        return any(met for _, met in self.trials)
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether it stands close to the highest rate at which it meets the objective."""
+        return self.step <= _SETTLED
 
     @property
     def level(self) -> float:
@@ -109,10 +119,10 @@ class Duel:
         tried = {name: side.rate for name, side in self.sides.items()}
         self.sides["baseline"].told(baseline)
         self.sides["winner"].told(winner)
-        if all(side.is_bracketed for side in self.sides.values()):
+        if all(side.is_settled for side in self.sides.values()):
             levels = {name: side.level for name, side in self.sides.items()}
             self.rounds.append(Round(levels["baseline"], levels["winner"]))
-        elif winner and not baseline:
+        elif winner and not self.sides["baseline"].has_met and tried["winner"] > tried["baseline"]:
             self.rounds.append(Round(tried["baseline"], tried["winner"]))
 
     def compared(self) -> Compared:

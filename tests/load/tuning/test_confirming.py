@@ -6,7 +6,7 @@ import math
 import numpy as np
 import pytest
 
-from serve.load.tuning.confirming import Duel, Staircase, compared
+from serve.load.tuning.confirming import Duel, Round, Staircase, compared
 
 
 def duel(baseline: float, winner: float, rounds: int, noise: float = 0.0) -> Duel:
@@ -25,6 +25,18 @@ def test_a_staircase_comes_to_what_a_side_bears():
     for _ in range(30):
         stairs.told(stairs.rate <= 730)
     assert stairs.rate == pytest.approx(730, rel=0.06)
+
+
+def test_a_staircase_that_was_misled_at_first_hurries_back():
+    """Bad luck lets it settle at a third of what the side bears."""
+    stairs = Staircase(250.0)
+    for met in (False, True, False, True, False, True):
+        stairs.told(met)
+    assert stairs.is_settled
+    assert stairs.rate < 270
+    for _ in range(10):
+        stairs.told(stairs.rate <= 730)
+    assert 600 < stairs.rate < 900
 
 
 def test_a_gain_is_seen_with_its_interval():
@@ -50,6 +62,22 @@ def test_too_few_rounds_have_no_interval_and_are_no_gain():
 def test_an_interval_is_no_narrower_than_a_step():
     found = duel(100, 250, 12).compared()
     assert found.high / found.low >= 1.04**2 - 1e-9
+
+
+def test_rounds_before_both_sides_stand_where_they_belong_do_not_count():
+    """What both bear is 100; the first steps of a side that begins there lead far away."""
+    one = Duel(127.0, 70.0)
+    for _ in range(12):
+        baseline, winner = (side.rate <= 100 for side in one.sides.values())
+        one.told(baseline, winner)
+    assert len(one.rounds) >= 3
+    assert all(0.9 < each.winner / each.baseline < 1.1 for each in one.rounds)
+
+
+def test_a_baseline_that_never_meets_the_objective_counts_from_the_first_round_on():
+    one = Duel(60.0, 100.0)
+    one.told(False, True)
+    assert one.rounds == [Round(60.0, 100.0)]
 
 
 def test_the_sides_take_turns_in_beginning():
