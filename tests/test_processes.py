@@ -8,6 +8,7 @@ import subprocess
 import sys
 import uuid
 from collections.abc import Callable, Coroutine
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from serve.processes import (
     Backoff,
     Condition,
     Entry,
+    Exit,
     Hopeless,
     Ledger,
     Program,
@@ -115,6 +117,26 @@ class ScriptedClock:
 
 
 # --- one child -----------------------------------------------------------------------------------
+
+
+TOLD = """import os
+print(os.getpriority(os.PRIO_PROCESS, 0), open("/proc/self/oom_score_adj").read())"""
+
+
+@pytest.mark.parametrize("nice", [None, 0, 7])
+def test_a_child_that_stands_behind_others_does_so_from_its_first_moment_on(
+    run: Run, nice: int | None
+) -> None:
+    mine = os.getpriority(os.PRIO_PROCESS, 0), Path("/proc/self/oom_score_adj").read_text().strip()
+
+    async def main() -> None:
+        lines = Lines()
+        async with spawn(replace(python(TOLD), nice=nice), on_line=lines) as child:
+            assert await child.wait() == Exit(0)
+        claims = mine if nice is None else (nice, 1000)
+        assert lines.seen[0] == f"{claims[0]} {claims[1]}"
+
+    run(main())
 
 
 def test_output_and_errors_arrive_as_one_stream_of_lines(run: Run) -> None:

@@ -16,13 +16,14 @@ import asyncio
 import signal
 from collections import deque
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from serve.conversion.events import STAGES, OnEvent, event_of, failure_facts, failure_of, visible
 from serve.conversion.faults import FAULTS, failed, lacks_memory
 from serve.conversion.limits import Limits
 from serve.core.errors import ConversionFailed
-from serve.processes import Child, Exit, Family, Program, spawn, step_back
+from serve.processes import Child, Exit, Family, Program, spawn
 
 _PAUSE = 0.05  # seconds between two looks at the memory
 _LAST_LINES = 8
@@ -42,11 +43,10 @@ async def follow(program: Program, *, limits: Limits, on_event: OnEvent) -> None
 
 async def _live(program: Program, limits: Limits, heard: "_Heard") -> Mapping[str, Any]:
     try:
-        child = spawn(program, on_line=heard)
+        child = spawn(replace(program, nice=limits.nice), on_line=heard)
     except OSError as error:
         why = f"{program.argv[0]} cannot be executed: {error.strerror or error}"
         raise failed("converter_crashed", why) from error
-    step_back(child.pid, nice=limits.nice)
     watch = _Watch(child, limits.memory)
     try:
         async with asyncio.timeout(limits.seconds), child, asyncio.TaskGroup() as tasks:

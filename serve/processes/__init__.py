@@ -17,7 +17,7 @@ tells how much memory a child and its own children take.
 from serve.processes.children import Child, Exit, Program, spawn
 from serve.processes.family import Family
 from serve.processes.forked import Forked
-from serve.processes.kernel import carry_name, step_back
+from serve.processes.kernel import carry_name
 from serve.processes.ledger import Entry, Ledger, hold_lock, sweep_shared_memory
 from serve.processes.supervised import (
     Backoff,
@@ -49,6 +49,5 @@ __all__ = [
     "hold_lock",
     "spawn",
     "start_time",
-    "step_back",
     "sweep_shared_memory",
 ]

@@ -21,7 +21,7 @@ from functools import partial
 from pathlib import Path
 from types import TracebackType
 
-from serve.processes.kernel import die_with
+from serve.processes.kernel import die_with, step_back
 from serve.processes.ledger import MARK_VARIABLE, Entry, Ledger, own_mark
 from serve.processes.table import rows, start_time
 
@@ -35,13 +35,17 @@ _KILL_PATIENCE = 5.0  # seconds; a process in uninterruptible sleep outlives SIG
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """What to run. `env` is the child's whole environment; `grace` is the seconds after SIGTERM."""
+    """What to run. `env` is the child's whole environment; `grace` is the seconds after SIGTERM.
+
+    With `nice` it stands behind others, by so much for the processor, and for memory altogether.
+    """
 
     name: str
     argv: tuple[str, ...]
     env: Mapping[str, str] = field(default_factory=dict)
     cwd: Path | None = None
     grace: float = 10.0
+    nice: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +78,7 @@ def spawn(
             stdout=writing,
             stderr=writing,
             start_new_session=True,
-            preexec_fn=partial(die_with, os.getpid()),
+            preexec_fn=partial(_begin, os.getpid(), program.nice),
         )
     except BaseException:
         os.close(reading)
@@ -92,6 +96,13 @@ def spawn(
         process.wait()
         os.close(reading)
         raise
+
+
+def _begin(parent: int, nice: int | None) -> None:
+    """In the child, between fork and exec."""
+    die_with(parent)
+    if nice is not None:
+        step_back(nice)
 
 
 class Child:

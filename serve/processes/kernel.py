@@ -4,7 +4,6 @@ import contextlib
 import ctypes
 import os
 import signal
-from pathlib import Path
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_NAME = 15
@@ -28,11 +27,17 @@ def carry_name(name: str) -> None:
     _libc.prctl(_PR_SET_NAME, name.encode(), 0, 0, 0)
 
 
-def step_back(pid: int, *, nice: int = 10) -> None:
-    """The kernel serves others before this child, and kills it first when memory runs out."""
+def step_back(nice: int) -> None:
+    """The kernel serves others before this child, and kills it first when memory runs out.
+
+    Called in the child, right after the fork: a priority is of a thread, and those that there are
+    by then do not follow.
+    """
     claims = {"oom_score_adj": _FIRST_TO_BE_KILLED, "autogroup": nice}
     for name, value in claims.items():
         with contextlib.suppress(OSError):
-            Path(f"/proc/{pid}/{name}").write_text(str(value))
+            file = os.open(f"/proc/self/{name}", os.O_WRONLY)
+            os.write(file, b"%d" % value)
+            os.close(file)
     with contextlib.suppress(OSError):
-        os.setpriority(os.PRIO_PROCESS, pid, nice)
+        os.setpriority(os.PRIO_PROCESS, 0, nice)

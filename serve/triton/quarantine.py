@@ -30,7 +30,7 @@ from serve.core.errors import (
     Unavailable,
 )
 from serve.core.replicas import Replica
-from serve.processes import Child, Ledger, Program, spawn, step_back, sweep_shared_memory
+from serve.processes import Child, Ledger, Program, spawn, sweep_shared_memory
 from serve.triton import metrics
 from serve.triton.backend_directory import build_backend_directory
 from serve.triton.control import TritonControl
@@ -44,6 +44,7 @@ from serve.triton.quarantine_watch import Watch, watching
 LEDGER_FILE = "quarantine.json"
 NAME = "quarantine"
 _LOADS = 2  # tries, where a Triton dies while it loads
+_NICE = 10
 _STARTS = 3  # a port that was free may be taken when Triton comes to it
 _PROBE_PAUSE = 0.05  # seconds
 _QUICK = 10.0  # seconds for a question that needs no work
@@ -235,8 +236,6 @@ class Quarantine:
             except OSError as error:
                 raise TritonDidNotStart(self._name, str(error.strerror), ()) from error
             try:
-                if self._steps_back:
-                    step_back(child.pid)
                 async with asyncio.timeout(self._limits.starting):
                     if await self._answers(child, replica):
                         return child, replica
@@ -280,6 +279,7 @@ class Quarantine:
             env=setup.installation.environment(inherited),
             cwd=setup.folder,
             grace=0.0,  # nobody waits for its last words
+            nice=_NICE if self._steps_back else None,
         )
 
     def _sweep_shared_memory(self) -> None:
