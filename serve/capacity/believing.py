@@ -76,11 +76,11 @@ def believed(
         told = min(max(trial.excess, _LOWEST), _HIGHEST)
         here = np.interp(math.log(trial.share) - _SPAN, shares, curve)
         here = np.clip(here, _LOWEST, _HIGHEST)
-        bell = np.exp(-0.5 * ((told - here) / _NOISE) ** 2)
+        off = (told - here) / _NOISE
         if trial.worked_off:
-            beyond = _SPAN - math.log(trial.worked_off)
-            noise = np.where(beyond > 0, _CONGESTED, _THROUGHPUT_NOISE)
-            bell = np.exp(-0.5 * (beyond / noise) ** 2)
+            more = _SPAN - math.log(trial.worked_off)
+            off = more / np.where(more > 0, _CONGESTED, _THROUGHPUT_NOISE)
+        bell = np.exp(-0.5 * off**2)
         beyond = (_SPAN - math.log(trial.share)) * (1 if trial.excess <= 0 else -1)
         fits = 1 / (1 + np.exp(-beyond / _EDGE))  # who passed has its limit above, who failed below
         luck = _OUTLIER if trial.excess <= 0 or trial.worked_off else _HICCUP

@@ -60,13 +60,17 @@ class Machine:
         )
         with self._log.open("ab") as log:
             self.triton = subprocess.Popen(
-                command(setup, self._replica, f"servegate-e2e-{os.getpid()}-{self.name}"),
+                self.words(setup),
                 stdout=log,
                 stderr=log,
                 cwd=self._state,
                 env=found.environment(dict(os.environ)),
                 preexec_fn=partial(die_with, os.getpid()),
             )
+
+    def words(self, setup: Setup) -> tuple[str, ...]:
+        """The command line of its Triton."""
+        return command(setup, self._replica, f"servegate-e2e-{os.getpid()}-{self.name}")
 
     def start_agent(self, admin: str) -> None:
         """Start one that may be started again later."""

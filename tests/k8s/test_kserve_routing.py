@@ -5,11 +5,8 @@ have the arguments and settings of the example; addresses, ports, the store and 
 server are ours.
 """
 
-import os
 import shutil
-import subprocess
 from collections.abc import Iterator
-from functools import partial
 from pathlib import Path
 
 import announcing
@@ -19,10 +16,7 @@ import pytest
 
 from k8s.rendering import Rendering
 from k8s.test_try_serves import Tried
-from serve.processes.kernel import die_with
-from serve.triton.backend_directory import build_backend_directory
-from serve.triton.installation import Facts, Installation
-from serve.triton.local_triton import Setup, command
+from serve.triton.local_triton import Setup
 
 pytestmark = pytest.mark.triton
 POD = "digits-predictor-6d5f"
@@ -31,31 +25,12 @@ POD = "digits-predictor-6d5f"
 class Predictor(fleets.Machine):
     """A Triton that loads what it finds when it starts, and refuses to be told."""
 
-    def start_triton(self) -> None:
+    def words(self, setup: Setup) -> tuple[str, ...]:
         """See `Machine`."""
-        found = Installation.find(Facts.here())
-        setup = Setup(
-            installation=found,
-            backends=build_backend_directory(found, self._state),
-            repositories=(str(self.repository),),
-            folder=self._state,
-            mark=self.name,
-            extra_args=(),
-            environ=os.environ,
-            drain=1,
-        )
-        words = command(setup, self._replica, f"servegate-kserve-{os.getpid()}-{self.name}")
-        own = [word.replace("control-mode=explicit", "control-mode=none") for word in words]
-        assert own != list(words)
-        with self._log.open("ab") as log:
-            self.triton = subprocess.Popen(
-                own,
-                stdout=log,
-                stderr=log,
-                cwd=self._state,
-                env=found.environment(dict(os.environ)),
-                preexec_fn=partial(die_with, os.getpid()),
-            )
+        words = super().words(setup)
+        own = tuple(word.replace("control-mode=explicit", "control-mode=none") for word in words)
+        assert own != words
+        return own
 
 
 @pytest.fixture
