@@ -8,6 +8,7 @@ import signal
 import sys
 from collections.abc import Iterator
 
+import durations
 import pytest
 from database import PostgresServer, postgres
 from hypothesis import settings
@@ -23,6 +24,10 @@ os.environ["ORT_DISABLE_TELEMETRY"] = "1"  # before ONNX Runtime is imported by 
 signal.signal(signal.SIGINT, signal.default_int_handler)
 settings.register_profile("repeatable", database=None, deadline=None, derandomize=True)
 settings.load_profile("repeatable")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    durations.register(config)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
