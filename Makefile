@@ -12,7 +12,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .PHONY: help demo pipeline-demo test test-k8s test-pipeline test-conversion test-tensorrt check format lint types contracts test-fast chaos fuzz deps deps-dev lock clean docs \
-  bench bench-batching bench-control bench-fleet bench-gate bench-hints bench-live bench-load bench-push bench-report bench-scaling bench-peers profile deps-bench deps-browser deps-compiler deps-k8s deps-kserve deps-pipeline deps-postgres
+  bench bench-against bench-batching bench-control bench-fleet bench-gate bench-hints bench-live bench-load bench-push bench-report bench-scaling bench-peers profile deps-bench deps-browser deps-compiler deps-k8s deps-kserve deps-pipeline deps-postgres
 
 help:  ## Explain the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -97,6 +97,9 @@ test-tensorrt: deps-dev  ## Try the plan builder against TensorRT's own bindings
 
 bench-peers: deps-bench deps-kserve  ## Measure a KServe transformer beside the gateway
 	$(BIN)/python -m loadtests.bench.against_kserve $(if $(QUICK),--quick)
+
+bench-against: deps-bench  ## Compare the CPU time per call with another checkout: OTHER=../before; ONLY="http-64B", QUICK=1
+	$(BIN)/python -m loadtests.bench.against_checkout $(OTHER) $(if $(QUICK),--quick) $(addprefix --only ,$(ONLY))
 
 profile: deps-bench  ## Show where a worker's time goes; ROW=grpc-64B for another load
 	$(BIN)/python -m loadtests.bench.hotspots $(ROW)

@@ -30,10 +30,30 @@ def pytest_configure(config: pytest.Config) -> None:
     durations.register(config)
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--both-loops", action="store_true", help="Run tests of asyncio's loop next to uvloop's."
+    )
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Files that start Tritons or TensorFlow come first; short ones fill the gaps at the end."""
+    if not config.getoption("--both-loops"):
+        deselect_asyncio(config, items)
     slow = {item.path for item in items if {"triton", "tensorflow"} & set(item.keywords)}
     items.sort(key=lambda item: item.path not in slow)
+
+
+def deselect_asyncio(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out each test on asyncio's loop that exists on uvloop's, too: production has uvloop."""
+    on_uvloop = {item.nodeid for item in items if "uvloop" in item.nodeid}
+    left_out = {
+        item.nodeid
+        for item in items
+        if "asyncio" in item.nodeid and item.nodeid.replace("asyncio", "uvloop") in on_uvloop
+    }
+    config.hook.pytest_deselected(items=[item for item in items if item.nodeid in left_out])
+    items[:] = [item for item in items if item.nodeid not in left_out]
 
 
 @pytest.fixture(scope="session")

@@ -67,32 +67,43 @@ class Ports:
 
 
 def start_gateway(
-    programs: Programs, upstreams: Upstreams, *, cores: Cores, folder: Path, workers: int = 1
+    programs: Programs,
+    upstreams: Upstreams,
+    *,
+    cores: Cores,
+    folder: Path,
+    workers: int = 1,
+    name: str = "servegate",
+    checkout: Path | None = None,
 ) -> Gateway:
-    """Start both planes, set the split, and wait until it is in force."""
-    state = folder / f"gateway-{workers}"
+    """Start both planes, set the split, and wait until it is in force.
+
+    The code is this checkout's, or that of another `checkout`, run with the same packages.
+    """
+    state = folder / f"{name}-{workers}"
     ports = Ports(*free_ports(4))
-    control, proxy = (f"{kind}-{workers}" for kind in ("control", "proxy"))
+    control, proxy = (f"{name}-{kind}-{workers}" for kind in ("control", "proxy"))
     write_keys(state / "control")
     argv = (*cores.upstream, *_control(ports, state / "control", upstreams))
-    process = programs.start(control, argv, environment())
+    process = programs.start(control, argv, environment(checkout))
     admin = f"http://127.0.0.1:{ports.admin}"
     programs.wait(control, process, lambda: _holds_versions(admin))
     argv = (*cores.proxy, *_proxy(ports, state / "proxy", admin, workers))
-    process = programs.start(proxy, argv, environment())
+    process = programs.start(proxy, argv, environment(checkout))
     http, grpc = f"http://127.0.0.1:{ports.http}", f"http://127.0.0.1:{ports.grpc}"
     programs.wait(proxy, process, lambda: _is_ready(http))
     answer = _json(f"{admin}/api/routes/null", {"split": SHARES})
     if not answer["in_force"]:
         raise RuntimeError(f"the split is not in force: {answer}")
     metrics = f"http://127.0.0.1:{ports.metrics}/metrics"
-    return Gateway(Target("servegate", http, grpc, process.pid), admin, metrics)
+    return Gateway(Target(name, http, grpc, process.pid), admin, metrics)
 
 
-def environment() -> dict[str, str]:
+def environment(checkout: Path | None = None) -> dict[str, str]:
     """Nothing of the caller's own settings; the models are what the Tritons hold."""
     inherited = {k: v for k, v in os.environ.items() if not k.startswith("SERVEGATE_")}
-    return {**inherited, "SERVEGATE_MODEL_REPO": "", "SERVEGATE_SECRET": SECRET}
+    code = {} if checkout is None else {"PYTHONPATH": str(checkout)}
+    return {**inherited, "SERVEGATE_MODEL_REPO": "", "SERVEGATE_SECRET": SECRET, **code}
 
 
 def _control(ports: Ports, state: Path, upstreams: Upstreams) -> tuple[str, ...]:
