@@ -7,11 +7,13 @@ PYTEST := $(BIN)/python -m pytest
 JOBS ?= 3
 # in the order of the files: those that start Tritons come first, see tests/conftest.py
 PARALLEL := -n $(JOBS) --dist loadfile --no-loadscope-reorder
+# suites with an environment of their own
+APART := tests/k8s tests/pipeline
 # every test starts processes, and each would compile the package anew
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo pipeline-demo test test-k8s test-pipeline test-conversion test-tensorrt check format lint types contracts test-fast chaos fuzz deps deps-dev lock clean docs \
+.PHONY: help demo pipeline-demo test test-all slowest test-k8s test-pipeline test-conversion test-tensorrt check format lint types contracts test-fast chaos fuzz deps deps-dev lock clean docs \
   bench bench-against bench-batching bench-control bench-fleet bench-gate bench-hints bench-live bench-load bench-push bench-report bench-scaling bench-peers profile deps-bench deps-browser deps-compiler deps-k8s deps-kserve deps-pipeline deps-postgres
 
 help:  ## Explain the targets
@@ -23,9 +25,17 @@ demo: deps  ## Serve a trained digits classifier from two real Tritons, and prin
 pipeline-demo: deps-pipeline  ## Run the Kubeflow pipeline three times on this machine; EXIT=1 ends after that
 	@exec .venv-pipeline/bin/python examples/kubeflow/demo.py $(if $(EXIT)$(CI),--exit)
 
-test: deps-dev deps-kserve deps-postgres deps-browser deps-compiler  ## Run the whole test suite, with real Tritons
-	$(PYTEST) $(PARALLEL) -m "not chaos and not conversion" --ignore=tests/browser --ignore=tests/k8s --ignore=tests/pipeline
-	$(PYTEST) -n 2 tests/browser
+test: deps-dev deps-postgres deps-browser deps-compiler  ## Test everything that changes often break, with real Tritons: 8 minutes on two cores
+	$(PYTEST) $(PARALLEL) -m "not slow and not chaos and not conversion" $(addprefix --ignore=,$(APART) tests/browser tests/fuzz tests/loadtests)
+	DURATIONS_APPEND=1 $(PYTEST) -n 2 -m "not slow" tests/browser
+
+test-all: deps-dev deps-kserve deps-postgres deps-browser deps-compiler  ## Run every test but faults under load (chaos): both event loops, all stories, conversions, fuzz corpora, pipelines, manifests
+	$(PYTEST) $(PARALLEL) --both-loops -m "not chaos and not conversion" $(addprefix --ignore=,$(APART) tests/browser)
+	DURATIONS_APPEND=1 $(PYTEST) -n 2 tests/browser
+	$(MAKE) test-conversion test-k8s test-pipeline
+
+slowest:  ## Show which files, tests and fixtures took longest in the last run
+	@python3 scripts/slowest.py
 
 check: format lint types contracts test-fast  ## Format, lint, types, import contracts and the fast tests
 

@@ -9,7 +9,7 @@ from playwright.sync_api import Browser, Page, expect
 from browser.conftest import Visitor
 from browser.scene import Stage, call
 
-pytestmark = pytest.mark.triton
+pytestmark = [pytest.mark.triton, pytest.mark.slow]
 PLAIN = "/models/plain/versions/1/batching"
 API = f"/api{PLAIN.removesuffix('batching')}serving-configuration"
 

@@ -10,7 +10,7 @@ from browser.bad_pages import HOME, RIGHT, open_page
 from browser.conftest import Visitor
 
 # No Triton here, but a browser, which is brought for `make test` as they are.
-pytestmark = pytest.mark.triton
+pytestmark = [pytest.mark.triton, pytest.mark.slow]
 ALL = {
     "overflow": checks.overflow,
     "cut": checks.cut_texts,

@@ -16,7 +16,7 @@ from browser import checks, scene
 from browser.conftest import Visitor
 from browser.scene import HELD_OUT, ROWS, Stage
 
-pytestmark = pytest.mark.triton
+pytestmark = [pytest.mark.triton, pytest.mark.slow]
 MANY = 10_000
 DIGITS: ModuleType = harness.load_example("examples/digits/data.py")
 

@@ -9,7 +9,7 @@ from playwright.sync_api import Page, expect
 
 from browser.scene import Stage
 
-pytestmark = pytest.mark.triton
+pytestmark = [pytest.mark.triton, pytest.mark.slow]
 SEVEN = (ROOT / "examples/digits/seven.json").read_bytes()
 PATH = "/v2/models/digits/infer"
 

@@ -9,7 +9,7 @@ from playwright.sync_api import Locator, Page, expect
 from browser.conftest import Visitor
 from browser.scene import Stage
 
-pytestmark = pytest.mark.triton
+pytestmark = [pytest.mark.triton, pytest.mark.slow]
 TRAFFIC = re.compile("/traffic/digits")
 
 

@@ -16,7 +16,7 @@ from relay import relay
 from browser.conftest import Visitor
 from browser.scene import Stage
 
-pytestmark = pytest.mark.triton
+pytestmark = [pytest.mark.triton, pytest.mark.slow]
 MIB = 1 << 20
 PIECE = 4 * MIB  # what the page sends in one request
 SIZE = 10 * MIB

@@ -27,7 +27,7 @@ from serve.triton.launcher import Launcher
 from serve.triton.predicting import predict
 from serve.triton.repository_url import triton_url
 
-pytestmark = pytest.mark.triton
+pytestmark = [pytest.mark.triton, pytest.mark.slow]
 CONFIG = config("x FP32 [2]", "y FP32 [2]")
 
 

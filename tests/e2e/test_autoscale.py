@@ -17,7 +17,7 @@ import repositories
 import steady
 import tritonclient.grpc
 
-pytestmark = pytest.mark.triton
+pytestmark = [pytest.mark.triton, pytest.mark.slow]
 SEVEN = (harness.ROOT / "examples/digits/seven.json").read_text()
 CALL = steady.Call("digits", "/v2/models/digits/infer", SEVEN)
 

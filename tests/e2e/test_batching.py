@@ -5,7 +5,7 @@ from collections import Counter
 import pytest
 from harness import Up, request, servegate, until
 
-pytestmark = pytest.mark.triton
+pytestmark = [pytest.mark.triton, pytest.mark.slow]
 
 _PATH = "/api/models/digits/versions/2/batching"
 

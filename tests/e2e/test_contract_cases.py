@@ -7,7 +7,7 @@ import pushing
 import pytest
 from trying_scene import Shell, offered, tried
 
-pytestmark = pytest.mark.triton
+pytestmark = [pytest.mark.triton, pytest.mark.slow]
 ROW = {"x": offered("json", [pushing.ROW], "row.json")}
 CONTRACT = "/api/models/m/versions/1/contract"
 

@@ -12,7 +12,7 @@ import numpy as np
 import pushing
 import pytest
 
-pytestmark = [pytest.mark.triton, pytest.mark.tensorflow]
+pytestmark = [pytest.mark.triton, pytest.mark.tensorflow, pytest.mark.slow]
 PATIENCE = 400.0  # seconds for a conversion on a machine that is busy otherwise
 SAVE = """
 import sys

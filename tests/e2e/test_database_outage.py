@@ -18,7 +18,7 @@ from tritons import tritons
 from serve.control.decisions import ROUTE
 from serve.control.storing.store import Change, Store
 
-pytestmark = pytest.mark.triton
+pytestmark = [pytest.mark.triton, pytest.mark.slow]
 
 SECONDS = 12.0  # until the admin API gives up on a database; a busy machine included
 TICK = 5.0  # one tick of the poll, a snapshot, and a busy machine

@@ -15,7 +15,7 @@ import tritonclient.grpc as triton_grpc
 import tritonclient.http as triton_http
 from test_push import asked
 
-pytestmark = pytest.mark.triton
+pytestmark = [pytest.mark.triton, pytest.mark.slow]
 FLAGS = ("--quarantine", "off", "--contract-interval", "2")
 
 

@@ -14,7 +14,7 @@ import steady
 
 from serve.core.replicas import Replica
 
-pytestmark = pytest.mark.triton
+pytestmark = [pytest.mark.triton, pytest.mark.slow]
 BODY = '{"inputs": [{"name": "x", "datatype": "FP32", "shape": [1], "data": [2.5]}]}'
 CALL = steady.Call("plain", "/v2/models/plain/infer", BODY)
 

@@ -7,7 +7,7 @@ import harness
 import numpy as np
 import pytest
 
-pytestmark = pytest.mark.triton
+pytestmark = [pytest.mark.triton, pytest.mark.slow]
 
 CARD = json.loads((harness.ROOT / "model_repo/digits/model_card.json").read_text())
 

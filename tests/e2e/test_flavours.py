@@ -8,7 +8,7 @@ import pushing
 import pytest
 from onnx import TensorProto, helper
 
-pytestmark = pytest.mark.triton
+pytestmark = [pytest.mark.triton, pytest.mark.slow]
 FILE = "model.fast.onnx"
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from harness import Up, request, until, up
 
-pytestmark = pytest.mark.triton
+pytestmark = [pytest.mark.triton, pytest.mark.slow]
 
 ROW = [0.0] * 64
 

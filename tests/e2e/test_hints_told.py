@@ -16,7 +16,7 @@ import pytest
 from listeners.keda.stubs import ScaledObject
 from ports import free_ports
 
-pytestmark = pytest.mark.triton
+pytestmark = [pytest.mark.triton, pytest.mark.slow]
 
 SEVEN = (harness.ROOT / "examples/digits/seven.json").read_text()
 LEAST = 3  # more than there are, so that the number is nobody's default

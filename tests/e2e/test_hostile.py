@@ -13,7 +13,7 @@ import harness
 import pytest
 import repositories
 
-pytestmark = pytest.mark.triton
+pytestmark = [pytest.mark.triton, pytest.mark.slow]
 
 SEVEN = (harness.ROOT / "examples/digits/seven.json").read_bytes()
 INFER = "/v2/models/digits/infer"

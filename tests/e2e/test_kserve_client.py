@@ -10,7 +10,7 @@ from typing import Any
 import harness
 import pytest
 
-pytestmark = pytest.mark.triton
+pytestmark = [pytest.mark.triton, pytest.mark.slow]
 
 PYTHON = harness.ROOT / ".venv-kserve" / "bin" / "python"
 DRIVER = harness.ROOT / "tests" / "e2e" / "kserve_driver.py"

@@ -6,7 +6,7 @@ import urllib.request
 import harness
 import pytest
 
-pytestmark = pytest.mark.triton
+pytestmark = [pytest.mark.triton, pytest.mark.slow]
 
 SEVEN = (harness.ROOT / "examples/digits/seven.json").read_bytes()
 

@@ -5,7 +5,7 @@ import pytest
 import repositories
 from tritons import tritons
 
-pytestmark = pytest.mark.triton
+pytestmark = [pytest.mark.triton, pytest.mark.slow]
 
 
 def hints_set(up: harness.Up, *words: str) -> str:

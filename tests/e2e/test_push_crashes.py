@@ -15,7 +15,7 @@ from tritons import tritons
 from serve.core.versions import Manifest
 from serve.processes.failpoints import POINTS, STATUS, VARIABLE
 
-pytestmark = pytest.mark.triton
+pytestmark = [pytest.mark.triton, pytest.mark.slow]
 
 
 class Control:

@@ -7,7 +7,7 @@ import harness
 import pushing
 import pytest
 
-pytestmark = pytest.mark.triton
+pytestmark = [pytest.mark.triton, pytest.mark.slow]
 FLAGS = ("--replicas", "1", "--workers", "1", "--quarantine", "off")
 ODD = (
     ("GET", "/api/models/%00", None),

@@ -6,7 +6,7 @@ import harness
 import pushing
 import pytest
 
-pytestmark = pytest.mark.triton
+pytestmark = [pytest.mark.triton, pytest.mark.slow]
 
 HANGS = """
 import time

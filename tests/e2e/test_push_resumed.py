@@ -13,7 +13,7 @@ import pushing
 import pytest
 from relay import relay
 
-pytestmark = pytest.mark.triton
+pytestmark = [pytest.mark.triton, pytest.mark.slow]
 
 MIB = 1 << 20
 SIZE = int(os.environ.get("SERVEGATE_TEST_PUSH_MIB", "200")) * MIB

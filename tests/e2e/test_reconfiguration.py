@@ -5,7 +5,7 @@ import pushing
 import pytest
 from reconfiguring import BATCHES, calling, in_triton, path_of, put, shown
 
-pytestmark = pytest.mark.triton
+pytestmark = [pytest.mark.triton, pytest.mark.slow]
 SLOW = {"dynamic_batching": {"preferred_batch_size": [8], "max_queue_delay_microseconds": 300000}}
 
 

@@ -13,7 +13,7 @@ from trying_scene import HOSTILE, Shell, offered, picture, snippets, tried, writ
 
 from serve.tensors.datatypes import from_raw
 
-pytestmark = pytest.mark.triton
+pytestmark = [pytest.mark.triton, pytest.mark.slow]
 DTYPES = {"FP16": np.float16, "FP32": np.float32, "INT64": np.int64, "BYTES": object}
 LONG = np.arange(4000, dtype=np.float32).reshape(1000, 4)
 

@@ -8,7 +8,7 @@ import harness
 import pytest
 import tuning_scene
 
-pytestmark = pytest.mark.triton
+pytestmark = [pytest.mark.triton, pytest.mark.slow]
 MEASURES = "progress".__eq__
 
 

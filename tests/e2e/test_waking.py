@@ -14,7 +14,7 @@ import pytest
 import steady
 import tritonclient.grpc as triton
 
-pytestmark = pytest.mark.triton
+pytestmark = [pytest.mark.triton, pytest.mark.slow]
 SEVEN = (harness.ROOT / "examples/digits/seven.json").read_text()
 INFER = "/v2/models/digits/infer"
 ROW = np.zeros((1, 8, 8, 1), np.float32)

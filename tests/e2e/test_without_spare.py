@@ -4,7 +4,7 @@ import harness
 import pushing
 import pytest
 
-pytestmark = pytest.mark.triton
+pytestmark = [pytest.mark.triton, pytest.mark.slow]
 FLAGS = ("--model-repo", "", "--replicas", "1", "--quarantine", "off")
 
 

@@ -21,7 +21,7 @@ from serve.load.reporting.report import Run
 from serve.load.scenarios.catalogue import SCENARIOS
 from serve.load.scenarios.scenario import Outcome
 
-pytestmark = pytest.mark.triton
+pytestmark = [pytest.mark.triton, pytest.mark.slow]
 _GRPC = (Protocol.GRPC, Protocol.GRPC_STREAM)
 
 

@@ -1,6 +1,7 @@
 """The interval of a comparison with another checkout."""
 
 import pytest
+
 from loadtests.bench.against_checkout import Compared, interval
 
 

@@ -24,7 +24,7 @@ from serve.triton.config import Configuration, parse
 
 from .conftest import BareTriton, BareTritonFactory, load
 
-pytestmark = pytest.mark.triton
+pytestmark = [pytest.mark.triton, pytest.mark.slow]
 
 _TENSORS = (
     'input { name: "x" data_type: TYPE_FP32 dims: 1 } '

@@ -16,7 +16,7 @@ from serve.load.recording import RIGHT, WRONG
 
 from .conftest import Beside
 
-pytestmark = pytest.mark.triton
+pytestmark = [pytest.mark.triton, pytest.mark.slow]
 
 CALLS = 200
 AT_ONCE = 8

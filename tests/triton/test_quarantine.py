@@ -27,7 +27,7 @@ from serve.triton.quarantine import LEDGER_FILE, Order, Quarantine, TrialLimits
 
 from .onnx_models import Model, config, identity
 
-pytestmark = pytest.mark.triton
+pytestmark = [pytest.mark.triton, pytest.mark.slow]
 
 ROOT = Path(__file__).parents[2]
 PATIENCE = 60.0  # seconds; a bound for what takes two

@@ -15,7 +15,7 @@ from serve.triton.quarantine import LEDGER_FILE
 
 from .test_quarantine import CONFIG, left_behind, on, onnx, order, quarantine
 
-pytestmark = pytest.mark.triton
+pytestmark = [pytest.mark.triton, pytest.mark.slow]
 
 
 def test_it_takes_no_step_back_and_loads_again_with_another_configuration(tmp_path: Path) -> None:

@@ -54,6 +54,7 @@ def test_what_cannot_be_changed_or_read_is_invalid(fields: dict[str, Any], said:
 
 
 @pytest.mark.triton
+@pytest.mark.slow
 def test_a_triton_is_known_to_run_a_configuration_as_it_completes_it_and_no_other(
     bare_triton_factory: BareTritonFactory,
 ) -> None:

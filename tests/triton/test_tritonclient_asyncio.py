@@ -16,7 +16,7 @@ from tritonclient.utils import InferenceServerException
 from .client_models import VALUES
 from .conftest import Beside
 
-pytestmark = pytest.mark.triton
+pytestmark = [pytest.mark.triton, pytest.mark.slow]
 
 T = TypeVar("T")
 PATIENCE = 30.0  # seconds; a bound

@@ -219,6 +219,7 @@ def test_a_file_without_the_header_of_a_plan_is_none(tmp_path: Path) -> None:
 
 
 @pytest.mark.triton
+@pytest.mark.slow
 def test_a_real_triton_answers_the_cases_of_a_kit(tmp_path: Path, kit: Path) -> None:
     """The ONNX file stands for the plan: here is no GPU."""
     installed = Installation.find(Facts.here())

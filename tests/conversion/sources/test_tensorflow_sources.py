@@ -16,7 +16,7 @@ from serve.conversion.sources.looking import read
 from serve.conversion.sources.operators import REWRITTEN
 from serve.core.errors import ConversionFailed
 
-pytestmark = pytest.mark.tensorflow
+pytestmark = [pytest.mark.tensorflow, pytest.mark.slow]
 
 PROGRAM = Path(__file__).with_name("written_by_tensorflow.py")
 
