@@ -55,6 +55,7 @@ def onnx(
     max_batch_size: options.MaxBatchSize = None,
     golden: options.Golden = 4,
     seed: options.Seed = 0,
+    accept_unverified: options.AcceptUnverified = False,
     memory: options.Memory = "",
     timeout: options.Timeout = "30m",
     json: AsJson = False,
@@ -89,6 +90,7 @@ def onnx(
             golden=golden,
             max_batch_size=max_batch_size,
             seed=seed,
+            accept_unverified=accept_unverified,
         )
         converting = Converting(talking, options.limits_of(memory, timeout))
         report = converting.convert(request, name, out, version=as_version)
@@ -154,6 +156,7 @@ def _told(report: "Report") -> dict[str, Any]:
     return {
         "passed": report.passed,
         "is_batched": report.is_batched,
+        "unverified": report.unverified,
         "digest": report.model.get("digest", ""),
         "peak_memory": report.peak_memory,
     }

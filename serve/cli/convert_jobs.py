@@ -199,7 +199,7 @@ def _state(page: Mapping[str, Any]) -> str:
 
 def _asked(request: Mapping[str, Any]) -> str:
     """What somebody has set."""
-    names = ("signature", "precision", "samples", "labelled", "max_batch_size")
+    names = ("signature", "precision", "samples", "labelled", "max_batch_size", "accept_unverified")
     return " ".join(f"{name}={request[name]}" for name in names if request.get(name))
 
 

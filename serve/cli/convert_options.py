@@ -62,6 +62,13 @@ Memory = Annotated[
     str, typer.Option("--memory", help="What it may take, such as 4GB.  [3/4 of what is free]")
 ]
 Timeout = Annotated[str, typer.Option("--timeout", help="How long it may take, such as 30m.")]
+AcceptUnverified = Annotated[
+    bool,
+    typer.Option(
+        "--accept-unverified",
+        help="Accept an INT8 model that nothing verifies; it is marked everywhere.",
+    ),
+]
 Seed = Annotated[
     int, typer.Option("--seed", min=0, max=(1 << 32) - 1, help="Of the inputs that are drawn.")
 ]
@@ -84,6 +91,7 @@ def make_request(
     golden: int = 4,
     max_batch_size: int | None = None,
     seed: int = 0,
+    accept_unverified: bool = False,
 ) -> "Request":
     """The request that the options make; `Invalid` for the first that makes no sense."""
     from serve.conversion.request import Precision, Request
@@ -107,6 +115,7 @@ def make_request(
         golden=golden,
         max_batch_size=max_batch_size,
         seed=seed,
+        accept_unverified=accept_unverified,
     )
 
 

@@ -90,6 +90,7 @@ def push(
     nchw: converting.Nchw = None,
     max_batch_size: converting.MaxBatchSize = None,
     seed: converting.Seed = 0,
+    accept_unverified: converting.AcceptUnverified = False,
     memory: converting.Memory = "",
     convert_timeout: ConvertTimeout = "30m",
     tags: Tags = None,
@@ -140,6 +141,7 @@ def push(
                 rtol=rtol or (),
                 max_batch_size=max_batch_size,
                 seed=seed,
+                accept_unverified=accept_unverified,
             )
             limits = converting.limits_of(memory, convert_timeout)
             making = converted(request, path, name, talk=pushing.talk, limits=limits)

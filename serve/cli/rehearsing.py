@@ -1,5 +1,6 @@
 """`--dry-run`: what a push would send, what is there already, and what lint says. It only reads."""
 
+import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -12,7 +13,7 @@ from serve.cli.onnx_file import ReadModel
 from serve.cli.pieces import Source
 from serve.cli.talk import amount
 from serve.core.errors import Invalid, NoControl, NotFound
-from serve.core.versions import CONFIG, FLAVOURS, Layout, State, content_digest
+from serve.core.versions import CONFIG, CONVERSION, FLAVOURS, Layout, State, content_digest
 
 _MOST_ASKED = 20  # versions
 _DEAD = (State.FAILED, State.RETIRED, State.REMOVED)
@@ -72,6 +73,17 @@ def _version(admin: AdminClient, path: str) -> Mapping[str, Any]:
     return page
 
 
+def _unverified(source: Source) -> str:
+    """What the report of the conversion says of that."""
+    from serve.conversion.report import unverified_in
+
+    report = source.find(CONVERSION)
+    try:
+        return unverified_in(json.loads(data_of(report))) if report else ""
+    except (ValueError, RecursionError):
+        return ""
+
+
 def findings(
     name: str, source: Source, blobs: Sequence[Blob], read_model: ReadModel
 ) -> tuple[tuple[str, str], ...]:
@@ -85,7 +97,7 @@ def findings(
         files = tuple(blob.file for blob in blobs)
         flavours = source.find(FLAVOURS)
         text = data_of(flavours).decode("utf-8", "replace") if flavours else ""
-        subject = Subject(name, parsed, files, flavours=text)
+        subject = Subject(name, parsed, files, flavours=text, unverified=_unverified(source))
         model = source.find(f"{Layout.of(files).number}/{subject.readable}")
         if model is not None and isinstance(model.origin, Path):
             subject = replace(subject, signature=read_model(model.origin))

@@ -29,6 +29,8 @@ def _options(request: Request) -> Iterator[str]:
     ):
         if value != default:
             yield from (option, value)
+    if request.accept_unverified:
+        yield "--accept-unverified"
     for each in request.nchw:
         yield from ("--nchw", each)
     for output, tolerance in sorted(request.tolerances.items()):

@@ -153,6 +153,11 @@ _ROWS = (
         "the samples do not fit the model",
         "an .npz with one array per input, rows along the first dimension",
     ),
+    Fault(
+        "samples_too_few",
+        "nothing would verify the INT8 model",
+        "--labelled with 50 rows or more, --samples with 100 or more, or --accept-unverified",
+    ),
     # The gate.
     Fault(
         "contract_differs",
@@ -176,6 +181,12 @@ _ROWS = (
         "metric_dropped",
         "the converted model is right less often",
         "another precision, more samples for calibration, or a larger --max-drop",
+        is_gate=True,
+    ),
+    Fault(
+        "unverified",
+        "what was given does not verify the INT8 model",
+        "samples as the model gets them in use, --labelled, or --accept-unverified",
         is_gate=True,
     ),
     Fault(

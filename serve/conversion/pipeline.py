@@ -18,9 +18,11 @@ from typing import Any
 from serve.conversion.command import command_of
 from serve.conversion.faults import failed
 from serve.conversion.gate import (
+    Division,
     Runner,
     Verdict,
     calibration,
+    divide,
     read_labelled,
     read_samples,
     run_gate,
@@ -72,12 +74,19 @@ def run(task: Task, telling: Telling) -> None:
         raise fault
     samples = read_samples(task.samples, signature) if task.samples else None
     labelled = read_labelled(task.labelled, signature) if task.labelled else None
+    division: Division | None = None
+    if task.request.precision is Precision.INT8 and not task.model:
+        division = divide(samples, labelled, task.request.seed)
+        if division.lacks and not task.request.accept_unverified:
+            raise failed("samples_too_few", division.lacks)
+        samples = division.judging
     model = _given(task.model) if task.model else _made(source, task, telling)
     precision: Callable[[], StepResult] | None = None
     if task.request.precision is not Precision.FP32:
         if not task.model:
             telling("stage", stage="precision")
-            drawn = calibration(samples, signature, task.request.seed, source.runner)
+            calibrating = division.calibrating if division else samples
+            drawn = calibration(calibrating, signature, task.request.seed, source.runner)
             rows = [channels_first(inputs, task.request.nchw) for inputs in drawn]
             model = _in_precision(model, task.request.precision, rows)
         precision = _precision_step(model, task.request.precision)
@@ -97,6 +106,7 @@ def run(task: Task, telling: Telling) -> None:
         labelled=labelled,
         precision=precision,
         tell=telling,
+        division=division,
     )
     telling("stage", stage="write")
     _write(task, telling, source, verdict, converted.signature, model, data)

@@ -48,6 +48,11 @@ def render_html(report: Report) -> str:
 
 
 def _verdict(report: Report) -> str:
+    if report.passed and report.unverified:
+        return (
+            '<div class="verdict bad"><strong>Not verified.</strong> It was published at the'
+            f" user's request.<p>{escape(report.unverified)}</p></div>"
+        )
     if report.passed:
         batches = "Rows may be batched" if report.is_batched else "Rows are not batched"
         why = "" if report.is_batched else ": they depend on their neighbours, or are of fixed size"

@@ -16,6 +16,7 @@ from serve.core.errors import Invalid
 
 FILE, MODEL = "conversion.json", "model.onnx"  # in the folder of a conversion
 FORMAT = 1
+UNVERIFIED = "unverified"  # a fact of a step: what the user has accepted
 NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 
@@ -27,6 +28,7 @@ class Step(StrEnum):
     NUMBERS = "numbers"
     BATCH = "batch independence"
     PRECISION = "precision"
+    VERIFICATION = "verification"
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +99,11 @@ class Report:
         """Whether every step of the gate that was run has passed."""
         return all(step.passed for step in self.steps)
 
+    @property
+    def unverified(self) -> str:
+        """Why the user has accepted a result that nothing verifies; empty for all others."""
+        return unverified_in(self.to_json())
+
     def to_json(self) -> dict[str, Any]:
         """Plain values for `json.dumps`."""
         return {
@@ -138,6 +145,14 @@ class Report:
             )
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise Invalid("this is no report of a conversion", why=repr(error)) from error
+
+
+def unverified_in(page: Any) -> str:
+    """The same from a report as JSON, and nothing from what is no report."""
+    steps = page.get("steps", ()) if isinstance(page, Mapping) else ()
+    facts = [step.get("facts") for step in steps if isinstance(step, Mapping)]
+    found = (str(each.get(UNVERIFIED, "")) for each in facts if isinstance(each, Mapping))
+    return next(filter(None, found), "")
 
 
 def _step_page(result: StepResult) -> dict[str, Any]:

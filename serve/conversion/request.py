@@ -31,6 +31,7 @@ class Request:
     `samples`: path of an .npz with one array per input, rows first; `labelled`: one with an array
     `labels` of whole numbers besides. `max_drop`: how much of the metric may be lost, as a share.
     `tolerances` by output, `GENERAL` for all others. `golden`: rows that travel as the contract.
+    `accept_unverified`: publish INT8 also where no rows judge it that have not calibrated it.
     """
 
     source: str
@@ -45,6 +46,7 @@ class Request:
     opset: int = OPSET
     max_batch_size: int | None = None
     seed: int = 0
+    accept_unverified: bool = False
 
     def to_json(self) -> dict[str, Any]:
         """Plain values for `json.dumps`."""

@@ -7,8 +7,9 @@ from pathlib import Path
 from types import MappingProxyType
 
 from serve.conversion.reading import read_model
+from serve.conversion.report import unverified_in
 from serve.core.errors import Invalid
-from serve.core.versions import PLANS, PREPROCESSING, File
+from serve.core.versions import CONVERSION, PLANS, PREPROCESSING, File
 from serve.triton.config import Configuration, parse
 from serve.triton.layout import ModelFolder
 from serve.triton.lint import Subject
@@ -47,6 +48,7 @@ async def subject_of(
         flavours=model.flavours_text() or "",
         plans=plans if isinstance(plans, dict) else {},
         preprocessing=model.document(PREPROCESSING) or {},
+        unverified=_unverified(model),
     )
     readable = {"": subject.readable} if subject.readable else {}
     signatures = {
@@ -54,6 +56,14 @@ async def subject_of(
         for one, file in (readable | dict(subject.readable_flavours)).items()
     }
     return replace(subject, signature=signatures.pop("", None), signatures=signatures)
+
+
+def _unverified(model: ModelFolder) -> str:
+    """What the report of its conversion says of that; one that cannot be read says nothing."""
+    try:
+        return unverified_in(model.document(CONVERSION))
+    except Invalid:
+        return ""
 
 
 def others_beside(folder: Path, config: Configuration) -> Mapping[str, Configuration]:

@@ -87,9 +87,24 @@ def test_a_file_that_computes_in_less_than_asked_is_told_as_that(tmp_path: Path)
 def test_what_a_report_warns_of_is_told(tmp_path: Path) -> None:
     plain = product(tmp_path / "plain.onnx", TensorProto.FLOAT)
     where = ("--name", "m", "--out", tmp_path / "repo")
-    done = convert("onnx", plain, *where, "--precision", "int8")
+    done = convert("onnx", plain, *where, "--precision", "int8", "--accept-unverified")
     assert done.returncode == 0, done.stderr
-    assert "warning: INT8 was calibrated and judged with generated inputs" in done.stderr
+    assert "warning: not verified: there are no samples and no labelled rows" in done.stderr
+    page = (tmp_path / "repo/m/conversion.html").read_text()
+    assert "<strong>Not verified.</strong>" in page
+    said = servegate("model", "lint", tmp_path / "repo/m")
+    assert "conversion-unverified" in said.stdout
+
+
+def test_int8_that_nothing_would_verify_is_refused_before_any_work(tmp_path: Path) -> None:
+    plain = product(tmp_path / "plain.onnx", TensorProto.FLOAT)
+    np.savez(tmp_path / "few.npz", x=np.ones((20, 64), np.float32))
+    where = ("--name", "m", "--out", tmp_path / "repo", "--precision", "int8")
+    done = convert("onnx", plain, *where, "--samples", tmp_path / "few.npz")
+    assert done.returncode == 1
+    assert "code: samples_too_few" in done.stderr and "--accept-unverified" in done.stderr
+    assert "there are 20 samples, 100 are needed" in done.stderr
+    assert "simplifying" not in done.stderr and not (tmp_path / "repo").exists()
 
 
 def test_a_conversion_names_its_report_and_what_comes_next(source: Path, tmp_path: Path) -> None:

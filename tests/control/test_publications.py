@@ -1,5 +1,6 @@
 """The way of a version: from an upload to a manifest, one state after the other."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,20 @@ from serve.core.errors import (
 from serve.core.versions import State
 
 OTHER = CONFIG.replace("max_batch_size: 8", "max_batch_size: 16")
+
+
+def test_a_conversion_that_nothing_verified_is_a_finding_of_its_version(tmp_path: Path) -> None:
+    scene = Scene(tmp_path)
+
+    async def run() -> None:
+        steps = [{"step": "verification", "facts": {"unverified": "there are 5 samples"}}]
+        report = {"conversion.json": json.dumps({"steps": steps}).encode()}
+        version = await scene.publish("m", files() | report)
+        assert version.is_published and "not verified: there are 5 samples" in version.findings[0]
+        broken = await scene.publish("m", files(b"another") | {"conversion.json": b"{"})
+        assert broken.is_published and broken.findings == ()
+
+    play(scene, run)
 
 
 def test_a_version_gets_the_next_number_and_is_published(tmp_path: Path) -> None:

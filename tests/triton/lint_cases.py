@@ -344,6 +344,7 @@ CASES: Mapping[str, Sequence[Subject]] = {
         subject(preprocessing={"inputs": {"x": LETTERS | {"length": 3}}}),
         subject(BACKEND, signature=FIXED, preprocessing={"inputs": {"x": PICTURE}}),
     ],
+    "conversion-unverified": [replace(subject(), unverified="there are 5 samples")],
     "flavours-malformed": [
         subject(flavours="{"),
         flavour(format=2),

@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from serve.control.artifacts.storage import Storage
+from serve.conversion.report import unverified_in
 from serve.core.errors import Invalid
-from serve.core.versions import FLAVOURS, PLANS, File, Layout
+from serve.core.versions import CONVERSION, FLAVOURS, PLANS, File, Layout
 from serve.tensors.contracts import MOST_BYTES, Contract
 from serve.triton.config import Configuration
 
@@ -70,6 +71,13 @@ class Contents:
         if not isinstance(value, dict):
             raise Invalid(f"{name} must hold a JSON object")
         return value
+
+    async def unverified(self, layout: Layout) -> str:
+        """Why the report of its conversion says that nothing verifies it; empty for all others."""
+        try:
+            return unverified_in(await self.document(layout, CONVERSION))
+        except Invalid:  # it is for people; a version does not fail for it
+            return ""
 
     async def contract(self, layout: Layout) -> Contract | None:
         """The golden cases; None for a version without any."""

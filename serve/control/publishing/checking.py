@@ -112,6 +112,7 @@ class Checker:
             flavours=await self._contents.flavours(layout),
             plans=await self._contents.plans(layout),
             preprocessing=await faults.catch(self._contents.document(layout, PREPROCESSING)) or {},
+            unverified=await self._contents.unverified(layout),
         )
         signatures = await faults.catch(self._signatures(layout, bare)) or {}
         signature = signatures.pop("", None)

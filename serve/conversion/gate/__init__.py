@@ -1,16 +1,19 @@
 """The gate: whether a converted model is what the source was. numpy only; models are runners."""
 
+from serve.conversion.gate.calibrating import Division, divide
 from serve.conversion.gate.exploring import Runner
 from serve.conversion.gate.probes import calibration
 from serve.conversion.gate.samples import Labelled, Samples, read_labelled, read_samples
 from serve.conversion.gate.verdict import Verdict, run_gate
 
 __all__ = [
+    "Division",
     "Labelled",
     "Runner",
     "Samples",
     "Verdict",
     "calibration",
+    "divide",
     "read_labelled",
     "read_samples",
     "run_gate",

@@ -5,12 +5,13 @@ k brings k rows per sample, and one without dimensions is the same for all sampl
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import ceil
 from pathlib import Path
 from types import MappingProxyType
 
 import numpy as np
+from numpy.typing import NDArray
 
 from serve.conversion.faults import failed
 from serve.conversion.gate.shapes import has_rows
@@ -49,6 +50,15 @@ class Samples:
     def _step(self, size: int) -> int:
         each = sum(array.nbytes for array in self.arrays.values()) // max(self.count, 1)
         return min(size, max(1, _MOST_AT_ONCE // max(each, 1))) if self.is_joinable else 1
+
+    def only(self, places: NDArray[np.int64]) -> "Samples":
+        """The samples at these places."""
+        chosen = {
+            name: array[(places[:, None] * unit + np.arange(unit)).ravel()] if unit else array
+            for name, array in self.arrays.items()
+            for unit in (self.units[name],)
+        }
+        return replace(self, arrays=MappingProxyType(chosen), count=len(places))
 
     def part(self, start: int, stop: int) -> Mapping[str, Array]:
         """The samples from `start` up to `stop` as the inputs of one call."""

@@ -1,6 +1,6 @@
 """The gate: a converted model is published only after all of its steps.
 
-    determinism → contract → numbers → batch independence → precision
+    determinism → contract → numbers → batch independence → precision → verification
 
 Models are given as runners: inputs by name in, outputs by name out. A fault of the source raises
 `ConversionFailed`; one of the conversion is a step that has not passed.
@@ -11,6 +11,7 @@ from dataclasses import KW_ONLY, dataclass, field, replace
 
 from serve.conversion.events import STAGES, Tell
 from serve.conversion.gate.arithmetic import FACT, arithmetic_of
+from serve.conversion.gate.calibrating import Division, narrow, same_winner
 from serve.conversion.gate.determinism import determinism
 from serve.conversion.gate.exploring import Reach, Runner, explore
 from serve.conversion.gate.golden import cases
@@ -22,7 +23,7 @@ from serve.conversion.gate.probes import Probe, count_probes, modest, ordinary, 
 from serve.conversion.gate.rules import RULES, Norm, Rule, rule_of
 from serve.conversion.gate.samples import Labelled, Samples
 from serve.conversion.gate.surveying import LOG, with_logarithms
-from serve.conversion.report import StepResult
+from serve.conversion.report import UNVERIFIED, Step, StepResult
 from serve.conversion.request import GENERAL, Precision, Request
 from serve.tensors.contracts import Case
 from serve.tensors.signature import Signature
@@ -57,11 +58,13 @@ def run_gate(
     labelled: Labelled | None,
     precision: Callable[[], StepResult] | None,
     tell: Tell,
+    division: Division | None = None,
 ) -> Verdict:
     """Judge `converted`, whose signature is `found`, by `source`, whose signature is `expected`.
 
     Both are asked with samples as the source takes them; channels are moved here for the inputs
-    that the request names. `precision` makes the last step.
+    that the request names. `precision` makes its step. `division` says how samples were
+    divided for a calibration; `samples` are those that judge.
     """
     gate = _Gate(
         source,
@@ -72,6 +75,8 @@ def run_gate(
         users=tuple(filter(None, (samples, labelled.samples if labelled else None))),
         labelled=labelled,
         tell=tell,
+        has_labels=labelled is not None and (division is None or division.is_labelled),
+        is_converted=division is not None,
     )
     steps = [gate.determinism(), gate.contract()]
     is_batched = False
@@ -82,9 +87,13 @@ def run_gate(
         steps.append(step)
     if precision is not None:
         steps.append(precision())
+    if division is not None:
+        steps.append(gate.verification(division))
     passed = all(step.passed for step in steps)
     golden = gate.cases() if passed else ()
-    return Verdict(tuple(steps), is_batched, golden, tuple(gate.warnings()))
+    accepted = (str(one.facts[UNVERIFIED]) for one in steps if UNVERIFIED in one.facts)
+    warnings = (*(f"not verified: {why}" for why in accepted), *gate.warnings())
+    return Verdict(tuple(steps), is_batched, golden, warnings)
 
 
 @dataclass(slots=True, eq=False)
@@ -100,6 +109,8 @@ class _Gate:
     users: tuple[Samples, ...]  # the user's, plain and labelled
     labelled: Labelled | None
     tell: Tell
+    has_labels: bool  # enough of them to decide in place of values
+    is_converted: bool  # by an INT8 calibration of ours
     reach: Reach = field(default_factory=Reach)
     norms: Mapping[str, Norm] = field(default_factory=dict)
     arithmetic: Precision = Precision.FP32
@@ -128,7 +139,7 @@ class _Gate:
             self.request,
             self._rule,
             is_sampled=bool(self.users),
-            is_labelled=self.labelled is not None,
+            is_labelled=self.has_labels,
         )
         return self._with_metric(numbers.run(self._probes()))
 
@@ -144,6 +155,21 @@ class _Gate:
             rules={"source": rule_of(self.arithmetic), "converted": self._rule},
             samples=self.users[0] if self.users else None,
         )
+
+    def verification(self, division: Division) -> StepResult:
+        """Whether the rows that judged an INT8 model say anything."""
+        of = self.expected, self.reach
+        generated = [each.inputs for each in ordinary(*of, samples=(), seed=self.request.seed)]
+        why = division.lacks
+        if not why and not division.is_labelled and division.calibrating:
+            why = narrow((division.calibrating.arrays,))
+        why = why or same_winner(self.source, self.users, generated)
+        if not why:
+            return StepResult(Step.VERIFICATION, True, division.summary)
+        if not self.request.accept_unverified:
+            return StepResult(Step.VERIFICATION, False, why, "unverified")
+        said = f"not verified, which was accepted: {why}"
+        return StepResult(Step.VERIFICATION, True, said, facts={UNVERIFIED: why})
 
     def cases(self) -> tuple[Case, ...]:
         return cases(
@@ -163,8 +189,8 @@ class _Gate:
                 yield f"output '{name}' is the same for all ordinary inputs: it tells nothing"
             elif norm.is_sure:
                 yield f"output '{name}' is 0 or 1 for all ordinary inputs: bring samples"
-        if self.request.precision is Precision.INT8 and not self.users:
-            yield "INT8 was calibrated and judged with generated inputs: bring samples"
+        if self.request.precision is Precision.INT8 and not self.users and not self.is_converted:
+            yield "INT8 was judged with generated inputs: bring samples"
         outputs = {spec.name for spec in self.expected.outputs} | {GENERAL}
         for name in sorted(set(self.request.tolerances) - outputs):
             yield f"a tolerance is given for '{name}', which is none of the outputs"

@@ -39,6 +39,7 @@ class RequestBody(BaseModel):
 
     `max_drop` is the share of the metric on the labelled rows that may be lost; `tolerances` are by
     output, with an empty name for all others; `golden` is how many rows become the contract.
+    `accept_unverified` publishes an INT8 model that nothing verifies, marked so.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -52,6 +53,7 @@ class RequestBody(BaseModel):
     golden: int = Field(default=4, ge=1, le=64)
     max_batch_size: int | None = Field(default=None, ge=0, le=4096)
     seed: int = Field(default=0, ge=0, lt=1 << 32)
+    accept_unverified: bool = False
 
 
 class ConversionBody(BaseModel):

@@ -2,6 +2,7 @@
 
 from serve.core.errors import Invalid
 from serve.core.naming import check_model_name
+from serve.core.versions import CONVERSION
 from serve.triton.lint import backends
 from serve.triton.lint.subject import Finding, Findings, Subject
 
@@ -286,3 +287,12 @@ def graph_invalid(subject: Subject) -> Findings:
     facts = {} if subject.signature is None else subject.signature.facts
     if facts.get("checker"):
         yield Finding("model file", str(facts["checker"]), "export the model again")
+
+
+def conversion_unverified(subject: Subject) -> Findings:
+    """Its conversion to INT8 was accepted although nothing verified it.
+
+    Triton does not look at conversion.json; the version may answer wrongly.
+    """
+    if subject.unverified:
+        yield Finding(CONVERSION, f"not verified: {subject.unverified}", "convert with --labelled")

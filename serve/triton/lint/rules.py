@@ -157,6 +157,7 @@ RULES: tuple[Rule, ...] = (
     # documents
     Rule("preprocessing-malformed", _W, preprocessing.preprocessing_malformed),
     Rule("preprocessing-unfit", _W, preprocessing.preprocessing_unfit),
+    Rule("conversion-unverified", _W, files.conversion_unverified),
     # ensembles
     Rule("ensemble-platform", _E, ensembles.ensemble_platform),
     Rule("ensemble-only", _E, ensembles.ensemble_only),

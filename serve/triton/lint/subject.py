@@ -78,7 +78,8 @@ class Subject:
     is how many GPUs the Tritons have that will hold it, None when that is not known. `flavours` is
     what flavours.json says, or empty; by flavour, `signatures` are what their files say and `plans`
     what plans.json says of those that are TensorRT plans. `preprocessing` is what
-    preprocessing.json says, empty where there is none.
+    preprocessing.json says, empty where there is none. `unverified` is why nothing verifies
+    the model, as conversion.json says, or empty.
     """
 
     name: str
@@ -91,6 +92,7 @@ class Subject:
     signatures: Mapping[str, Signature] = field(default_factory=lambda: MappingProxyType({}))
     plans: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
     preprocessing: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
+    unverified: str = ""
 
     @property
     def message(self) -> Any:

@@ -54,6 +54,7 @@ def judge(
     labelled=None,
     check=None,
     tell=lambda *_, **__: None,
+    division=None,
     **asked,
 ):
     """What the gate says; `check` is the step of precision."""
@@ -67,6 +68,7 @@ def judge(
         labelled=labelled,
         precision=check,
         tell=tell,
+        division=division,
     )
 
 
