@@ -24,6 +24,7 @@ from serve.core.access import Key
 from serve.core.errors import Unavailable
 from serve.core.routes import Split
 from serve.core.snapshot import ModelView, Snapshot, Target
+from serve.triton.foreign_code import calls_others
 
 GONE_AFTER = 10.0  # seconds without a poll after which a worker is not waited for
 REST = 3.0  # times as long as the last snapshot took: to be compiled, written and given out
@@ -88,11 +89,14 @@ def _view(
     targets, wanted = {}, set()
     for one in model.loadables:
         flavour = one.configuration.flavour if one.configuration else "auto"
+        inside = calls_others(one.configuration)
         for version in _served(one, fleet):
             wanted.add(version)
             holders = fleet.holders(one.name, version, *pools, steers=not sequences)
             if holders:
-                targets[version] = Target(model.name, version, one.name, version, flavour, holders)
+                targets[version] = Target(
+                    model.name, version, one.name, version, flavour, holders, inside
+                )
     decided = decisions.split(model.name)
     failed = any(one.name in failing for one in model.loadables)
     is_whole = failed or wanted <= targets.keys()

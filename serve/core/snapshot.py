@@ -27,7 +27,11 @@ LAST_GENERATION = (1 << 63) - 1
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """One version as the data plane reaches it: its names in Triton, and who holds it."""
+    """One version as the data plane reaches it: its names in Triton, and who holds it.
+
+    `calls_others` says that it is an ensemble or runs code: its answer may come from another model
+    that it called, and a refusal, too.
+    """
 
     model: str
     version: int
@@ -35,6 +39,7 @@ class Target:
     physical_version: int
     flavour: str
     replicas: tuple[str, ...]
+    calls_others: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,6 +168,7 @@ def _model_to_json(model: ModelView, numbers: dict[tuple[str, ...], int]) -> dic
                 "physical_version": target.physical_version,
                 "flavour": target.flavour,
                 "replicas": numbers.setdefault(target.replicas, len(numbers)),
+                "calls_others": target.calls_others,
             }
             for version, target in model.targets.items()
         },
@@ -204,6 +210,7 @@ def _model_from_json(name: str, item: Any, find: Callable[[Any], tuple[str, ...]
             physical_version=int(entry["physical_version"]),
             flavour=str(entry["flavour"]),
             replicas=find(entry["replicas"]),
+            calls_others=entry.get("calls_others") is not False,  # older ones do not say
         )
     split = item["split"]
     return ModelView(

@@ -148,8 +148,8 @@ class Attempt:
         if self.is_ended:
             return False
         gateway, call = self._gateway, self.call
-        asked = self.choice.target.physical_name if self.choice else ""
-        proof = refusal(call.protocol, call.verb, reply, asked)
+        choice = self.choice
+        proof = refusal(call.protocol, call.verb, reply, choice.target) if choice else None
         if proof is None:
             if is_broken(call.protocol, reply):
                 gateway.health.failed(self.replica.name, self._target())

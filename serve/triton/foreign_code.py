@@ -35,6 +35,18 @@ def code_in(config: Configuration, files: Sequence[File]) -> str:
     return next(_reasons(config, files), "")
 
 
+def calls_others(config: Configuration | None) -> bool:
+    """Whether an answer of this model may be that of another one which it called.
+
+    So it is with an ensemble, and with code. Where the configuration does not name what runs the
+    model, because Triton completes it, it may be code.
+    """
+    if config is None or config.message.HasField("ensemble_scheduling"):
+        return True
+    backend, platform = config.message.backend, config.message.platform
+    return (backend or platform) not in DATA_BACKENDS | DATA_PLATFORMS
+
+
 def _reasons(config: Configuration, files: Sequence[File]) -> Iterator[str]:
     message = config.message
     if message.backend and message.backend not in DATA_BACKENDS:

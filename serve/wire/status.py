@@ -6,6 +6,7 @@ way to read them, and say in `servegate-error` that they are the gateway's.
 """
 
 import json
+import re
 from dataclasses import dataclass
 
 from serve.core.calls import PREDICTIONS, Headers, Reply, Verb
@@ -39,6 +40,7 @@ from serve.core.errors import (
     UnknownVersion,
     Unparsable,
 )
+from serve.core.snapshot import Target
 
 GRPC_NAMES = (
     "OK",
@@ -173,35 +175,52 @@ class Refusal:
     lacks_version: bool  # the replica does not hold the version that the snapshot says it has
 
 
-# What Triton's core writes (tritonserver 2.51) when it turns a request away before executing it.
-_BEFORE_EXECUTION = (
-    "Exceeds maximum queue size",
-    "Server is stopping",
-    "Server not ready",
+# What Triton (2.51) writes when it turns a request away before executing it: its HTTP server, its
+# core, and the scheduler of the model, which puts the request's id first.
+_BEFORE_EXECUTION = re.compile(
+    r"Server is stopping to serve requests\."
+    r"|Server not ready"
+    r"|(\[request id: .*?\] )?(Exceeds maximum queue size"
+    r"|Server is stopping, scheduler for model has stopped accepting new inference requests)",
+    re.DOTALL,
 )
+_UNKNOWN = "Request for unknown model: '"
 _BUSY = Refusal("refused", lacks_version=False)
 _ABSENT = Refusal("version absent", lacks_version=True)
 
 
-def refusal(protocol: str, verb: Verb, reply: Reply, model: str) -> Refusal | None:
+def refusal(protocol: str, verb: Verb, reply: Reply, target: Target) -> Refusal | None:
     """Whether the reply is a complete refusal by Triton itself; None for every other answer.
 
     Retry rules 3 and 4: a 503 / UNAVAILABLE from the server before it executed anything, and
-    "unknown model" from a replica that should have it. A model's own code may answer UNAVAILABLE
-    after it has run, and gRPC libraries make it up themselves: the words must be the server's, and
-    `model` the name in Triton that was asked for.
+    "unknown model" from a replica that should have it. The whole message must be one of Triton's
+    sentences, and about `target` where it names a model: gRPC libraries make up UNAVAILABLE
+    themselves, and so does code in a model. Where the model calls others, 503 proves nothing: it
+    may have run, and pass on what another model was refused with.
     """
     if verb not in PREDICTIONS:
         return None
     absent, busy = (404, 503) if protocol == "http" else (NOT_FOUND, UNAVAILABLE)
-    if reply.status not in (absent, busy):
+    if reply.status != absent and (reply.status != busy or target.calls_others):
         return None
     said = _said(protocol, reply)
-    if said.startswith(f"Request for unknown model: '{model}'"):
-        return _ABSENT
-    if reply.status == busy and any(words in said for words in _BEFORE_EXECUTION):
+    if said.startswith(_UNKNOWN):
+        return _ABSENT if said in _absences(target) else None
+    if reply.status == busy and _BEFORE_EXECUTION.fullmatch(said):
         return _BUSY
     return None
+
+
+def _absences(target: Target) -> tuple[str, ...]:
+    """Triton's sentences for a version that it does not hold; calls name it by its number."""
+    model = f"{_UNKNOWN}{target.physical_name}'"
+    version = f"{model} version {target.physical_version}"
+    return (
+        f"{model} is not found",
+        f"{model} has no available versions",
+        f"{version} is not found",
+        f"{version} is not at ready state",
+    )
 
 
 def is_broken(protocol: str, reply: Reply) -> bool:

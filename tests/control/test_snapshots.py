@@ -107,6 +107,23 @@ def test_a_model_with_sequences_is_marked(config: str, sequences: bool) -> None:
     assert compiled(model(1, config=config), fleet(a=(1,))).sequences is sequences
 
 
+@pytest.mark.parametrize(
+    ("config", "calls_others"),
+    [
+        ('backend: "onnxruntime"', False),
+        ('platform: "tensorrt_plan"', False),
+        ('platform: "ensemble" ensemble_scheduling { step { model_name: "n" } }', True),
+        ('backend: "python"', True),
+        ('platform: "onnxruntime_onnx" backend: "vendors_own"', True),
+        ("max_batch_size: 8", True),  # Triton looks at the files, which may be model.py
+        (None, True),
+    ],
+)
+def test_ensembles_and_what_may_be_code_are_marked(config: str | None, calls_others: bool) -> None:
+    made = compiled(model(1, config=config), fleet(a=(1,)))
+    assert made.targets[1].calls_others is calls_others
+
+
 def test_every_replica_is_in_the_snapshot_lost_ones_included() -> None:
     two = fleet(a=(1,), b=(1,))
     two.lost("b", "refused")

@@ -98,6 +98,20 @@ def test_a_snapshot_that_says_nothing_of_sleep_was_written_where_nobody_slept() 
     assert not Snapshot.from_json(data).models["sleeping"].asleep
 
 
+def test_a_target_says_whether_its_answer_may_come_from_another_model() -> None:
+    one = dataclasses.replace(target(1), calls_others=True)
+    data = json.loads(json.dumps(snapshot(view(one)).to_json()))
+    assert Snapshot.from_json(data) == snapshot(view(one))
+
+
+@pytest.mark.parametrize("said", [{}, {"calls_others": None}, {"calls_others": 0}])
+def test_a_target_that_does_not_say_so_may_call_others(said: dict[str, Any]) -> None:
+    data = snapshot(view(target(1))).to_json()
+    del data["models"]["m"]["targets"]["1"]["calls_others"]
+    data["models"]["m"]["targets"]["1"] |= said
+    assert Snapshot.from_json(data).models["m"].targets[1].calls_others
+
+
 def test_a_change_of_keys_is_a_change() -> None:
     one = full()
     assert not one.same_content(dataclasses.replace(one, keys=MappingProxyType({})))

@@ -141,7 +141,7 @@ class Triton:
 
     def _do(self, number: int, identity: str, message: bytes, is_infer: bool) -> None:
         if identity == "@stop":
-            self._end(number, 14, "Server is stopping")
+            self._end(number, 14, "Server not ready")
         elif identity == "@unknown":
             self._end(number, 5, "Request for unknown model: 'm' is not found")
         elif identity in ("@refused", "@reset"):

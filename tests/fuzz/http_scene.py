@@ -134,7 +134,7 @@ class Replica:
         name = one.path.split("/")[3] if one.path.count("/") > 2 else ""
         said = JSON % name.encode()
         if b"@stop" in body:
-            return _with_length(503, b'{"error":"Server is stopping"}'), False, False
+            return _with_length(503, b'{"error":"Server not ready"}'), False, False
         if b"@unknown" in body:
             sentence = b"Request for unknown model: '%b' is not found" % name.encode()
             return _with_length(404, b'{"error":"%b"}' % sentence), False, False

@@ -212,7 +212,7 @@ def _answered(number: int = 1) -> bytes:
 
 def grpc_tritons() -> Seeds:
     ack = frame(SETTINGS, 1, 0)
-    refused = _OK + b"\x00\x0bgrpc-status\x0214\x00\x0cgrpc-message\x12Server is stopping"
+    refused = _OK + b"\x00\x0bgrpc-status\x0214\x00\x0cgrpc-message\x10Server not ready"
     settings = frame(SETTINGS, 0, 0, pack(">HI", 1, 0))
     yield "good", ack + _answered()
     yield "own-settings", settings + ack + _answered()

@@ -14,7 +14,7 @@ from serve.core.snapshot import Snapshot
 from serve.listeners.http.upload import KEPT
 
 MIB = 1 << 20
-STOPPING = reply(b'{"error":"Server is stopping, not ready"}', status=503)
+STOPPING = reply(b'{"error":"Server is stopping to serve requests."}', status=503)
 UNKNOWN = reply(b'{"error":"Request for unknown model: \'m\' is not found"}', status=404)
 HEAD = f"POST {INFER} HTTP/1.1\r\nHost: x\r\n".encode()
 
@@ -130,7 +130,10 @@ async def test_a_replica_that_refuses_everywhere_has_its_refusal_passed_on(scene
     for one in scene.replicas:
         one.script = answering(STOPPING)
     answer = await scene.ask(request())
-    assert (answer.status, answer.body) == (503, b'{"error":"Server is stopping, not ready"}')
+    assert (answer.status, answer.body) == (
+        503,
+        b'{"error":"Server is stopping to serve requests."}',
+    )
     assert tried(scene) == [1, 1]
 
 

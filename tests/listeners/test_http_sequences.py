@@ -108,7 +108,7 @@ async def _reads_slowly(call: Received) -> None:
 @in_scene(SEQUENCES)
 async def test_a_call_of_a_sequence_is_never_sent_again(scene: Scene) -> None:
     for one in scene.replicas:
-        one.script = answering(reply(b'{"error":"Server is stopping"}', status=503))
+        one.script = answering(reply(b'{"error":"Server not ready"}', status=503))
     assert (await scene.ask(request(of(5)))).status == 503
     assert sum(places(scene)) == 1
 

@@ -41,7 +41,7 @@ async def asked(scene: Scene) -> Triton:
     ("status", "said", "tried"),
     [
         (NOT_FOUND, ABSENT, 2),
-        (UNAVAILABLE, "Server is stopping", 2),
+        (UNAVAILABLE, "Server not ready", 2),
         (UNAVAILABLE, ABSENT, 2),
         (UNAVAILABLE, "the model says so", 1),
         (INTERNAL, "it broke", 1),

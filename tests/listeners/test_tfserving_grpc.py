@@ -135,7 +135,7 @@ async def test_what_is_wrong_is_said_with_tensorflow_servings_codes(front: Front
 
 @in_front(snapshot(view(target(1, "a", "b"))))
 async def test_a_call_that_was_not_executed_goes_on_to_another_replica(front: Front) -> None:
-    front.replicas[0].script = answering(reply(b'{"error":"Server is stopping"}', status=503))
+    front.replicas[0].script = answering(reply(b'{"error":"Server not ready"}', status=503))
     front.replicas[1].script = model(gives_its_input)
     for _ in range(4):
         code, _, _ = await front.rpc(PREDICT, tf.predict_request(tf.spec("m"), x=X))

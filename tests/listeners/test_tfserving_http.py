@@ -90,7 +90,7 @@ async def test_a_signature_is_read_once_and_again_after_triton_has_refused(front
 
 @in_front(TWO)
 async def test_a_call_that_was_not_executed_goes_on_to_another_replica(front: Front) -> None:
-    refused = answering(reply(b'{"error":"Server is stopping"}', status=503))
+    refused = answering(reply(b'{"error":"Server not ready"}', status=503))
     serving = model(gives_its_input)
 
     async def stopping(call: Received) -> None:

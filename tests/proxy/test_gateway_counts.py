@@ -167,7 +167,10 @@ def test_the_time_of_a_call_is_its_whole_time_with_all_its_attempts(end: str) ->
     [
         (UNREACHABLE, "not sent"),
         (Reply(503, b'{"error":"Exceeds maximum queue size"}'), "refused"),
-        (Reply(404, b'{"error":"Request for unknown model: \'m\'"}'), "version absent"),
+        (
+            Reply(404, b'{"error":"Request for unknown model: \'m\' is not found"}'),
+            "version absent",
+        ),
     ],
 )
 def test_a_retry_is_counted_with_its_reason(outcome: Outcome, reason: str) -> None:

@@ -9,6 +9,7 @@ import pytest
 from serve.core import errors
 from serve.core.calls import PREDICTIONS, Reply, Verb
 from serve.core.errors import ServegateError
+from serve.core.snapshot import Target
 from serve.wire import status
 
 JSON = b"application/json"
@@ -213,6 +214,9 @@ def rpc(code: grpc.StatusCode, message: str) -> Reply:
 UNKNOWN = "Request for unknown model: 'm' version 2 is not found"
 NOT_READY = "Request for unknown model: 'm' version 2 is not at ready state"
 FULL = "Exceeds maximum queue size"
+STOPPING = "Server is stopping, scheduler for model has stopped accepting new inference requests"
+PLAIN = Target("ours", 1, "m", 2, "onnxruntime", ("a",))
+COMPOSED = Target("ours", 1, "m", 2, "ensemble", ("a",), calls_others=True)
 
 
 @pytest.mark.parametrize(
@@ -221,16 +225,22 @@ FULL = "Exceeds maximum queue size"
         ("http", http(404, UNKNOWN), True),
         ("http", http(503, NOT_READY), True),
         ("http", http(503, FULL), False),
+        ("http", http(404, "Request for unknown model: 'm' is not found"), True),
+        ("http", http(404, "Request for unknown model: 'm' has no available versions"), True),
         ("http", http(503, f"[request id: 1] {FULL}"), False),
+        ("http", http(503, f"[request id: <id_unknown>] {STOPPING}"), False),
+        ("http", http(503, "Server is stopping to serve requests."), False),
+        ("http", http(503, "Server not ready"), False),
         ("grpc", rpc(grpc.StatusCode.NOT_FOUND, UNKNOWN), True),
         ("grpc", rpc(grpc.StatusCode.UNAVAILABLE, NOT_READY), True),
         ("grpc", rpc(grpc.StatusCode.UNAVAILABLE, f"[request id: 1] {FULL}"), False),
+        ("grpc", rpc(grpc.StatusCode.UNAVAILABLE, "Server not ready"), False),
     ],
 )
 def test_a_refusal_of_triton_proves_that_nothing_was_executed(
     protocol: str, reply: Reply, lacks_version: bool
 ) -> None:
-    refusal = status.refusal(protocol, Verb.INFER, reply, "m")
+    refusal = status.refusal(protocol, Verb.INFER, reply, PLAIN)
     assert refusal is not None
     assert refusal.lacks_version is lacks_version
 
@@ -244,6 +254,13 @@ def test_a_refusal_of_triton_proves_that_nothing_was_executed(
         ("http", http(503, "a model's own code answers UNAVAILABLE after it has run")),
         ("http", http(404, "Request for unknown model: 'a part of m' is not found")),
         ("http", http(404, f"while asking a part: {UNKNOWN}")),
+        ("http", http(404, f"{UNKNOWN}, says another server")),
+        ("http", http(404, UNKNOWN.replace("2", "3"))),
+        ("http", http(503, NOT_READY.replace("2", "22"))),
+        ("http", http(503, f"the second step says: {FULL}")),
+        ("http", http(503, f"in ensemble 'm', [request id: 1] {FULL}")),
+        ("http", http(503, f"{FULL}, says the second step")),
+        ("http", http(503, "Server is stopping")),
         ("grpc", rpc(grpc.StatusCode.NOT_FOUND, UNKNOWN.replace("'m'", "'n'"))),
         ("http", http(400, UNKNOWN)),
         ("http", http(404, "Not Found")),
@@ -261,12 +278,24 @@ def test_a_refusal_of_triton_proves_that_nothing_was_executed(
     ],
 )
 def test_any_other_answer_is_the_answer(protocol: str, reply: Reply) -> None:
-    assert status.refusal(protocol, Verb.INFER, reply, "m") is None
+    assert status.refusal(protocol, Verb.INFER, reply, PLAIN) is None
+
+
+@pytest.mark.parametrize("said", [FULL, f"[request id: 1] {FULL}", NOT_READY, "Server not ready"])
+def test_a_model_that_calls_others_may_pass_on_what_another_was_refused_with(said: str) -> None:
+    over_grpc = rpc(grpc.StatusCode.UNAVAILABLE, said)
+    assert status.refusal("http", Verb.INFER, http(503, said), COMPOSED) is None
+    assert status.refusal("grpc", Verb.INFER, over_grpc, COMPOSED) is None
+
+
+def test_a_replica_that_lacks_a_model_that_calls_others_has_not_executed_it() -> None:
+    refusal = status.refusal("http", Verb.INFER, http(404, UNKNOWN), COMPOSED)
+    assert refusal is not None and refusal.lacks_version
 
 
 @pytest.mark.parametrize("verb", Verb)
 def test_only_predict_calls_are_refused(verb: Verb) -> None:
-    refusal = status.refusal("http", verb, http(503, NOT_READY), "m")
+    refusal = status.refusal("http", verb, http(503, NOT_READY), PLAIN)
     assert (refusal is not None) is (verb in PREDICTIONS)
 
 
