@@ -11,20 +11,33 @@ from serve.app.asking import Line
 from serve.core.errors import (
     BadRequest,
     DeadlineExceeded,
+    FixedSetting,
     LoadFailed,
+    ModelControlOff,
     NoControl,
     NotInRepository,
     NotServed,
     ServegateError,
     TritonFailed,
     Unavailable,
+    UnreadableConfiguration,
 )
 from serve.wire.management import Wish
 
 _SPARE = 2.0  # seconds that the control plane's own answer may take beyond what it waits
 _KINDS: Mapping[str, type[ServegateError]] = {
     kind.code: kind
-    for kind in (BadRequest, DeadlineExceeded, LoadFailed, NotInRepository, NotServed, Unavailable)
+    for kind in (
+        BadRequest,
+        DeadlineExceeded,
+        FixedSetting,
+        LoadFailed,
+        ModelControlOff,
+        NotInRepository,
+        NotServed,
+        Unavailable,
+        UnreadableConfiguration,
+    )
 } | {TritonFailed.code: BadRequest}  # a replica says what is wrong with a setting
 
 

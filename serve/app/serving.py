@@ -13,7 +13,7 @@ import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from serve.core.errors import BadRequest
-from serve.wire.kserve_http import without_upgrade
+from serve.wire.kserve_http import not_http, without_upgrade
 from serve.wire.status import http_error
 
 
@@ -54,8 +54,8 @@ class Protocol(HttpToolsProtocol):
             head = b"".join(b"%b: %b\r\n" % pair for pair in without_upgrade(self.headers))
             self.parser = httptools.HttpRequestParser(self)
             self.data_received(line + head + b"\r\n" + data[offer.args[0] :])
-        except httptools.HttpParserError:
-            self.send_400_response("this is not HTTP/1.1")
+        except httptools.HttpParserError as error:
+            self.send_400_response(str(not_http(str(error))))
 
     def send_400_response(self, msg: str) -> None:
         """What cannot be parsed is refused in the shape of every other error, and cut off."""

@@ -53,6 +53,8 @@ async def run_up(settings: Settings, *, say: Say, on_ready: "Callable[[Ready], N
             say(f"ended what an earlier run had left: {entry.name} ({entry.pid})")
         _reserve(settings)
         shared_secret(settings)
+        if warning := warning_of_management(settings):
+            say(warning)
         plane = DataPlane(
             dataclasses.replace(settings, control=f"{INSIDE}{control_socket(settings)}"),
             ledger,
@@ -98,6 +100,17 @@ def _require_own_tritons(settings: Settings) -> None:
         if settings.triton
         else f"others are found by discover = {', '.join(settings.discover)}",
         try_this="servegate hints show, and whoever started them to follow it",
+    )
+
+
+def warning_of_management(settings: Settings) -> str:
+    """What `--allow-management` cannot open; empty where it opens everything, or is not given."""
+    decides = settings.model_repo or settings.publishes or not settings.triton
+    if decides or not settings.allow_management:
+        return ""
+    return (
+        "warning: --allow-management opens trace settings, log settings and shared memory only; "
+        "loads and unloads are refused without --model-repo"
     )
 
 

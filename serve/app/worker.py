@@ -92,7 +92,7 @@ class Worker:
         self._management: Management | None = None
         if settings.allow_management:
             manager = ControlManager(settings.control_url, secret=secret, trust=trust)
-            self._management = Management(self._gateway, self._http_pool, manager)
+            self._management = Management(self._gateway, self._http_pool, self._grpc_pool, manager)
         self._register()
 
     @property

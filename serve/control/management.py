@@ -26,14 +26,15 @@ from serve.control.registry import Model
 from serve.control.snapshots import Publisher
 from serve.control.storing.store import Change, Store
 from serve.core.errors import (
-    BadRequest,
     DeadlineExceeded,
+    FixedSetting,
     InUse,
+    Invalid,
     LoadFailed,
+    ModelControlOff,
     NotInRepository,
-    NotServed,
-    ServegateError,
     Unavailable,
+    UnreadableConfiguration,
 )
 from serve.triton import config as triton_config
 from serve.triton.control import Settings
@@ -81,10 +82,7 @@ class Management:
             if config is not None:
                 if any(one.published for one in known.loadables):
                     raise LoadFailed(name, _IMMUTABLE)
-                try:
-                    triton_config.of_json(config)
-                except ServegateError as error:
-                    raise LoadFailed(name, str(error)) from error
+                self._check(name, config)
             before = self._decisions().entry(SERVING, name).body
             await self._decide(name, None if config is None else {"config": config}, by)
             model = self._inventory.models[name]
@@ -93,9 +91,9 @@ class Management:
                     await self._decide(part, None, by)
             try:
                 if model.problem:
-                    raise LoadFailed(name, model.problem)
+                    raise UnreadableConfiguration(name, model.problem)
                 await self._bring(model, within)
-            except LoadFailed:
+            except (LoadFailed, UnreadableConfiguration):
                 if config is not None:
                     await self._decide(name, before, by)
                 raise
@@ -131,7 +129,9 @@ class Management:
             if keeper is None:
                 raise Unavailable("no replica answers")
             if _FILES[kind] in settings:
-                raise BadRequest(f"{_FILES[kind]} cannot be set by a call", why="it names a path")
+                if model:
+                    await keeper.settings(kind, model, {})  # an unknown one is refused first
+                raise FixedSetting(_FILES[kind])
             holds = await keeper.settings(kind, model, settings)  # refuses what is wrong
             if settings:
                 merged = {**(self._decisions().entry(kind, model).body or {}), **settings}
@@ -149,6 +149,15 @@ class Management:
         await self._store.apply(Change(SERVING, name, body, by.author, by.reason))
         await self._reload()
         await self._publisher.refresh()
+
+    @staticmethod
+    def _check(name: str, config: str) -> None:
+        try:
+            named = triton_config.of_json(config).message.name
+        except Invalid as error:
+            raise UnreadableConfiguration(name, str(error)) from error
+        if named not in ("", name):
+            raise UnreadableConfiguration(name, f"the configuration is one of model '{named}'")
 
     def _parts(self, model: Model) -> list[str]:
         """The models that a model's ensembles are made of."""
@@ -207,8 +216,7 @@ class Management:
 
     def _require_repository(self) -> None:
         if self._inventory.is_discovering:
-            raise NotServed(
-                "this gateway has no model repository to load from",
-                why="its Tritons were started with models of their own",
-                try_this="servegate control --model-repo FOLDER",
+            raise ModelControlOff(
+                why="this gateway has no model repository, and its Tritons have their own models",
+                try_this="--model-repo FOLDER, for servegate up or servegate control",
             )

@@ -47,6 +47,12 @@ class Unparsable(BadRequest):
         super().__init__("Unable to parse request", why=why)
 
 
+class WrongJson(BadRequest):
+    """A management call's JSON is broken, or a value in it has the wrong type, as Triton says."""
+
+    code = "wrong_json"
+
+
 class BodyTooLarge(BadRequest):
     """The body exceeds the limit that the operator set."""
 
@@ -203,6 +209,29 @@ class NotServed(ServegateError):
     code = "not_served"
 
 
+class FixedSetting(ServegateError):
+    """A setting of Triton's that no call may change. The sentence is Triton's."""
+
+    code = "fixed_setting"
+
+    def __init__(self, name: str) -> None:
+        said = name.replace("_", " ")
+        super().__init__(f"{said} location can not be updated through network protocol")
+
+
+class ModelControlOff(ServegateError):
+    """Models cannot be loaded or unloaded by calls here. The sentence is Triton's."""
+
+    code = "model_control_off"
+
+    def __init__(self, *, why: str, try_this: str) -> None:
+        super().__init__(
+            "explicit model load / unload is not allowed if polling is enabled",
+            why=why,
+            try_this=try_this,
+        )
+
+
 class Unauthenticated(ServegateError):
     """Nobody knows who calls: no key, or none that is valid. Which of the two is not said."""
 
@@ -229,8 +258,14 @@ class NotInRepository(ServegateError):
 
     code = "not_in_repository"
 
-    def __init__(self, model: str) -> None:
-        super().__init__(f"failed to load '{model}', failed to poll from model repository")
+    def __init__(self, model: str, why: str = "") -> None:
+        super().__init__(f"failed to load '{model}', failed to poll from model repository", why=why)
+
+
+class UnreadableConfiguration(NotInRepository):
+    """A model that is to be loaded has a configuration that cannot be read."""
+
+    code = "unreadable_configuration"
 
 
 class LoadFailed(ServegateError):

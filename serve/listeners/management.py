@@ -6,8 +6,9 @@ calls are passed on as they are, and only when there is no other replica.
 """
 
 import ipaddress
-import json
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any, Protocol
 
 from serve.core.access import Act
@@ -18,12 +19,15 @@ from serve.core.snapshot import Snapshot
 from serve.listeners.grpc.services import Asked, Service, Unary
 from serve.proxy.attempts import NOWHERE
 from serve.proxy.gateway import Gateway
+from serve.triton.grpc_pool import GrpcPool
+from serve.triton.grpc_question import ask
 from serve.triton.http_pool import Pool, header_lines, request_line
 from serve.wire import management, management_grpc
-from serve.wire.management import MemoryWish, Wish
-from serve.wire.status import OK, grpc_of_http
+from serve.wire.management import Wish
+from serve.wire.status import OK, code_name
 
 _JSON: Headers = ((b"content-type", b"application/json"),)
+_LARGEST = 1 << 26  # bytes of an answer about regions
 
 
 class Manager(Protocol):
@@ -36,9 +40,10 @@ class Manager(Protocol):
 class Management:
     """Answers management calls of both protocols; who may is decided here."""
 
-    def __init__(self, gateway: Gateway, pool: Pool, manager: Manager) -> None:
+    def __init__(self, gateway: Gateway, pool: Pool, grpc_pool: GrpcPool, manager: Manager) -> None:
         self._gateway = gateway
         self._pool = pool
+        self._grpc_pool = grpc_pool
         self._manager = manager
 
     def __repr__(self) -> str:
@@ -59,67 +64,74 @@ class Management:
         origin: Origin | None = None,
     ) -> Reply:
         """The answer to a request for a path that this `takes`. Errors of ours are raised."""
-        wish: Wish | MemoryWish
-        if management.read_path(method, raw_path) == "wish":
-            wish = management.wish_of_http(method, raw_path, body)
-        else:
-            wish = management.memory_of_http(method, raw_path, body)
-        verb, model = Verb.MANAGEMENT, _model(wish)
-        call = Call("http", verb, model, "", deadline, credential=credential, origin=origin)
-        told = await self._do(call, wish)
-        if isinstance(told, Reply):
-            return told
-        assert isinstance(wish, Wish)
-        text = management.settings_json(wish.act, told) if told else b""
-        return Reply(200, text, _JSON)
+        call = Call("http", Verb.MANAGEMENT, "", "", deadline, credential=credential, origin=origin)
+        if management.read_path(method, raw_path) == "memory":
+            lines = header_lines(((b"content-length", b"%d" % len(body)), *_JSON))
+
+            async def fetch(replica: Replica) -> Reply:
+                start = request_line(method, replica, raw_path.decode("latin-1"))
+                return await self._pool.fetch(replica, start + lines + b"\r\n" + body, deadline)
+
+            return await self._pass_on(call, fetch)
+        wish = management.wish_of_http(method, raw_path, body)
+        settings = await self._manage(replace(call, model=wish.model), wish)
+        return Reply(200, management.settings_json(wish.act, settings) if settings else b"", _JSON)
 
     def services(self) -> dict[str, Service]:
         """The management methods, for the gRPC listener."""
-        return {method: Unary(self._over_grpc) for method in management_grpc.GRPC_METHODS}
+        wishes: dict[str, Service] = {one: Unary(self._wish) for one in management_grpc.WISHES}
+        return wishes | {one: Unary(self._memory) for one in management_grpc.MEMORY}
 
-    async def _over_grpc(self, asked: Asked) -> Reply:
+    async def _wish(self, asked: Asked) -> Reply:
         wish = management_grpc.of_grpc(asked.method, asked.message)
-        told = await self._do(asked.call(Verb.MANAGEMENT, _model(wish)), wish)
-        if isinstance(wish, Wish):
-            assert not isinstance(told, Reply)
-            return Reply(OK, management_grpc.settings_message(wish.act, told))
-        assert isinstance(told, Reply)
-        if told.status != 200:
-            return Reply(grpc_of_http(told.status), b"", (), _sentence(told.body))
-        kind = "cuda" if "/cuda" in wish.path else "system"
-        return Reply(
-            OK, management_grpc.regions_message(kind, told.body) if wish.is_status else b""
-        )
+        settings = await self._manage(asked.call(Verb.MANAGEMENT, wish.model), wish)
+        return Reply(OK, management_grpc.settings_message(wish.act, settings))
 
-    async def _do(self, call: Call, wish: Wish | MemoryWish) -> Reply | Mapping[str, Any]:
-        """Do it for somebody who may; counted and logged like every call."""
-        gateway, begun = self._gateway, self._gateway.clock()
-        snapshot, _ = gateway.fleet(call, Act.MANAGE)
-        status = 200 if call.protocol == "http" else OK
-        try:
-            if isinstance(wish, MemoryWish):
-                reply = await self._ask_local(_only_local(snapshot), wish, call.deadline)
-                good = reply.status == 200
-                gateway.ended(call, None, NOWHERE, str(reply.status), begun, good=good)
-                return reply
+    async def _memory(self, asked: Asked) -> Reply:
+        async def put(replica: Replica) -> Reply:
+            seconds = asked.deadline - self._gateway.clock()
+            return await ask(
+                self._grpc_pool,
+                replica,
+                asked.method,
+                asked.message,
+                seconds=seconds,
+                limit=_LARGEST,
+            )
+
+        return await self._pass_on(asked.call(Verb.MANAGEMENT), put)
+
+    async def _manage(self, call: Call, wish: Wish) -> Mapping[str, Any]:
+        """Have the control plane do it, for a caller who may."""
+        gateway = self._gateway
+        with self._counted(call) as (_, begun):
             key = gateway.key_of(call)
             author = f"key:{key.id}" if key else "a data port"
             within = max(call.deadline - begun, 0.1)
-            told = await self._manager.manage(wish, author=author, within=within)
+            settings = await self._manager.manage(wish, author=author, within=within)
+        name = code_name(call.protocol, 200 if call.protocol == "http" else OK)
+        gateway.ended(call, None, NOWHERE, name, begun, good=True)
+        return settings
+
+    async def _pass_on(self, call: Call, put: Callable[[Replica], Awaitable[Reply]]) -> Reply:
+        """What the one local Triton answers, for a caller who may."""
+        with self._counted(call) as (snapshot, begun):
+            reply = await put(_only_local(snapshot))
+        name = code_name(call.protocol, reply.status)
+        is_good = reply.status in (200, OK)
+        self._gateway.ended(call, None, NOWHERE, name, begun, good=is_good)
+        return reply
+
+    @contextmanager
+    def _counted(self, call: Call) -> Iterator[tuple[Snapshot, float]]:
+        """The snapshot that the caller may manage, and the time; an error ends the call."""
+        begun = self._gateway.clock()
+        snapshot, _ = self._gateway.fleet(call, Act.MANAGE)
+        try:
+            yield snapshot, begun
         except ServegateError as error:
-            gateway.ended(call, None, NOWHERE, error.code, begun, error=error.code)
+            self._gateway.ended(call, None, NOWHERE, error.code, begun, error=error.code)
             raise
-        gateway.ended(call, None, NOWHERE, str(status), begun, good=True)
-        return told
-
-    async def _ask_local(self, replica: Replica, wish: MemoryWish, deadline: float) -> Reply:
-        lines = header_lines(((b"content-length", b"%d" % len(wish.body)), *_JSON))
-        head = request_line(wish.method, replica, wish.path) + lines + b"\r\n"
-        return await self._pool.fetch(replica, head + wish.body, deadline)
-
-
-def _model(wish: Wish | MemoryWish) -> str:
-    return wish.model if isinstance(wish, Wish) else ""
 
 
 def _only_local(snapshot: Snapshot) -> Replica:
@@ -138,11 +150,3 @@ def _is_local(host: str) -> bool:
         return host == "localhost" or ipaddress.ip_address(host).is_loopback
     except ValueError:
         return False
-
-
-def _sentence(body: bytes) -> str:
-    """What Triton says in an error's body."""
-    try:
-        return str(json.loads(body)["error"])
-    except (ValueError, KeyError, TypeError):
-        return body.decode("utf-8", "replace")

@@ -87,7 +87,10 @@ def of_json(text: str) -> Configuration:
     try:
         json_format.Parse(text, message)
     except (json_format.ParseError, RecursionError) as error:
-        raise Invalid("the configuration cannot be read", why=str(error)) from error
+        why = str(error).partition("\n")[0]  # without the list of all fields
+        raise Invalid("the configuration cannot be read", why=why) from error
+    if not text.lstrip().startswith("{"):  # protobuf takes an empty list for an object
+        raise Invalid("the configuration cannot be read", why="it is not a JSON object")
     return of_message(message)
 
 

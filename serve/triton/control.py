@@ -144,7 +144,9 @@ class TritonControl:
         if kind == "logging":
             request = service_pb2.LogSettingsRequest()
             for name, value in changes.items():
-                setattr(request.settings[name], _LOG_FIELDS.get(type(value), "string_param"), value)
+                setting = request.settings[name]
+                if value is not None:  # Triton refuses one without a value
+                    setattr(setting, _LOG_FIELDS.get(type(value), "string_param"), value)
             answer = await self._quick(self._stub.LogSettings, request)
             return {
                 name: getattr(value, value.WhichOneof("parameter_choice"))

@@ -238,6 +238,15 @@ def check_coding(value: bytes) -> None:
         raise BadRequest("the body has a Transfer-Encoding other than chunked")
 
 
+def not_http(reason: str) -> BadRequest:
+    """The refusal of what llhttp cannot parse, for this reason."""
+    if reason.startswith("Pause on PRI"):
+        reason = (
+            "it begins an HTTP/2 connection, as gRPC clients do, which have a port of their own"
+        )
+    return BadRequest("the request cannot be read as HTTP/1.1", why=reason)
+
+
 def is_only_passed_on(name: bytes) -> bool:
     """Whether a predict request's header of this name, in lower case, means nothing here."""
     return name not in _MEANT

@@ -12,12 +12,12 @@ Sources: Triton's http_server.cc (paths) and grpc_service.proto (field numbers).
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
-from serve.core.errors import BadRequest, MethodNotAllowed
+from serve.core.errors import BadRequest, MethodNotAllowed, WrongJson
 
 Settings = Mapping[str, Any]
 
@@ -31,7 +31,20 @@ _MEMORY_PATH = re.compile(
     rb"/(?P<act>status|register|unregister)"
 )
 _NO_SETTINGS: Settings = MappingProxyType({})
+_TRACE = ("trace_level", "trace_rate", "trace_count", "log_frequency", "trace_file", "trace_mode")
+_LOG = {
+    "log_file": str,
+    "log_info": bool,
+    "log_warning": bool,
+    "log_error": bool,
+    "log_verbose_level": int,
+    "log_format": str,
+}
+ORDER: Mapping[str, tuple[str, ...]] = {"trace": _TRACE, "logging": tuple(_LOG)}
+"""The settings that Triton knows, in the order of its answers over HTTP."""
+_KINDS: Mapping[type, str] = {str: "string", bool: "boolean", int: "unsigned-integer"}
 _LISTS = ("trace_level",)  # settings whose JSON value is a list
+_LARGEST = 2**32  # of an unsigned integer
 
 METHODS = {
     "RepositoryModelLoad": "load",
@@ -39,12 +52,12 @@ METHODS = {
     "TraceSetting": "trace",
     "LogSettings": "logging",
 }
-MEMORY_METHODS = {
-    f"{kind}SharedMemory{act}": (kind.lower(), act.lower())
+MEMORY_METHODS = tuple(
+    f"{kind}SharedMemory{act}"
     for kind in ("System", "Cuda")
     for act in ("Status", "Register", "Unregister")
-}
-"""Methods of Triton's gRPC service, and what they want: of which shared memory, system or cuda."""
+)
+"""Methods of Triton's gRPC service, and what they want."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,16 +73,6 @@ class Wish:
     config: str | None = None
     dependents: bool = False
     settings: Settings = field(default_factory=lambda: _NO_SETTINGS)
-
-
-@dataclass(frozen=True, slots=True)
-class MemoryWish:
-    """What a caller wants of the one local Triton, as its HTTP interface takes it."""
-
-    method: str
-    path: str
-    body: bytes = b""
-    is_status: bool = False
 
 
 # --- HTTP -----------------------------------------------------------------------------------------
@@ -94,65 +97,94 @@ def wish_of_http(method: str, raw_path: bytes, body: bytes) -> Wish:
     """What a request for a management path wants; `BadRequest` for what can never be done."""
     match = _PATH.fullmatch(raw_path)
     assert match is not None, "read_path said so"
-    data = _json(body)
     if match["act"]:
         model = match["model"].decode("latin-1")
-        return repository_wish(match["act"].decode(), model, data.get("parameters") or {})
+        parameters = _json(body).get("parameters", {}) if body else {}
+        return _repository_wish(match["act"].decode(), model, parameters)
     act = "trace" if match["trace"] else "logging"
-    settings = data if method == "POST" else {}
-    return Wish(act, (match["traced"] or b"").decode("latin-1"), settings=settings)
-
-
-def memory_of_http(method: str, raw_path: bytes, body: bytes) -> MemoryWish:
-    """A shared-memory request, to be passed on as it is."""
-    return MemoryWish(method, raw_path.decode("latin-1"), body)
+    model = (match["traced"] or b"").decode("latin-1")
+    if method != "POST":
+        return Wish(act, model)
+    data = _json(body)
+    return Wish(act, model, settings=_trace(data) if act == "trace" else _log(data))
 
 
 def settings_json(act: str, settings: Settings) -> bytes:
-    """The answer's body: trace settings are texts, and one of them a list."""
+    """The answer's body, in Triton's order: trace settings are texts, and one of them a list."""
+    told = {name: settings[name] for name in (*ORDER[act], *settings) if name in settings}
     if act == "trace":
-        settings = {
-            name: values if name in _LISTS else ",".join(values)
-            for name, values in settings.items()
+        told = {
+            name: values if name in _LISTS else ",".join(values) for name, values in told.items()
         }
-    return json.dumps(settings, separators=(",", ":"), ensure_ascii=False).encode()
+    return json.dumps(told, separators=(",", ":"), ensure_ascii=False).encode()
 
 
-# --- what both have in common ---------------------------------------------------------------------
-
-
-def repository_wish(act: str, model: str, parameters: Any) -> Wish:
-    """A load or unload call with these parameters; `BadRequest` for what can never be done."""
+def _repository_wish(act: str, model: str, parameters: Any) -> Wish:
     if not isinstance(parameters, dict):
-        raise BadRequest("the parameters are not an object")
-    for name in parameters:
-        if name.startswith("file:"):
-            raise BadRequest(
-                "model files are not taken from a load call",
-                why="whoever may send them runs code in the server, and no other replica has them",
-                try_this="put them into the model repository, then load",
-            )
-    known = "config" if act == "load" else "unload_dependents"
-    strangers = [name for name in parameters if name != known]
-    if strangers:
-        raise BadRequest(f"unrecognized parameter '{strangers[0]}'", why=f"{act} knows {known}")
-    value = parameters.get(known)
+        raise WrongJson("attempt to get members for non-object")
     if act == "unload":
-        if not isinstance(value, bool | None):
-            raise BadRequest("unload_dependents must be true or false")
-        return Wish(act, model, dependents=bool(value))
-    if not isinstance(value, str | None):
-        raise BadRequest("the config must be a string", why="it holds a configuration as JSON")
-    return Wish(act, model, config=value)
+        dependents = parameters.get("unload_dependents", False)
+        if not isinstance(dependents, bool):
+            raise WrongJson("attempt to access JSON non-boolean as boolean")
+        return Wish(act, model, dependents=dependents)
+    refuse_files(parameters)
+    for name, value in parameters.items():
+        _typed(value, str)
+        if name != "config":
+            raise WrongJson("unexpected error on creating Triton parameter", why=f"'{name}'")
+    return Wish(act, model, config=parameters.get("config"))
+
+
+def _trace(data: dict[str, Any]) -> Settings:
+    """The trace settings that there are; a file stays in, to be refused behind unknown models."""
+    settings = {name: data[name] for name in _TRACE if name in data}
+    if "trace_file" in settings:
+        return settings
+    for name, value in settings.items():
+        if value is not None and name in _LISTS:
+            if not isinstance(value, list):
+                raise WrongJson("attempt to access JSON non-array as array")
+            for one in value:
+                _typed(one, str)
+        elif value is not None:
+            _typed(value, str)
+    return settings
+
+
+def _log(data: dict[str, Any]) -> Settings:
+    """The log settings that have a value."""
+    settings = {name: data[name] for name in _LOG if data.get(name) is not None}
+    if "log_file" not in settings:
+        for name, value in settings.items():
+            _typed(value, _LOG[name])
+    return settings
+
+
+def _typed(value: Any, kind: type) -> None:
+    is_right = type(value) is kind  # a truth value is no number
+    if isinstance(value, int) and not 0 <= value < _LARGEST:
+        is_right = False
+    if not is_right:
+        raise WrongJson(f"attempt to access JSON non-{_KINDS[kind]} as {_KINDS[kind]}")
 
 
 def _json(body: bytes) -> dict[str, Any]:
-    if not body.strip():
-        return {}
+    """The members of a body; like Triton, none where it is JSON and no object."""
     try:
         data = json.loads(body)
     except (ValueError, RecursionError) as error:
-        raise BadRequest("failed to parse the request JSON buffer", why=str(error)) from error
-    if not isinstance(data, dict):
-        raise BadRequest("the request's JSON is not an object")
-    return data
+        raise WrongJson("failed to parse the request JSON buffer", why=str(error)) from error
+    return data if isinstance(data, dict) else {}
+
+
+# --- what both protocols have in common -----------------------------------------------------------
+
+
+def refuse_files(parameters: Iterable[str]) -> None:
+    """`BadRequest` for a load call's parameters that are model files."""
+    if any(name.startswith("file:") for name in parameters):
+        raise BadRequest(
+            "model files are not taken from a load call",
+            why="they run as code in the server, and no other replica has them",
+            try_this="put them into the model repository, then load",
+        )

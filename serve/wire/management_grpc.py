@@ -3,40 +3,48 @@
 Source of the field numbers: grpc_service.proto of Triton, package `inference`.
 """
 
-import base64
-import json
 from collections.abc import Iterator
 from typing import Any
 
 from serve.core.errors import BadRequest
 from serve.wire import protobuf
 from serve.wire.kserve_grpc import SERVICE
-from serve.wire.management import (
-    MEMORY_METHODS,
-    METHODS,
-    MemoryWish,
-    Settings,
-    Wish,
-    repository_wish,
-)
+from serve.wire.management import MEMORY_METHODS, METHODS, ORDER, Settings, Wish, refuse_files
 
-GRPC_METHODS = tuple(SERVICE + name for name in (*METHODS, *MEMORY_METHODS))
+WISHES = tuple(SERVICE + name for name in METHODS)
+MEMORY = tuple(SERVICE + name for name in MEMORY_METHODS)
 
 
-def of_grpc(method: str, request: bytes) -> Wish | MemoryWish:
-    """What a management method's request wants; `BadRequest` on nonsense."""
-    name = method.removeprefix(SERVICE)
-    if name in MEMORY_METHODS:
-        return _memory_of_grpc(*MEMORY_METHODS[name], request)
-    act = METHODS[name]
+def of_grpc(method: str, request: bytes) -> Wish:
+    """What the request of one of `WISHES` wants; `BadRequest` for what can never be done."""
+    act = METHODS[method.removeprefix(SERVICE)]
     fields = list(protobuf.fields(request))
     model = _last_text(fields, 2)
     if act in ("load", "unload"):
         parameters = {key: _one_value(value) for key, value in _map(fields, 3)}
-        return repository_wish(act, model, parameters)
+        return _repository_wish(act, model, parameters)
     read = _trace_value if act == "trace" else _one_value
-    settings = {key: read(value) for key, value in _map(fields, 1)}
+    settings = {key: read(value) for key, value in _map(fields, 1) if key in ORDER[act]}
     return Wish(act, model if act == "trace" else "", settings=settings)
+
+
+def _repository_wish(act: str, model: str, parameters: dict[str, Any]) -> Wish:
+    if act == "unload":
+        dependents = parameters.get("unload_dependents", False)
+        if not isinstance(dependents, bool):
+            raise BadRequest(
+                "invalid value type for 'unload_dependents' parameter, expected bool_param."
+            )
+        return Wish(act, model, dependents=dependents)
+    refuse_files(parameters)
+    for name, value in parameters.items():
+        if name != "config":
+            raise BadRequest(f"unrecognized load parameter '{name}'.")
+        if not isinstance(value, str):
+            raise BadRequest(
+                "invalid value type for load parameter 'config', expected string_param."
+            )
+    return Wish(act, model, config=parameters.get("config"))
 
 
 def settings_message(act: str, settings: Settings) -> bytes:
@@ -54,43 +62,6 @@ def settings_message(act: str, settings: Settings) -> bytes:
         entry = protobuf.field(1, name.encode()) + protobuf.field(2, told)
         entries.append(protobuf.field(1, entry))
     return b"".join(entries)
-
-
-def regions_message(kind: str, body: bytes) -> bytes:
-    """A `…SharedMemoryStatusResponse` from the JSON list that Triton's HTTP interface gives."""
-    entries = []
-    for region in json.loads(body):
-        name = protobuf.field(1, region["name"].encode())
-        if kind == "cuda":
-            told = name + protobuf.number(2, int(region["device_id"]))
-            told += protobuf.number(3, int(region["byte_size"]))
-        else:
-            told = name + protobuf.field(2, region["key"].encode())
-            told += protobuf.number(3, int(region["offset"]))
-            told += protobuf.number(4, int(region["byte_size"]))
-        entries.append(protobuf.field(1, name + protobuf.field(2, told)))
-    return b"".join(entries)
-
-
-def _memory_of_grpc(kind: str, act: str, request: bytes) -> MemoryWish:
-    fields = list(protobuf.fields(request))
-    name = _last_text(fields, 1)
-    if "/" in name or "%" in name:
-        raise BadRequest("a region's name cannot have a / or % here")
-    path = f"/v2/{kind}sharedmemory" + (f"/region/{name}" if name else "") + f"/{act}"
-    if act != "register":
-        method = "GET" if act == "status" else "POST"
-        return MemoryWish(method, path, is_status=act == "status")
-    values = dict(fields)
-    body: dict[str, Any] = {"byte_size": values.get(4, 0)}
-    if kind == "cuda":
-        handle = values.get(2, b"")
-        assert isinstance(handle, bytes)
-        body |= {"raw_handle": {"b64": base64.b64encode(handle).decode()}}
-        body |= {"device_id": values.get(3, 0)}
-    else:
-        body |= {"key": _last_text(fields, 2), "offset": values.get(3, 0)}
-    return MemoryWish("POST", path, json.dumps(body).encode())
 
 
 def _map(fields: list[tuple[int, int | bytes]], number: int) -> Iterator[tuple[str, bytes]]:

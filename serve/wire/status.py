@@ -17,11 +17,13 @@ from serve.core.errors import (
     BodyTooLarge,
     Conflict,
     DeadlineExceeded,
+    FixedSetting,
     Forbidden,
     HeadTooLarge,
     Invalid,
     LoadFailed,
     MethodNotAllowed,
+    ModelControlOff,
     NoRoom,
     NoSpace,
     NotFound,
@@ -39,6 +41,7 @@ from serve.core.errors import (
     UnknownModel,
     UnknownVersion,
     Unparsable,
+    WrongJson,
 )
 from serve.core.snapshot import Target
 
@@ -73,12 +76,15 @@ _TABLE: tuple[tuple[type[ServegateError], int, int], ...] = (
     (HeadTooLarge, 431, RESOURCE_EXHAUSTED),
     (TooSlow, 408, DEADLINE_EXCEEDED),
     (Unparsable, 400, INTERNAL),  # as Triton says it
+    (WrongJson, 500, INTERNAL),  # so does this
     (BadRequest, 400, INVALID_ARGUMENT),
     (Invalid, 422, INVALID_ARGUMENT),
     (NotHere, 404, UNIMPLEMENTED),
     (NotFound, 404, NOT_FOUND),
     (MethodNotAllowed, 405, UNIMPLEMENTED),
     (NotServed, 403, UNIMPLEMENTED),
+    (FixedSetting, 501, UNIMPLEMENTED),
+    (ModelControlOff, 503, UNAVAILABLE),
     (LoadFailed, 400, INVALID_ARGUMENT),
     (TrialFailed, 422, INVALID_ARGUMENT),
     (NotInRepository, 500, INTERNAL),
@@ -243,17 +249,6 @@ def _said(protocol: str, reply: Reply) -> str:
     except (ValueError, KeyError, TypeError, RecursionError):
         return ""
     return said if isinstance(said, str) else ""
-
-
-def grpc_of_http(status: int) -> int:
-    """The gRPC status code of an error that Triton gave over HTTP."""
-    return {
-        200: OK,
-        400: INVALID_ARGUMENT,
-        404: NOT_FOUND,
-        501: UNIMPLEMENTED,
-        503: UNAVAILABLE,
-    }.get(status, INTERNAL)
 
 
 def code_name(protocol: str, status: int) -> str:

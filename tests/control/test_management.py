@@ -15,14 +15,15 @@ from serve.control.models import By
 from serve.control.observations import Failure
 from serve.control.reconciling.keepers import Keepers
 from serve.core.errors import (
-    BadRequest,
     DeadlineExceeded,
+    FixedSetting,
     LoadFailed,
+    ModelControlOff,
     NotInRepository,
-    NotServed,
     ServegateError,
     TritonFailed,
     Unavailable,
+    UnreadableConfiguration,
 )
 from serve.triton.control import Settings
 
@@ -150,8 +151,10 @@ def test_a_load_that_fails_says_why_and_a_failed_configuration_is_not_kept(tmp_p
         load("nothing"), load(config="{"), breaks, load(config=OTHER), load()
     )
     assert isinstance(first, NotInRepository)
-    assert isinstance(second, LoadFailed)
-    assert str(second).startswith("load failed for model 'm': the configuration cannot be read")
+    assert isinstance(second, UnreadableConfiguration)
+    assert str(second).startswith(
+        "failed to load 'm', failed to poll from model repository: the configuration cannot be read"
+    )
     assert isinstance(third, LoadFailed)
     assert str(third) == str(fourth) == "load failed for model 'm': no memory"
     assert scene.plane.decisions.entry(SERVING, "m").body is None
@@ -193,8 +196,20 @@ def test_a_model_whose_folder_is_broken_cannot_be_loaded(tmp_path: Path) -> None
     folder = write_model(scene.repository)
     (folder / "config.pbtxt").write_text("nonsense: {")
     [said] = scene.act(load())
-    assert isinstance(said, LoadFailed)
+    assert isinstance(said, UnreadableConfiguration)
     assert "config.pbtxt cannot be read" in str(said)
+
+
+@pytest.mark.parametrize("config", ["", "[]", "{", '{"nothing": 1}', '{"name": "other"}'])
+def test_a_configuration_that_is_none_of_this_model_is_refused_in_one_line(
+    tmp_path: Path, config: str
+) -> None:
+    scene = Managed(tmp_path)
+    write_model(scene.repository)
+    [said] = scene.act(load(config=config))
+    assert isinstance(said, UnreadableConfiguration)
+    assert "\n" not in str(said)
+    assert scene.plane.decisions.entry(SERVING, "m").body is None
 
 
 def test_an_ensemble_brings_its_parts_and_takes_them_along_when_asked(tmp_path: Path) -> None:
@@ -246,15 +261,26 @@ def test_settings_are_made_on_every_replica_and_made_again_on_one_that_was_lost(
 def test_settings_that_are_refused_are_not_kept(tmp_path: Path) -> None:
     scene = Managed(tmp_path)
     scene.refused = "unknown setting"
-    refused, path = scene.act(change(LOGGING, x=1), change(TRACE, trace_file="/tmp/x"))
+    [refused] = scene.act(change(LOGGING, x=1))
     assert str(refused) == "unknown setting"
-    assert isinstance(path, BadRequest)
+    assert scene.plane.decisions.entries == {}
+
+
+def test_a_file_is_refused_behind_an_unknown_model(tmp_path: Path) -> None:
+    scene = Managed(tmp_path)
+    trace, log = scene.act(change(TRACE, trace_file="/x"), change(LOGGING, log_file="/x"))
+    words = "file location can not be updated through network protocol"
+    assert (str(trace), str(log)) == (f"trace {words}", f"log {words}")
+    assert isinstance(trace, FixedSetting)
+    scene.refused = "Request for unknown model : m"
+    [unknown] = scene.act(change(TRACE, "m", trace_file="/x"))
+    assert str(unknown) == "Request for unknown model : m"
     assert scene.plane.decisions.entries == {}
 
 
 def test_without_a_repository_or_a_replica_nothing_can_be_loaded(tmp_path: Path) -> None:
     [said] = Managed(tmp_path, discovering=True).act(load())
-    assert isinstance(said, NotServed)
+    assert isinstance(said, ModelControlOff)
     scene = Managed(tmp_path)
     write_model(scene.repository)
     scene.triton.is_up = False

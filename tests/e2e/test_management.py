@@ -119,7 +119,9 @@ def test_log_and_trace_settings_hold_on_every_replica(managed: harness.Up) -> No
         told = triton.update_trace_settings("plain", {"trace_rate": "9"})
         assert (told["trace_rate"], told["trace_level"]) == ("9", ["OFF"])
         assert triton.get_trace_settings("plain")["trace_rate"] == "9"
-        with pytest.raises(InferenceServerException, match="cannot be set by a call"):
+        with pytest.raises(
+            InferenceServerException, match="trace file location can not be updated"
+        ):
             triton.update_trace_settings(settings={"trace_file": "/tmp/trace"})
 
 

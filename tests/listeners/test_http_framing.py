@@ -1,5 +1,7 @@
 """Where a request ends: a doubt is refused, one meaning arrives as it is meant."""
 
+import json
+
 import pytest
 from builders import until
 from listeners.http_messages import INFER, chunk, request
@@ -80,6 +82,25 @@ async def test_a_request_that_leaves_a_doubt_is_refused_and_ends_the_connection(
     assert received.count(b"HTTP/1.1 ") == 1
     assert b"servegate-error: bad_request" in received and b"connection: close" in received
     assert scene.a.requests == []
+
+
+CAUSES = {
+    "length and chunks": "Transfer-Encoding can't be present with Content-Length",
+    "chunks and length": "Content-Length can't be present with Transfer-Encoding",
+    "two lengths": "Duplicate Content-Length",
+    "HTTP/2 itself": "it begins an HTTP/2 connection",
+}
+
+
+@pytest.mark.parametrize("fault", CAUSES)
+@in_scene()
+async def test_a_request_that_cannot_be_read_is_refused_with_the_cause(
+    scene: Scene, fault: str
+) -> None:
+    client = await scene.connect()
+    await client.send(REFUSED[fault])
+    body = json.loads((await client.rest()).partition(b"\r\n\r\n")[2])
+    assert body["error"].startswith(f"the request cannot be read as HTTP/1.1: {CAUSES[fault]}")
 
 
 BROKEN_CHUNKS: dict[str, bytes] = {

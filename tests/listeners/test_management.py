@@ -9,7 +9,8 @@ from types import MappingProxyType
 from typing import Any
 
 import pytest
-from builders import DataPlane, replica, snapshot, target, view
+from builders import Clock, DataPlane, replica, snapshot, target, view
+from grpc_wire import BOUND, LIMITS, Triton
 
 from serve.core.access import Key, Role
 from serve.core.calls import Reply
@@ -25,6 +26,7 @@ from serve.core.replicas import Replica
 from serve.core.snapshot import Snapshot
 from serve.listeners.grpc.services import Asked, Unary
 from serve.listeners.management import Management
+from serve.triton.grpc_pool import GrpcPool
 from serve.wire.kserve_grpc import SERVICE
 from serve.wire.management import Wish
 
@@ -58,7 +60,12 @@ class Pool:
 
 
 class Scene:
-    def __init__(self, *keys: Key, replicas: Mapping[str, Replica] | None = None) -> None:
+    def __init__(
+        self,
+        *keys: Key,
+        replicas: Mapping[str, Replica] | None = None,
+        grpc_pool: GrpcPool | None = None,
+    ) -> None:
         known = snapshot(view(target()))
         held = MappingProxyType(dict(replicas)) if replicas is not None else known.replicas
         self.plane = DataPlane(
@@ -75,6 +82,7 @@ class Scene:
         self.management = Management(
             self.plane.gateway,
             self.pool,  # type: ignore[arg-type]
+            grpc_pool or self.plane,  # type: ignore[arg-type]
             self.manager,
         )
 
@@ -153,6 +161,30 @@ def test_shared_memory_goes_to_the_one_local_triton_and_nowhere_else() -> None:
     for others in ({"far": far}, {"a": replica("a"), "b": replica("b")}, {}):
         with pytest.raises(NotServed, match="one local Triton only"):
             Scene(replicas=others).http(STATUS, method="GET")
+
+
+def test_shared_memory_over_grpc_passes_in_both_directions_as_it_is() -> None:
+    async def act() -> tuple[Reply, list[list[bytes]]]:
+        triton, pool = Triton(), GrpcPool(limits=LIMITS, connect_timeout=5.0, clock=Clock())
+        triton.says = lambda request: b"said " + request
+        await triton.start()
+        there = {"a": Replica("a", "127.0.0.1", 1, triton.port, 1)}
+        scene = Scene(replicas=there, grpc_pool=pool)
+        method = SERVICE + "SystemSharedMemoryRegister"
+        service = scene.management.services()[method]
+        assert isinstance(service, Unary)
+        end = scene.plane.clock() + BOUND
+        asked = Asked(method, b"\x0a\x03a/b", (), b"", end, "1", None)  # type: ignore[arg-type]
+        try:
+            reply = await service.answer(asked)
+            return reply, [call.messages for call in triton.calls]
+        finally:
+            pool.close()
+            triton.close()
+
+    reply, messages = asyncio.run(act())
+    assert reply == Reply(0, b"said \x0a\x03a/b")
+    assert messages == [[b"\x0a\x03a/b"]]
 
 
 def test_a_gateway_without_a_snapshot_manages_nothing() -> None:

@@ -23,15 +23,10 @@ pytestmark = pytest.mark.triton
 _LABEL = "a word is a label to the gateway, and it says which ones there are"
 _WHY = "the gateway says what is wrong with the message"
 _CHOSEN = "the error is about the version that the gateway chose"
-_WHICH = "the gateway says which method it does not know"
 _MANAGEMENT = "not served unless it is opened; the gateway says what to use instead"
 KNOWN = {
     "ServerLive: garbage": "the gateway answers itself, without reading what says nothing",
     "ServerReady: garbage": "the gateway answers itself, without reading what says nothing",
-    "watching health": _WHICH,
-    "an unknown method": _WHICH,
-    "an unknown service": _WHICH,
-    "a path without a service": _WHICH,
     "ModelReady: version abc": "a label that does not exist is not ready",
     "ModelMetadata: version abc": _LABEL,
     "ModelConfig: version abc": _LABEL,

@@ -6,17 +6,10 @@ from typing import Any
 import pytest
 from tritonclient.grpc import service_pb2
 
-from serve.core.errors import BadRequest, MethodNotAllowed
+from serve.core.errors import BadRequest, MethodNotAllowed, WrongJson
 from serve.wire.kserve_grpc import SERVICE
-from serve.wire.management import (
-    MemoryWish,
-    Wish,
-    memory_of_http,
-    read_path,
-    settings_json,
-    wish_of_http,
-)
-from serve.wire.management_grpc import GRPC_METHODS, of_grpc, regions_message, settings_message
+from serve.wire.management import Wish, read_path, settings_json, wish_of_http
+from serve.wire.management_grpc import MEMORY, WISHES, of_grpc, settings_message
 
 LOAD = b"/v2/repository/models/m/load"
 UNLOAD = b"/v2/repository/models/m/unload"
@@ -71,7 +64,7 @@ def http_load(**parameters: Any) -> bytes:
     return json.dumps({"parameters": parameters}).encode()
 
 
-def over(protocol: str, act: str, **parameters: Any) -> Wish | MemoryWish:
+def over(protocol: str, act: str, **parameters: Any) -> Wish:
     if protocol == "grpc":
         return of_grpc(f"{SERVICE}RepositoryModel{act.title()}", grpc_load(**parameters))
     return wish_of_http("POST", LOAD if act == "load" else UNLOAD, http_load(**parameters))
@@ -96,7 +89,6 @@ def test_load_and_unload_are_read(protocol: str) -> None:
         ("load", {"config": 7}),
         ("load", {"unload_dependents": True}),
         ("unload", {"unload_dependents": "yes"}),
-        ("unload", {"config": "{}"}),
     ],
 )
 def test_what_can_never_be_done_is_refused(
@@ -106,15 +98,46 @@ def test_what_can_never_be_done_is_refused(
         over(protocol, act, **parameters)
 
 
-@pytest.mark.parametrize("body", [b"{", b"[]", b'{"parameters": 7}', b"[" * 100_000])
-def test_a_body_that_is_no_object_is_refused(body: bytes) -> None:
-    with pytest.raises(BadRequest):
+WRONG: dict[str, tuple[dict[str, Any], str]] = {
+    "an object": ({"config": {}}, "attempt to access JSON non-string as string"),
+    "nothing": ({"config": None}, "attempt to access JSON non-string as string"),
+    "another name": ({"x": "y"}, "unexpected error on creating Triton parameter: 'x'"),
+}
+
+
+@pytest.mark.parametrize("kind", WRONG)
+def test_a_load_parameter_of_a_wrong_kind_is_refused_in_tritons_words(kind: str) -> None:
+    parameters, words = WRONG[kind]
+    with pytest.raises(WrongJson) as refused:
+        over("http", "load", **parameters)
+    assert str(refused.value) == words
+
+
+def test_grpc_has_its_own_words_for_them() -> None:
+    with pytest.raises(BadRequest) as wrong:
+        over("grpc", "load", config=7)
+    assert str(wrong.value) == (
+        "invalid value type for load parameter 'config', expected string_param."
+    )
+    with pytest.raises(BadRequest) as unknown:
+        over("grpc", "load", x="y")
+    assert str(unknown.value) == "unrecognized load parameter 'x'."
+
+
+@pytest.mark.parametrize("body", [b"{", b" ", b'{"parameters": 7}', b"[" * 100_000])
+def test_a_body_that_cannot_be_read_is_refused(body: bytes) -> None:
+    with pytest.raises(WrongJson):
         wish_of_http("POST", LOAD, body)
 
 
-@pytest.mark.parametrize("body", [b"", b" ", b"{}", b'{"parameters": null}'])
+@pytest.mark.parametrize("body", [b"", b"{}", b"[]", b'{"parameters": {}}'])
 def test_a_body_may_say_nothing(body: bytes) -> None:
     assert wish_of_http("POST", LOAD, body) == Wish("load", "m")
+
+
+@both
+def test_other_parameters_of_an_unload_say_nothing(protocol: str) -> None:
+    assert over(protocol, "unload", config="{}") == Wish("unload", "m")
 
 
 def test_trace_settings_are_read_and_answered() -> None:
@@ -131,7 +154,10 @@ def test_trace_settings_are_read_and_answered() -> None:
     held = {"trace_level": levels, "trace_rate": ["9"]}
     answer = service_pb2.TraceSettingResponse.FromString(settings_message("trace", held))
     assert {name: list(value.value) for name, value in answer.settings.items()} == held
-    assert json.loads(settings_json("trace", held)) == {"trace_level": levels, "trace_rate": "9"}
+    mixed = {"trace_rate": ["9"], "more": ["x"], "trace_level": levels}
+    assert settings_json("trace", mixed) == (
+        b'{"trace_level":["TIMESTAMPS","TENSORS"],"trace_rate":"9","more":"x"}'
+    )
 
 
 def test_a_question_for_settings_carries_none() -> None:
@@ -151,59 +177,49 @@ def test_log_settings_are_read_and_answered() -> None:
     assert wish_of_http("POST", b"/v2/logging", body) == wish
     answer = service_pb2.LogSettingsResponse.FromString(settings_message("logging", settings))
     assert answer == service_pb2.LogSettingsResponse.FromString(request.SerializeToString())
-    assert json.loads(settings_json("logging", settings)) == settings
-
-
-def test_shared_memory_over_grpc_becomes_what_the_http_interface_takes() -> None:
-    system = service_pb2.SystemSharedMemoryRegisterRequest(
-        name="r", key="/k", offset=8, byte_size=1 << 33
+    assert settings_json("logging", settings) == (
+        b'{"log_info":false,"log_verbose_level":3,"log_format":"ISO8601"}'
     )
-    made = of_grpc(SERVICE + "SystemSharedMemoryRegister", system.SerializeToString())
-    assert isinstance(made, MemoryWish)
-    assert (made.method, made.path) == ("POST", "/v2/systemsharedmemory/region/r/register")
-    assert json.loads(made.body) == {"key": "/k", "offset": 8, "byte_size": 1 << 33}
-    cuda = service_pb2.CudaSharedMemoryRegisterRequest(
-        name="r", raw_handle=b"\x00\xff", device_id=1, byte_size=64
-    )
-    made = of_grpc(SERVICE + "CudaSharedMemoryRegister", cuda.SerializeToString())
-    assert isinstance(made, MemoryWish)
-    assert json.loads(made.body) == {
-        "raw_handle": {"b64": "AP8="},
-        "device_id": 1,
-        "byte_size": 64,
-    }
-    asked = of_grpc(SERVICE + "SystemSharedMemoryStatus", b"")
-    assert asked == MemoryWish("GET", "/v2/systemsharedmemory/status", is_status=True)
-    gone = service_pb2.SystemSharedMemoryUnregisterRequest(name="r").SerializeToString()
-    assert of_grpc(SERVICE + "SystemSharedMemoryUnregister", gone) == MemoryWish(
-        "POST", "/v2/systemsharedmemory/region/r/unregister"
-    )
-    bad = service_pb2.SystemSharedMemoryUnregisterRequest(name="../x").SerializeToString()
-    with pytest.raises(BadRequest):
-        of_grpc(SERVICE + "SystemSharedMemoryUnregister", bad)
 
 
-def test_regions_are_answered_as_messages() -> None:
-    system = [{"name": "r", "key": "/k", "offset": 0, "byte_size": 64}]
-    answer = service_pb2.SystemSharedMemoryStatusResponse.FromString(
-        regions_message("system", json.dumps(system).encode())
-    )
-    assert answer.regions["r"].key == "/k"
-    assert answer.regions["r"].byte_size == 64
-    cuda = [{"name": "r", "device_id": 1, "byte_size": 64}]
-    told = service_pb2.CudaSharedMemoryStatusResponse.FromString(
-        regions_message("cuda", json.dumps(cuda).encode())
-    )
-    assert (told.regions["r"].device_id, told.regions["r"].byte_size) == (1, 64)
+@pytest.mark.parametrize(
+    ("path", "body", "kind"),
+    [
+        (b"/v2/trace/setting", {"trace_rate": 7}, "string"),
+        (b"/v2/trace/setting", {"trace_level": [7]}, "string"),
+        (b"/v2/trace/setting", {"trace_level": "OFF"}, "array"),
+        (b"/v2/logging", {"log_info": 1}, "boolean"),
+        (b"/v2/logging", {"log_verbose_level": True}, "unsigned-integer"),
+        (b"/v2/logging", {"log_verbose_level": -1}, "unsigned-integer"),
+        (b"/v2/logging", {"log_format": 7}, "string"),
+    ],
+)
+def test_a_setting_of_a_wrong_kind_is_refused_in_tritons_words(
+    path: bytes, body: dict[str, Any], kind: str
+) -> None:
+    with pytest.raises(WrongJson) as refused:
+        wish_of_http("POST", path, json.dumps(body).encode())
+    assert str(refused.value) == f"attempt to access JSON non-{kind} as {kind}"
 
 
-def test_a_shared_memory_request_over_http_passes_as_it_is() -> None:
-    path = b"/v2/systemsharedmemory/region/r/register"
-    assert memory_of_http("POST", path, b"{}") == MemoryWish("POST", path.decode(), b"{}")
+def test_settings_that_triton_does_not_know_and_log_settings_of_null_say_nothing() -> None:
+    body = b'{"x": 1, "log_info": null, "log_file": null}'
+    assert wish_of_http("POST", b"/v2/logging", body) == Wish("logging")
+    assert wish_of_http("POST", b"/v2/trace/setting", b'{"x": 1}') == Wish("trace")
+    request = service_pb2.LogSettingsRequest()
+    request.settings["x"].bool_param = True
+    assert of_grpc(SERVICE + "LogSettings", request.SerializeToString()) == Wish("logging")
+
+
+@pytest.mark.parametrize("path", [b"/v2/trace/setting", b"/v2/logging"])
+def test_a_file_is_left_to_be_refused_once_the_model_is_known(path: bytes) -> None:
+    name = "trace_file" if b"trace" in path else "log_file"
+    body = json.dumps({"trace_rate": 7, "log_info": 7, name: "/x"}).encode()
+    assert wish_of_http("POST", path, body).settings[name] == "/x"
 
 
 def test_every_management_method_of_tritons_service_is_known() -> None:
     service = service_pb2.DESCRIPTOR.services_by_name["GRPCInferenceService"]
     words = ("SharedMemory", "Setting", "ModelLoad", "ModelUnload")
     names = {one.name for one in service.methods if any(word in one.name for word in words)}
-    assert {SERVICE + name for name in names} == set(GRPC_METHODS)
+    assert {SERVICE + name for name in names} == {*WISHES, *MEMORY}

@@ -30,7 +30,7 @@ from serve.listeners.http.exchange import Exchange
 from serve.listeners.http.refusal import Refused
 from serve.listeners.http.row import Row
 from serve.wire.known_heads import KnownHead, Pattern, pattern_of
-from serve.wire.kserve_http import check_coding, infer_head, without_upgrade
+from serve.wire.kserve_http import check_coding, infer_head, not_http, without_upgrade
 
 _GUESSES = 4  # how often a connection's heads are compared to find what varies in them
 _CHUNK_OVERHEAD = 32  # bytes; a chunk's length, line ends, and a short extension
@@ -100,8 +100,8 @@ class HttpClient(Row):
             self._read_without_upgrade(data[offer.args[0] :])
         except httptools.HttpParserCallbackError as error:
             raise error.__context__ or error from None  # a fault of ours, not of the client's
-        except httptools.HttpParserError:
-            self._refuse_to_read(BadRequest("this is not HTTP/1.1"))
+        except httptools.HttpParserError as error:
+            self._refuse_to_read(not_http(str(error)))
 
     def _read_without_upgrade(self, rest: bytes) -> None:
         """Go on with HTTP/1.1 when a client offers an upgrade: the request is read anew without it.
