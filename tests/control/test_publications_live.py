@@ -19,7 +19,7 @@ from serve.tensors.contracts import Case, write_contract
 from serve.triton.installation import Facts, Installation
 from serve.triton.quarantine import Quarantine
 
-pytestmark = pytest.mark.triton
+pytestmark = [pytest.mark.triton, pytest.mark.slow]
 CONFIG = config("x FP32 [2]", "y FP32 [2]")
 ENSEMBLE = """
 platform: "ensemble"

@@ -63,6 +63,7 @@ def sources(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Any]:
 
 
 @pytest.mark.tensorflow
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name in QUICK if name in GOOD])
 def test_a_source_converts_and_passes_the_gate(name: str, quick: Mapping[str, Any]) -> None:
     ended = quick[name]
@@ -71,6 +72,7 @@ def test_a_source_converts_and_passes_the_gate(name: str, quick: Mapping[str, An
 
 
 @pytest.mark.tensorflow
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name in QUICK if name in BAD])
 def test_a_source_that_cannot_be_converted_ends_in_its_fault(
     name: str, quick: Mapping[str, Any]
