@@ -46,6 +46,7 @@ class Settings:
     admin_host: str = _row("127.0.0.1", "address of the admin API")
     admin_port: int = _row(8080, "admin API and web UI")
     admin_hosts: tuple[str, ...] = _row((), "further Host names of the admin API")
+    admin_url: str = _row("", "the admin API that commands talk to; default: control, or this one")
     keda_port: int = _row(0, "KEDA's external scaler over gRPC, on admin_host; 0: none")
     triton: tuple[str, ...] = _row(
         (), "running Tritons, [NAME=]HOST:HTTP:GRPC:METRICS[@POOL], with commas"

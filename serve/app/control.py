@@ -18,6 +18,7 @@ from serve.app.conversions import conversions_of
 from serve.app.discovering import discovering_of
 from serve.app.evaluating import evaluating_of
 from serve.app.gateway import gateway_of
+from serve.app.identity import remember_gateway
 from serve.app.keda import keda_of
 from serve.app.membership import membership_of
 from serve.app.observing import observing_of
@@ -81,6 +82,7 @@ class ControlPlane:
         self._decisions = Decisions()
         self._seen = 0  # the newest revision that was read
         self._leads, self._led = False, asyncio.Event()
+        self._identity = ""
         self._store = Store(where, clock=time.time)
         self._leadership = leadership_of(where, settings.state_path / LEADER_FILE)
         self._fleet = Fleet(replicas, clock=time.monotonic, is_complete=not settings.discover)
@@ -334,6 +336,8 @@ class ControlPlane:
     async def _begin(self) -> None:
         """Open the store and begin to lead; `CannotStart` says what is wrong with it."""
         await asyncio.to_thread(self._store.migrate)
+        self._identity = await self._store.identity()
+        remember_gateway(self._settings, self._identity)
         await self._reload()
         await self._inventory.scan()
         self._leads = True
@@ -410,6 +414,7 @@ class ControlPlane:
             wall=time.time,
             publishes=settings.publishes,
             leads=lambda: self._leads,
+            identity=lambda: self._identity,
         )
 
     def _decided(self) -> Decisions:

@@ -15,6 +15,7 @@ FORKS = ("GRPC_ENABLE_FORK_SUPPORT", "0")  # set before grpc is imported
 STORE_FILE = "control.sqlite"
 LEADER_FILE = "leader.lock"
 SECRET_FILE = "secret"
+GATEWAY_FILE = "gateway-id"
 DELIVERY_FOLDER = "repository"  # published versions, as the local Tritons read them
 STORAGE_FOLDER = "registry"  # published versions, by digest
 UPLOADS_FOLDER = "uploads"

@@ -1,12 +1,21 @@
 """The admin API's client: JSON in, JSON out, and errors as the same tree that the server raised."""
 
 import getpass
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from serve.cli.credentials import VARIABLE, authorization
-from serve.core.errors import DeadlineExceeded, NoControl, ServegateError, Unauthenticated
+from serve.cli.output import say
+from serve.cli.server import Server, admin_server, using
+from serve.core.errors import (
+    Conflict,
+    DeadlineExceeded,
+    NoControl,
+    ServegateError,
+    Unauthenticated,
+)
 from serve.trust import trust
 from serve.wire import admin_answers
 
@@ -15,19 +24,27 @@ if TYPE_CHECKING:
 
     import httpx2
 
-DEFAULT_URL = "http://127.0.0.1:8080"
-
 
 class AdminClient:
     """Talks to one control plane. `reason` is written beside every change.
 
-    `authorization` is what is shown to be let in, empty for nothing; see `connect`.
+    `authorization` is what is shown to be let in, empty for nothing; see `connect`. Before the
+    first request it prints a server that the command was not given, and looks whether that is the
+    gateway of this folder: nothing is changed at another one.
     """
 
     def __init__(
-        self, url: str, *, reason: str = "", timeout: float = 30.0, authorization: str = ""
+        self,
+        server: Server | str,
+        *,
+        reason: str = "",
+        timeout: float = 30.0,
+        authorization: str = "",
     ) -> None:
-        self._url = url.rstrip("/")
+        self._server = server if isinstance(server, Server) else Server(server)
+        self._url = self._server.url.rstrip("/")
+        self._is_met = False
+        self._stranger: Conflict | None = None
         self._timeout = timeout
         self._headers = {  # headers are ASCII: what is more is percent-encoded
             "servegate-author": quote(author(), safe=" "),
@@ -48,9 +65,37 @@ class AdminClient:
         """The JSON behind a path."""
         return self._call("GET", path)
 
+    @property
+    def server(self) -> Server:
+        """The same, and which setting named it."""
+        return self._server
+
     def live(self) -> None:
         """Return when a control plane answers; `NoControl` when nobody does."""
         self._send("GET", "/livez", None)
+
+    def require_own(self) -> None:
+        """Raise what a change would raise where another gateway than this folder's answers."""
+        self._meet(changes=True)
+
+    def stranger(self) -> Conflict | None:
+        """Why what answers is not the gateway of this folder; None when it is, or may be."""
+        expected = self._server.gateway
+        if not expected:
+            return None
+        try:
+            found = self._send("GET", "/livez", None, headers={}).json()["gateway"]
+        except (ValueError, KeyError, TypeError):  # an older gateway, or another program
+            found = "unknown"
+        if found in ("", expected):  # a standby does not know it, and refuses every change
+            return None
+        error = Conflict(
+            f"the gateway at {self._url} is not the one of this folder",
+            why=f"its id is {found}, {self._server.folder} is of {expected}",
+            try_this=f"start this folder's gateway, or --admin-url {self._url} to mean that one",
+        )
+        error.code = "another_gateway"
+        return error
 
     def post(self, path: str, body: Any) -> Any:
         """Make something new below a path."""
@@ -76,6 +121,7 @@ class AdminClient:
         """The same connection, for many requests at a time; paths are relative to the URL."""
         import httpx2
 
+        self._meet(changes=True)
         return httpx2.AsyncClient(
             base_url=self._url,
             headers=self._headers,
@@ -83,6 +129,18 @@ class AdminClient:
             trust_env=False,
             verify=self._trust(),
         )
+
+    def _meet(self, *, changes: bool) -> None:
+        """Before the first request: print the server, and look whose it is."""
+        if not self._is_met:
+            if self._server.source:
+                say(using(self._url, self._server.source))
+            self._stranger = self.stranger()
+            self._is_met = True
+            if self._stranger is not None and not changes:
+                say(f"warning: {self._stranger.what}: {self._stranger.why}")
+        if self._stranger is not None and changes:
+            raise self._stranger
 
     def _trust(self) -> "ssl.SSLContext | bool":
         """Whom to believe. Without TLS nobody is asked: the system's list takes a while to read."""
@@ -95,6 +153,7 @@ class AdminClient:
         body: Any,
         content: bytes | None = None,
         if_match: str = "",
+        headers: Mapping[str, str] | None = None,
     ) -> Any:
         import httpx2
 
@@ -104,7 +163,8 @@ class AdminClient:
                 self._url + path,
                 json=body,
                 content=content,
-                headers=self._headers | ({"if-match": if_match} if if_match else {}),
+                headers=(self._headers if headers is None else dict(headers))
+                | ({"if-match": if_match} if if_match else {}),
                 timeout=self._timeout,
                 trust_env=False,
                 verify=self._trust(),
@@ -123,6 +183,7 @@ class AdminClient:
         content: bytes | None = None,
         if_match: str = "",
     ) -> Any:
+        self._meet(changes=method != "GET")
         answer = self._send(method, path, body, content, if_match)
         if not answer.is_success:
             raise error_of(answer)
@@ -133,11 +194,19 @@ class AdminClient:
 
 
 def connect(
-    url: str, key_file: Path | None = None, *, reason: str = "", timeout: float = 30.0
+    where: Server | str | None,
+    key_file: Path | None = None,
+    *,
+    reason: str = "",
+    timeout: float = 30.0,
 ) -> AdminClient:
-    """A client that shows the key of `key_file` or the environment, or else the local secret."""
-    shown = authorization(url, key_file)
-    return AdminClient(url, reason=reason, timeout=timeout, authorization=shown)
+    """A client that shows the key of `key_file` or the environment, or else the local secret.
+
+    `where` is the command's `--admin-url`, or what `admin_server` made of it.
+    """
+    server = where if isinstance(where, Server) else admin_server(where)
+    shown = authorization(server.url, key_file)
+    return AdminClient(server, reason=reason, timeout=timeout, authorization=shown)
 
 
 def no_answer(url: str, error: Exception) -> NoControl:

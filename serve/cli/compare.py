@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from serve.cli.asked import Asked, parse_asked
-from serve.cli.client import DEFAULT_URL, connect
+from serve.cli.client import connect
 from serve.cli.options import AdminUrl, AsJson, KeyFile
 from serve.cli.output import as_json, say, table
 from serve.core.errors import CheckFailed, Invalid
@@ -52,7 +52,7 @@ def compare(
             help=f"Exit with 7 if it holds for an output: {', '.join(_MEASURES)}; repeatable.",
         ),
     ] = None,
-    admin_url: AdminUrl = DEFAULT_URL,
+    admin_url: AdminUrl = None,
     key_file: KeyFile = None,
     json: AsJson = False,
 ) -> None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from serve.cli.client import DEFAULT_URL, AdminClient, connect, segment
+from serve.cli.client import AdminClient, connect, segment
 from serve.cli.options import AdminUrl, AsJson, KeyFile, Reason
 from serve.cli.output import as_json, say, table
 from serve.core.errors import Conflict, ServegateError
@@ -19,9 +19,7 @@ Identity = Annotated[str, typer.Argument(metavar="ID", help="As `servegate conve
 _PATH = "/api/conversions"
 
 
-def list_jobs(
-    admin_url: AdminUrl = DEFAULT_URL, key_file: KeyFile = None, json: AsJson = False
-) -> None:
+def list_jobs(admin_url: AdminUrl = None, key_file: KeyFile = None, json: AsJson = False) -> None:
     """List the conversions of a gateway, the newest first.
 
     Example: servegate convert ls
@@ -52,7 +50,7 @@ def show_job(
     follow: Annotated[
         bool, typer.Option("--follow", help="Tell what it does until it has ended.")
     ] = False,
-    admin_url: AdminUrl = DEFAULT_URL,
+    admin_url: AdminUrl = None,
     key_file: KeyFile = None,
     json: AsJson = False,
 ) -> None:
@@ -77,7 +75,7 @@ def show_job(
 def cancel_job(
     identity: Identity,
     reason: Reason = "",
-    admin_url: AdminUrl = DEFAULT_URL,
+    admin_url: AdminUrl = None,
     key_file: KeyFile = None,
     json: AsJson = False,
 ) -> None:
@@ -91,7 +89,7 @@ def cancel_job(
 def retry_job(
     identity: Identity,
     reason: Reason = "",
-    admin_url: AdminUrl = DEFAULT_URL,
+    admin_url: AdminUrl = None,
     key_file: KeyFile = None,
     json: AsJson = False,
 ) -> None:

@@ -1,14 +1,16 @@
 """`servegate doctor`: what this machine has and lacks; each line that is wrong says its fix."""
 
 import os
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import typer
 
-from serve.cli.options import AsJson, KeyFile
+from serve.cli.options import AdminUrl, AsJson, KeyFile
 from serve.cli.output import as_json
 from serve.core.errors import Forbidden, ServegateError, Unauthenticated
+
+_ANOTHER = "another admin_port in servegate.toml, or stop the gateway that uses this one"
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,14 +23,14 @@ class Finding:
     fix: str = ""
 
 
-def doctor(key_file: KeyFile = None, json: AsJson = False) -> None:
+def doctor(admin_url: AdminUrl = None, key_file: KeyFile = None, json: AsJson = False) -> None:
     """Check configuration, Triton, GPU and versions on this machine.
 
     Exit status 1 when something that `servegate up` needs is missing.
 
     Example: servegate doctor
     """
-    findings = [*_settings(), *_triton(), _gpu(), *_control(key_file)]
+    findings = [*_settings(), *_triton(), _gpu(), *_control(admin_url, key_file)]
     if json:
         as_json([asdict(finding) for finding in findings])
     else:
@@ -77,19 +79,27 @@ def _gpu() -> Finding:
     return Finding("GPU", True, "none on this machine; models run on the CPU")
 
 
-def _control(key_file: Path | None) -> list[Finding]:
-    from serve.cli.client import DEFAULT_URL, connect
+def _control(admin_url: str | None, key_file: Path | None) -> list[Finding]:
+    from serve.cli.client import connect
+    from serve.cli.server import admin_server
 
-    url = os.environ.get("SERVEGATE_ADMIN_URL", DEFAULT_URL)
     try:
-        models = connect(url, key_file, timeout=2).get("/api/models")
-        replicas = connect(url, key_file, timeout=5).get("/api/replicas")
+        server = admin_server(admin_url)
+    except ServegateError:  # the settings cannot be read: said above
+        return []
+    where = f"{server.url} ({server.source or 'as given'})"
+    admin = connect(replace(server, source=""), key_file, timeout=5)
+    try:
+        if (stranger := admin.stranger()) is not None:
+            return [Finding("control plane", False, f"{stranger.what}: {stranger.why}", _ANOTHER)]
+        models = admin.get("/api/models")
+        replicas = admin.get("/api/replicas")
     except (Unauthenticated, Forbidden) as error:
-        seen = f"{url}: {error.what}"
+        seen = f"{where}: {error.what}"
         return [Finding("control plane", True, seen, error.try_this or error.why)]
     except ServegateError:
-        return [Finding("control plane", True, f"none answers at {url}")]
-    found = [Finding("control plane", True, f"{url}: {len(models)} models")]
+        return [Finding("control plane", True, f"none answers at {where}")]
+    found = [Finding("control plane", True, f"{where}: {len(models)} models")]
     for model in models:
         if model["problems"]:
             found.append(Finding(f"model {model['name']}", False, "; ".join(model["problems"])))

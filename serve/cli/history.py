@@ -7,7 +7,7 @@ from urllib.parse import urlencode
 import typer
 
 from serve.cli.backup import Yes, require_yes
-from serve.cli.client import DEFAULT_URL, AdminClient, connect
+from serve.cli.client import AdminClient, connect
 from serve.cli.models import tell_done
 from serve.cli.options import AdminUrl, AsJson, KeyFile, Reason
 from serve.cli.output import as_json, say, table
@@ -27,7 +27,7 @@ def show_history(
     key: Annotated[str, typer.Option(help="Only this model; a label is MODEL:LABEL.")] = "",
     before: Annotated[int, typer.Option(min=0, help="Only revisions below this one.")] = 0,
     limit: Annotated[int, typer.Option(min=1, max=1000, help="How many.")] = 20,
-    admin_url: AdminUrl = DEFAULT_URL,
+    admin_url: AdminUrl = None,
     key_file: KeyFile = None,
     json: AsJson = False,
 ) -> None:
@@ -58,7 +58,7 @@ def show_diff(
     other: Annotated[
         int | None, typer.Argument(metavar="[REVISION]", min=1, help="Of the same thing.")
     ] = None,
-    admin_url: AdminUrl = DEFAULT_URL,
+    admin_url: AdminUrl = None,
     key_file: KeyFile = None,
     json: AsJson = False,
 ) -> None:
@@ -81,7 +81,7 @@ def roll_back(
     revision: Number,
     yes: Yes = False,
     reason: Reason = "",
-    admin_url: AdminUrl = DEFAULT_URL,
+    admin_url: AdminUrl = None,
     key_file: KeyFile = None,
     json: AsJson = False,
 ) -> None:

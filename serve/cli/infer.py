@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from serve.cli.asked import Asked, parse_asked
-from serve.cli.client import DEFAULT_URL, AdminClient, connect, segment
+from serve.cli.client import AdminClient, connect, segment
 from serve.cli.credentials import api_key
-from serve.cli.options import AdminUrl, AsJson, KeyFile
+from serve.cli.options import AdminUrl, AsJson, GrpcUrl, KeyFile, Url
 from serve.cli.output import as_json, say
+from serve.cli.server import data_urls, using
 from serve.core.errors import ServegateError
 
 if TYPE_CHECKING:
@@ -38,13 +39,9 @@ def infer(
         int | None, typer.Option(min=1, help="Rows: one row is repeated, random ones are made.")
     ] = None,
     repeat: Annotated[int, typer.Option(min=1, help="How many calls, one after the other.")] = 1,
-    url: Annotated[
-        str, typer.Option(envvar="SERVEGATE_URL", help="The data port, HTTP.")
-    ] = "http://127.0.0.1:8000",
-    grpc_url: Annotated[
-        str, typer.Option(envvar="SERVEGATE_GRPC_URL", help="The data port, gRPC.")
-    ] = "127.0.0.1:8001",
-    admin_url: AdminUrl = DEFAULT_URL,
+    url: Url = None,
+    grpc_url: GrpcUrl = None,
+    admin_url: AdminUrl = None,
     key_file: KeyFile = None,
     json: AsJson = False,
 ) -> None:
@@ -61,11 +58,14 @@ def infer(
     asked = parse_asked(name)
     key = api_key(key_file)
     recorded = Recorded(connect(admin_url, key_file, timeout=5.0), asked.model)
-    with calling.HttpCaller(url, key=key) as http:
+    (http_url, grpc_target), source = data_urls(url, grpc_url)
+    if source:
+        say(using(http_url, source))
+    with calling.HttpCaller(http_url, key=key) as http:
         metadata = http.metadata(asked)
         ready = _read(inputs or [], asked, metadata.inputs, recorded, batch)
         if grpc:
-            with calling.GrpcCaller(grpc_url, key=key) as caller:
+            with calling.GrpcCaller(grpc_target, key=key) as caller:
                 answer, tally = _call(caller, asked, ready, repeat)
         else:
             answer, tally = _call(http, asked, ready, repeat)

@@ -12,8 +12,9 @@ import typer
 from serve.cli.client import AdminClient, author, segment
 from serve.cli.credentials import authorization
 from serve.cli.models import tell_done
-from serve.cli.options import AsJson, KeyFile, Reason
+from serve.cli.options import AdminUrl, AsJson, KeyFile, Reason
 from serve.cli.output import as_json, say, table
+from serve.cli.server import admin_server
 from serve.core.access import Role
 from serve.core.errors import CannotStart, Invalid, NoControl
 from serve.settings import Settings, load
@@ -23,13 +24,6 @@ app = typer.Typer(
     help="API keys.\n\nExample: servegate key create --role predictor --models 'digits*'",
     rich_markup_mode=None,
 )
-# Without it the gateway of the state folder is meant, which may stand still.
-WhichAdmin = Annotated[
-    str | None,
-    typer.Option(
-        "--admin-url", envvar="SERVEGATE_ADMIN_URL", help="The admin API. [this folder's]"
-    ),
-]
 State = Annotated[str | None, typer.Option(help="Folder for run-time state. [.servegate]")]
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
 
@@ -69,7 +63,7 @@ def create_key(
     note: Annotated[str, typer.Option(help="What it is for.")] = "",
     reason: Reason = "",
     state: State = None,
-    admin_url: WhichAdmin = None,
+    admin_url: AdminUrl = None,
     key_file: KeyFile = None,
     json: AsJson = False,
 ) -> None:
@@ -93,7 +87,7 @@ def create_key(
 @app.command("ls")
 def list_keys(
     state: State = None,
-    admin_url: WhichAdmin = None,
+    admin_url: AdminUrl = None,
     key_file: KeyFile = None,
     json: AsJson = False,
 ) -> None:
@@ -129,7 +123,7 @@ def revoke_key(
     identity: Annotated[str, typer.Argument(metavar="ID", help="The key's id, not the key.")],
     reason: Reason = "",
     state: State = None,
-    admin_url: WhichAdmin = None,
+    admin_url: AdminUrl = None,
     key_file: KeyFile = None,
     json: AsJson = False,
 ) -> None:
@@ -194,13 +188,14 @@ def _keys(
 ) -> Iterator[tuple[Keys, str]]:
     """The keys, and the store's folder when they are in the store of a gateway that stands still.
 
-    Only without an address: another machine's gateway has no store here.
+    Only where no setting names an address: another machine's gateway has no store here.
     """
     settings = load({"state": state}, os.environ, Path.cwd()).settings
-    where = url or settings.control_url
-    shown = authorization(where, key_file, settings)
-    admin = AdminClient(where, reason=reason, authorization=shown)
-    silence = None if url is not None or settings.control else _silence(admin)
+    server = admin_server(url, state=state)
+    shown = authorization(server.url, key_file, settings)
+    admin = AdminClient(server, reason=reason, authorization=shown)
+    is_named = url is not None or settings.admin_url or settings.control
+    silence = None if is_named else _silence(admin)
     if silence is None:
         yield Remote(admin), ""
         return

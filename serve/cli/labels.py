@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from serve.cli.client import DEFAULT_URL, connect, segment
+from serve.cli.client import connect, segment
 from serve.cli.models import tell_done
 from serve.cli.options import AdminUrl, AsJson, KeyFile, Reason
 from serve.cli.output import as_json, table
@@ -18,7 +18,7 @@ app = typer.Typer(
 
 @app.command("ls")
 def list_labels(
-    name: str, admin_url: AdminUrl = DEFAULT_URL, key_file: KeyFile = None, json: AsJson = False
+    name: str, admin_url: AdminUrl = None, key_file: KeyFile = None, json: AsJson = False
 ) -> None:
     """List the labels of a model.
 
@@ -37,7 +37,7 @@ def set_label(
     label: str,
     version: Annotated[int, typer.Argument(min=1)],
     reason: Reason = "",
-    admin_url: AdminUrl = DEFAULT_URL,
+    admin_url: AdminUrl = None,
     key_file: KeyFile = None,
 ) -> None:
     """Make a label name a version; the version must be ready.
@@ -54,7 +54,7 @@ def remove_label(
     name: str,
     label: str,
     reason: Reason = "",
-    admin_url: AdminUrl = DEFAULT_URL,
+    admin_url: AdminUrl = None,
     key_file: KeyFile = None,
 ) -> None:
     """Remove a label; calls that name it are refused from then on.

@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from serve.cli.asked import parse_asked
-from serve.cli.client import DEFAULT_URL, connect, segment
+from serve.cli.client import connect, segment
 from serve.cli.options import AdminUrl, KeyFile, Reason
 from serve.cli.output import say
 from serve.cli.versions import number_of, path_of
@@ -18,7 +18,7 @@ def load(
     which: Which,
     wait: Wait = 60.0,
     reason: Reason = "",
-    admin_url: AdminUrl = DEFAULT_URL,
+    admin_url: AdminUrl = None,
     key_file: KeyFile = None,
 ) -> None:
     """Load a model anew everywhere; or keep a version loaded although nothing refers to it.
@@ -41,7 +41,7 @@ def unload(
     which: Which,
     wait: Wait = 60.0,
     reason: Reason = "",
-    admin_url: AdminUrl = DEFAULT_URL,
+    admin_url: AdminUrl = None,
     key_file: KeyFile = None,
 ) -> None:
     """Unload a model everywhere; or let a version go that `model load` has kept.

@@ -6,7 +6,7 @@ import typer
 
 from serve.cli import lint, loading, push, skew, versions
 from serve.cli.asked import parse_asked
-from serve.cli.client import DEFAULT_URL, connect, segment
+from serve.cli.client import connect, segment
 from serve.cli.options import AdminUrl, AsJson, KeyFile, Reason
 from serve.cli.output import as_json, say, table
 
@@ -28,9 +28,7 @@ app.command("gc")(versions.collect_garbage)
 
 
 @app.command("ls")
-def list_models(
-    admin_url: AdminUrl = DEFAULT_URL, key_file: KeyFile = None, json: AsJson = False
-) -> None:
+def list_models(admin_url: AdminUrl = None, key_file: KeyFile = None, json: AsJson = False) -> None:
     """List all models.
 
     Example: servegate model ls
@@ -59,7 +57,7 @@ def list_models(
 @app.command("show")
 def show_model(
     name: Annotated[str, typer.Argument(metavar="NAME[@V|:label]")],
-    admin_url: AdminUrl = DEFAULT_URL,
+    admin_url: AdminUrl = None,
     key_file: KeyFile = None,
     json: AsJson = False,
 ) -> None:
@@ -108,7 +106,7 @@ def set_model(
     ] = None,
     pool: Annotated[str | None, typer.Option(help="The pool whose replicas hold it.")] = None,
     reason: Reason = "",
-    admin_url: AdminUrl = DEFAULT_URL,
+    admin_url: AdminUrl = None,
     key_file: KeyFile = None,
 ) -> None:
     """Set a model's objective or pool.

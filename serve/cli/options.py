@@ -5,8 +5,25 @@ from typing import Annotated
 
 import typer
 
-AdminUrl = Annotated[
-    str, typer.Option("--admin-url", envvar="SERVEGATE_ADMIN_URL", help="The admin API.")
+AdminUrl = Annotated[  # without envvar: a flag and a variable are not the same, see server.py
+    str | None,
+    typer.Option(
+        "--admin-url", help="The admin API.  [SERVEGATE_ADMIN_URL, or this folder's gateway]"
+    ),
+]
+Url = Annotated[
+    str | None,
+    typer.Option(
+        "--url", envvar="SERVEGATE_URL", help="The data port, HTTP.  [this folder's gateway]"
+    ),
+]
+GrpcUrl = Annotated[
+    str | None,
+    typer.Option(
+        "--grpc-url",
+        envvar="SERVEGATE_GRPC_URL",
+        help="The data port, gRPC.  [this folder's gateway]",
+    ),
 ]
 KeyFile = Annotated[
     Path | None,

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from serve.cli import convert_options as converting
-from serve.cli.client import DEFAULT_URL, connect
+from serve.cli.client import connect
 from serve.cli.options import AdminUrl, AsJson, KeyFile, Reason
 from serve.cli.output import table
 from serve.core.errors import Invalid
@@ -96,7 +96,7 @@ def push(
     tags: Tags = None,
     git_commit: GitCommit = "",
     reason: Reason = "",
-    admin_url: AdminUrl = DEFAULT_URL,
+    admin_url: AdminUrl = None,
     key_file: KeyFile = None,
     json: AsJson = False,
 ) -> None:

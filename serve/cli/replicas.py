@@ -2,7 +2,7 @@
 
 import typer
 
-from serve.cli.client import DEFAULT_URL, connect
+from serve.cli.client import connect
 from serve.cli.options import AdminUrl, AsJson, KeyFile
 from serve.cli.output import as_json, say, table
 
@@ -23,7 +23,7 @@ def group() -> None:
 
 @app.command("ls")
 def list_replicas(
-    admin_url: AdminUrl = DEFAULT_URL, key_file: KeyFile = None, json: AsJson = False
+    admin_url: AdminUrl = None, key_file: KeyFile = None, json: AsJson = False
 ) -> None:
     """List all replicas with what they hold, and what is wrong where they are discovered.
 

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from serve.cli.client import DEFAULT_URL, connect, segment
+from serve.cli.client import connect, segment
 from serve.cli.models import tell_done
 from serve.cli.options import AdminUrl, AsJson, KeyFile, Reason
 from serve.cli.output import as_json, say, table
@@ -19,7 +19,7 @@ app = typer.Typer(
 
 @app.command("show")
 def show_route(
-    name: str, admin_url: AdminUrl = DEFAULT_URL, key_file: KeyFile = None, json: AsJson = False
+    name: str, admin_url: AdminUrl = None, key_file: KeyFile = None, json: AsJson = False
 ) -> None:
     """Show how a model's calls are divided.
 
@@ -46,7 +46,7 @@ def set_route(
     name: str,
     shares: Annotated[list[str], typer.Argument(help="VERSION=WEIGHT, once per version.")],
     reason: Reason = "",
-    admin_url: AdminUrl = DEFAULT_URL,
+    admin_url: AdminUrl = None,
     key_file: KeyFile = None,
 ) -> None:
     """Divide a model's calls; returns when every worker does so.

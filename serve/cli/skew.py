@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from serve.cli.asked import parse_asked
-from serve.cli.client import DEFAULT_URL, connect, segment
+from serve.cli.client import connect, segment
 from serve.cli.options import AdminUrl, AsJson, KeyFile
 from serve.cli.output import as_json, say
 from serve.cli.pieces import read_small
@@ -36,7 +36,7 @@ def check_skew(
         Path | None,
         typer.Option(help="Check against this preprocessing.json, without a gateway."),
     ] = None,
-    admin_url: AdminUrl = DEFAULT_URL,
+    admin_url: AdminUrl = None,
     key_file: KeyFile = None,
     json: AsJson = False,
 ) -> None:
@@ -70,7 +70,7 @@ def check_skew(
         raise typer.Exit(SKEWED)
 
 
-def _asked(name: str, samples: Path, url: str, key_file: Path | None) -> Any:
+def _asked(name: str, samples: Path, url: str | None, key_file: Path | None) -> Any:
     """What the control plane finds."""
     asked = parse_asked(name)
     try:

@@ -7,9 +7,9 @@ from typing import Annotated
 import typer
 
 from serve.app.secret import known_secret
-from serve.cli.client import DEFAULT_URL
 from serve.cli.options import AdminUrl
 from serve.cli.output import say
+from serve.cli.server import admin_server, announced
 from serve.core.errors import Unauthenticated
 from serve.settings import load
 from serve.trust import trust
@@ -18,7 +18,7 @@ from serve.trust import trust
 def sync(
     replica: Annotated[str, typer.Option(help="The replica's name, as `replica ls` shows it.")],
     folder: Annotated[Path, typer.Option(help="The folder that its Triton reads.")],
-    admin_url: AdminUrl = DEFAULT_URL,
+    admin_url: AdminUrl = None,
     storage: Annotated[
         str | None, typer.Option(help="Where blobs are: a folder, s3://…. [the admin API]")
     ] = None,
@@ -45,7 +45,7 @@ def sync(
     from serve.app.sync import Orders, run_sync
 
     orders = Orders(
-        url=admin_url,
+        url=announced(admin_server(admin_url)).url,
         replica=replica,
         folder=folder.absolute(),
         secret=secret,

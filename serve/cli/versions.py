@@ -11,7 +11,7 @@ import typer
 
 from serve.cli.asked import Asked, parse_asked
 from serve.cli.backup import Yes, require_yes
-from serve.cli.client import DEFAULT_URL, AdminClient, connect, segment
+from serve.cli.client import AdminClient, connect, segment
 from serve.cli.options import AdminUrl, AsJson, KeyFile, Reason
 from serve.cli.output import as_json, say, table
 from serve.core.errors import Conflict, Invalid, NotFound, UnknownLabel, UnknownVersion
@@ -43,7 +43,7 @@ def show_version(admin: AdminClient, asked: Asked, *, json: bool) -> None:
 def show_diff(
     one: Which,
     other: Which,
-    admin_url: AdminUrl = DEFAULT_URL,
+    admin_url: AdminUrl = None,
     key_file: KeyFile = None,
     json: AsJson = False,
 ) -> None:
@@ -74,7 +74,7 @@ def pull(
     out: Annotated[
         Path | None, typer.Option("--out", help="The model folder to write. [./NAME]")
     ] = None,
-    admin_url: AdminUrl = DEFAULT_URL,
+    admin_url: AdminUrl = None,
     key_file: KeyFile = None,
     json: AsJson = False,
 ) -> None:
@@ -111,7 +111,7 @@ def remove(
     ] = False,
     yes: Yes = False,
     reason: Reason = "",
-    admin_url: AdminUrl = DEFAULT_URL,
+    admin_url: AdminUrl = None,
     key_file: KeyFile = None,
 ) -> None:
     """Retire a version: no replica holds it any more; `model restore` brings it back.
@@ -129,7 +129,7 @@ def remove(
 def restore(
     which: Exactly,
     reason: Reason = "",
-    admin_url: AdminUrl = DEFAULT_URL,
+    admin_url: AdminUrl = None,
     key_file: KeyFile = None,
 ) -> None:
     """Publish a retired version again; calls stay where they are.
@@ -149,7 +149,7 @@ def collect_garbage(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would go.")] = False,
     yes: Yes = False,
     reason: Reason = "",
-    admin_url: AdminUrl = DEFAULT_URL,
+    admin_url: AdminUrl = None,
     key_file: KeyFile = None,
     json: AsJson = False,
 ) -> None:

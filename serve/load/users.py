@@ -240,7 +240,7 @@ class KServeHttpUser(TritonUser):
 class KServeGrpcUser(TritonUser):
     """KServe v2 over gRPC; `protocol = Protocol.GRPC_STREAM` for calls over a stream.
 
-    locust's `--host` is for all users: `target` says where the gRPC port is.
+    locust's `--host` is for all users: `target` says where the gRPC port is; see `grpc_url_of`.
     """
 
     abstract = True
@@ -286,6 +286,18 @@ class OpenLoopUser(TritonUser):
         while self._waiting or self._in_flight:
             gevent.sleep(_PAUSE)
         raise StopUser
+
+
+def grpc_url_of(host: str | None) -> str:
+    """The gRPC address of a server whose HTTP address is `host`: the next port, as Triton has it.
+
+    `http://gateway:8000` gives `http://gateway:8001`.
+    """
+    parts = urlsplit(host if host and "://" in host else f"http://{host or ''}")
+    if not parts.hostname or parts.port is None:
+        raise Invalid(f"'{host or ''}' names no port", try_this="--host http://127.0.0.1:8000")
+    name = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
+    return f"{parts.scheme}://{name}:{parts.port + 1}"
 
 
 def _read(path: str) -> Mapping[str, Array]:

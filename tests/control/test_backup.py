@@ -74,6 +74,29 @@ def restore(where: Where, path: Path, *, replace: bool = False) -> Backup:
     )
 
 
+def identity(where: Where) -> str:
+    async def ask() -> str:
+        store = Store(where, clock=lambda: 1.5)
+        store.migrate()
+        try:
+            return await store.identity()
+        finally:
+            store.close()
+
+    return asyncio.run(ask())
+
+
+def test_a_copy_from_a_backup_is_another_gateway(where: Where, tmp_path: Path) -> None:
+    filled(where)
+    ours = identity(where)
+    path, copy = tmp_path / "backup.jsonl", tmp_path / "copy"
+    back_up(where, path)
+    restore(copy, path)
+    assert identity(copy) != ours
+    restore(where, path, replace=True)
+    assert identity(where) == ours
+
+
 def test_a_backup_holds_everything_and_says_so(where: Where, tmp_path: Path) -> None:
     filled(where)
     path = tmp_path / "backup.jsonl"

@@ -40,6 +40,14 @@ def test_a_new_store_is_empty(where: Path | str) -> None:
     assert do(fresh.history()) == [[]]
 
 
+def test_a_store_has_one_random_id_that_stays(where: Path | str, tmp_path: Path) -> None:
+    one = store(where)
+    [first] = do(one.identity())
+    assert do(store(where).identity(), one.identity()) == [first, first]
+    assert do(store(tmp_path / "another").identity()) != [first]
+    assert len(first) == 16 and do(one.next_generation(5)) == [5]
+
+
 def test_what_was_set_is_there_with_its_revision(where: Path | str) -> None:
     one = store(where)
     first, second = do(one.apply(set_route({"a": 1})), one.apply(set_route(2, key="x")))

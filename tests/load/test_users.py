@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from model_server import ModelServer
 
+LOCUSTFILE = Path(__file__).parents[2] / "loadtests" / "locustfile.py"
 HEAD = """
 from locust import constant, task
 from serve.load.users import *
@@ -143,3 +144,23 @@ class Crowd(OpenLoopUser, KServeHttpUser):
     row = locust.rows["m@- http-binary"]
     assert row["Request Count"] == "20"
     assert float(row["Max Response Time"]) > 5 * 200  # the last one waited for many before it
+
+
+def test_the_locustfile_calls_grpc_on_the_host_that_it_is_given() -> None:
+    ask = "from locustfile import *; from serve.load.users import grpc_url_of as url\n"
+    ask += (
+        "for host in ('http://gw:25000', 'https://[::1]:8000', '10.0.0.1:8000'): print(url(host))\n"
+    )
+    ask += "one = Colleague.__new__(Colleague); one.host = 'http://gw:25000'; one.on_start()\n"
+    ask += "print(one.target)"
+    done = subprocess.run(
+        (sys.executable, "-c", ask),
+        cwd=LOCUSTFILE.parent,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.split() == [
+        *("http://gw:25001", "https://[::1]:8001", "http://10.0.0.1:8001"),
+        "http://gw:25001",
+    ]

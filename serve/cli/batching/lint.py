@@ -10,7 +10,7 @@ import typer
 
 from serve.cli.batching.edits import Edits
 from serve.cli.batching.options import with_edits
-from serve.cli.client import DEFAULT_URL, AdminClient, connect
+from serve.cli.client import AdminClient, connect
 from serve.cli.options import AdminUrl, AsJson, KeyFile
 from serve.cli.output import as_json, say, table
 from serve.core.errors import CheckFailed, Invalid
@@ -32,7 +32,7 @@ def lint(
         ),
     ],
     edits: Edits,
-    admin_url: AdminUrl = DEFAULT_URL,
+    admin_url: AdminUrl = None,
     key_file: KeyFile = None,
     json: AsJson = False,
 ) -> None:

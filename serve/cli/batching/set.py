@@ -10,7 +10,7 @@ import typer
 
 from serve.cli.batching.edits import Edits
 from serve.cli.batching.options import with_edits
-from serve.cli.client import DEFAULT_URL, AdminClient, connect
+from serve.cli.client import AdminClient, connect
 from serve.cli.options import AdminUrl, AsJson, KeyFile, Reason
 from serve.cli.talk import Talk
 from serve.cli.versions import Which
@@ -43,7 +43,7 @@ def set_configuration(
         str, typer.Option("--if-match", help="Only if that is its ETag.  [the one that is read]")
     ] = "",
     reason: Reason = "",
-    admin_url: AdminUrl = DEFAULT_URL,
+    admin_url: AdminUrl = None,
     key_file: KeyFile = None,
     json: AsJson = False,
 ) -> None:

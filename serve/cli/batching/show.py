@@ -5,7 +5,7 @@ import sys
 import typer
 
 from serve.cli.asked import parse_asked
-from serve.cli.client import DEFAULT_URL, connect, segment
+from serve.cli.client import connect, segment
 from serve.cli.options import AdminUrl, AsJson, KeyFile
 from serve.cli.output import as_json
 from serve.cli.versions import Which, number_of
@@ -13,7 +13,7 @@ from serve.cli.versions import Which, number_of
 
 def show(
     which: Which,
-    admin_url: AdminUrl = DEFAULT_URL,
+    admin_url: AdminUrl = None,
     key_file: KeyFile = None,
     json: AsJson = False,
 ) -> None:

@@ -5,7 +5,6 @@ from typing import Annotated
 
 import typer
 
-from serve.cli.client import DEFAULT_URL
 from serve.cli.options import AdminUrl, AsJson, KeyFile
 
 
@@ -52,7 +51,7 @@ def tune(
     watch: Annotated[
         str, typer.Option("--watch", help="How long --apply watches the objective.")
     ] = "60s",
-    admin_url: AdminUrl = DEFAULT_URL,
+    admin_url: AdminUrl = None,
     key_file: KeyFile = None,
     json: AsJson = False,
 ) -> None:
@@ -70,6 +69,7 @@ def tune(
     from serve.cli.batching.tuning import run
     from serve.cli.endings import told
     from serve.cli.load.command import command_of
+    from serve.cli.server import admin_server, announced
     from serve.cli.talk import talk
     from serve.load.arrivals import parse_seconds
     from serve.load.running import require_locust
@@ -77,6 +77,7 @@ def tune(
     talking = talk(json=json)
     with told(talking, lambda: "stopped; what was measured is kept"):
         require_locust()
+        admin = announced(admin_server(admin_url))
         wish = Wish(
             asked=name,
             objective=slo,
@@ -90,9 +91,9 @@ def tune(
             resume=resume,
             out=out,
             watch=parse_seconds(watch) if apply else None,
-            admin_url=admin_url,
+            admin=admin,
             key_file=key_file,
-            command=command_of(context),
+            command=command_of(context, admin_url=admin.url),
         )
         code = run(wish, talking)
     if code:

@@ -9,6 +9,7 @@ from typing import Any
 from serve.cli.asked import parse_asked
 from serve.cli.client import AdminClient, segment
 from serve.cli.output import say
+from serve.cli.server import Server
 from serve.cli.versions import number_of
 from serve.core.errors import Invalid
 from serve.core.objectives import Objective
@@ -37,7 +38,7 @@ class Wish:
     resume: Path | None
     out: Path
     watch: float | None
-    admin_url: str
+    admin: Server
     key_file: Path | None
     command: str
 

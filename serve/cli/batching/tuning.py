@@ -36,7 +36,7 @@ _WITHIN = 1800.0  # seconds for bringing a change to all replicas
 
 def run(wish: Wish, talk: Talk) -> int:
     """Tune, keep a report, tell it, and apply what was found if that was asked; the exit status."""
-    admin = connect(wish.admin_url, wish.key_file, reason="servegate batching tune", timeout=60.0)
+    admin = connect(wish.admin, wish.key_file, reason="servegate batching tune", timeout=60.0)
     prepared = prepare(wish, admin)
     try:
         state = until_stopped(lambda stopping: _tune(prepared, stopping, talk))
@@ -155,7 +155,7 @@ def _apply(prepared: Prepared, state: State, outcome: Outcome, talk: Talk) -> st
         "fields": dict(outcome.fields),
         "tuned": tuned_of(state, outcome, datetime.now(UTC)),
     }
-    admin = connect(wish.admin_url, wish.key_file, reason=f"tuned: {outcome.verdict}"[:900])
+    admin = connect(wish.admin, wish.key_file, reason=f"tuned: {outcome.verdict}"[:900])
 
     async def put() -> None:
         async with admin.asynchronous() as client:

@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from serve.cli.backup import require_yes
-from serve.cli.client import DEFAULT_URL, connect
+from serve.cli.client import connect
 from serve.cli.eval.options import Identity, path_of
 from serve.cli.options import AdminUrl, AsJson, KeyFile
 from serve.cli.output import as_json, say
@@ -13,7 +13,7 @@ from serve.cli.output import as_json, say
 
 def cancel(
     identity: Identity,
-    admin_url: AdminUrl = DEFAULT_URL,
+    admin_url: AdminUrl = None,
     key_file: KeyFile = None,
     json: AsJson = False,
 ) -> None:
@@ -26,7 +26,7 @@ def cancel(
 
 def resume(
     identity: Identity,
-    admin_url: AdminUrl = DEFAULT_URL,
+    admin_url: AdminUrl = None,
     key_file: KeyFile = None,
     json: AsJson = False,
 ) -> None:
@@ -40,7 +40,7 @@ def resume(
 def remove(
     identity: Identity,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
-    admin_url: AdminUrl = DEFAULT_URL,
+    admin_url: AdminUrl = None,
     key_file: KeyFile = None,
 ) -> None:
     """Remove an evaluation with all its results.
@@ -57,7 +57,9 @@ def remove(
     say(f"evaluation {identity} is removed")
 
 
-def _change(identity: str, verb: str, admin_url: str, key_file: KeyFile, *, json: bool) -> None:
+def _change(
+    identity: str, verb: str, admin_url: str | None, key_file: KeyFile, *, json: bool
+) -> None:
     page = connect(admin_url, key_file).post(f"{path_of(identity)}/{verb}", None)
     if json:
         as_json(page)

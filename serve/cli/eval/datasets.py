@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from serve.cli.backup import require_yes
-from serve.cli.client import DEFAULT_URL, AdminClient, connect, segment
+from serve.cli.client import AdminClient, connect, segment
 from serve.cli.eval.options import Label, Slices
 from serve.cli.options import AdminUrl, AsJson, KeyFile
 from serve.cli.output import as_json, say, table
@@ -20,7 +20,7 @@ def push(
     name: Annotated[str, typer.Option("--name", help="What it is called.  [as PATH]")] = "",
     label: Label = "",
     slices: Slices = "",
-    admin_url: AdminUrl = DEFAULT_URL,
+    admin_url: AdminUrl = None,
     key_file: KeyFile = None,
     json: AsJson = False,
 ) -> None:
@@ -38,7 +38,7 @@ def push(
 
 
 def list_datasets(
-    admin_url: AdminUrl = DEFAULT_URL, key_file: KeyFile = None, json: AsJson = False
+    admin_url: AdminUrl = None, key_file: KeyFile = None, json: AsJson = False
 ) -> None:
     """List the datasets of a gateway.
 
@@ -68,7 +68,7 @@ def list_datasets(
 
 
 def show(
-    name: Name, admin_url: AdminUrl = DEFAULT_URL, key_file: KeyFile = None, json: AsJson = False
+    name: Name, admin_url: AdminUrl = None, key_file: KeyFile = None, json: AsJson = False
 ) -> None:
     """Show what a dataset holds.
 
@@ -97,7 +97,7 @@ def show(
 def remove(
     name: Name,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
-    admin_url: AdminUrl = DEFAULT_URL,
+    admin_url: AdminUrl = None,
     key_file: KeyFile = None,
 ) -> None:
     """Remove a dataset with all its revisions. What was evaluated with it stays.

@@ -9,7 +9,7 @@ from urllib.parse import urlencode
 
 import typer
 
-from serve.cli.client import DEFAULT_URL, AdminClient, connect
+from serve.cli.client import AdminClient, connect
 from serve.cli.eval.options import Identity, path_of
 from serve.cli.options import AdminUrl, AsJson, KeyFile
 from serve.cli.output import as_json, say, table
@@ -36,7 +36,7 @@ def list_rows(
     predicted: Annotated[str, typer.Option(help="Only rows of which a side says this.")] = "",
     start: Annotated[int, typer.Option("--from", min=0, help="The first to show.")] = 0,
     count: Annotated[int, typer.Option(min=1, max=200, help="How many.")] = 50,
-    admin_url: AdminUrl = DEFAULT_URL,
+    admin_url: AdminUrl = None,
     key_file: KeyFile = None,
     json: AsJson = False,
 ) -> None:
@@ -73,7 +73,7 @@ def export_rows(
     identity: Identity,
     out: Annotated[Path, typer.Option("--out", metavar="FILE", help="Where to write them.")],
     form: Annotated[Format, typer.Option("--format", help="csv or json.")] = Format.CSV,
-    admin_url: AdminUrl = DEFAULT_URL,
+    admin_url: AdminUrl = None,
     key_file: KeyFile = None,
 ) -> None:
     """Write every row of an evaluation to a file.

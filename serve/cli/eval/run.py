@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from serve.cli.client import DEFAULT_URL, AdminClient, connect
+from serve.cli.client import AdminClient, connect
 from serve.cli.eval.options import PATH, Label, Slices
 from serve.cli.options import AdminUrl, AsJson, KeyFile
 from serve.core.errors import CheckFailed, Conflict, ServegateError, Unavailable
@@ -39,7 +39,7 @@ def run(
     label: Label = "",
     slices: Slices = "",
     detach: Annotated[bool, typer.Option("--detach", help="Begin it, and do not wait.")] = False,
-    admin_url: AdminUrl = DEFAULT_URL,
+    admin_url: AdminUrl = None,
     key_file: KeyFile = None,
     json: AsJson = False,
 ) -> None:

@@ -5,7 +5,7 @@ from urllib.parse import urlencode
 
 import typer
 
-from serve.cli.client import DEFAULT_URL, connect
+from serve.cli.client import connect
 from serve.cli.eval.options import PATH, Identity, path_of
 from serve.cli.eval.run import finish, gates_error
 from serve.cli.options import AdminUrl, AsJson, KeyFile
@@ -13,7 +13,7 @@ from serve.cli.output import as_json, table
 
 
 def list_evaluations(
-    admin_url: AdminUrl = DEFAULT_URL, key_file: KeyFile = None, json: AsJson = False
+    admin_url: AdminUrl = None, key_file: KeyFile = None, json: AsJson = False
 ) -> None:
     """List the evaluations of a gateway, the newest first.
 
@@ -48,7 +48,7 @@ def show_evaluation(
     follow: Annotated[
         bool, typer.Option("--follow", help="Wait until it has ended, as `eval run` does.")
     ] = False,
-    admin_url: AdminUrl = DEFAULT_URL,
+    admin_url: AdminUrl = None,
     key_file: KeyFile = None,
     json: AsJson = False,
 ) -> None:
@@ -87,7 +87,7 @@ def judge(
     conditions: Annotated[
         list[str], typer.Argument(metavar="CONDITION…", help="Such as 'accuracy(b)>0.9'.")
     ],
-    admin_url: AdminUrl = DEFAULT_URL,
+    admin_url: AdminUrl = None,
     key_file: KeyFile = None,
     json: AsJson = False,
 ) -> None:

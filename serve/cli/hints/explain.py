@@ -2,7 +2,7 @@
 
 import typer
 
-from serve.cli.client import DEFAULT_URL, connect, segment
+from serve.cli.client import connect, segment
 from serve.cli.hints.show import Pool
 from serve.cli.options import AdminUrl, AsJson, KeyFile
 from serve.cli.output import as_json
@@ -10,7 +10,7 @@ from serve.cli.output import as_json
 
 def explain(
     pool: Pool,
-    admin_url: AdminUrl = DEFAULT_URL,
+    admin_url: AdminUrl = None,
     key_file: KeyFile = None,
     json: AsJson = False,
 ) -> None:

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
-from serve.cli.client import DEFAULT_URL, AdminClient, connect, segment
+from serve.cli.client import AdminClient, connect, segment
 from serve.cli.models import tell_done
 from serve.cli.options import AdminUrl, AsJson, KeyFile, Reason
 from serve.cli.output import as_json, say
@@ -44,7 +44,7 @@ def set_pool(
     ] = None,
     clear: Annotated[bool, typer.Option("--clear", help="Forget all that was set.")] = False,
     reason: Reason = "",
-    admin_url: AdminUrl = DEFAULT_URL,
+    admin_url: AdminUrl = None,
     key_file: KeyFile = None,
     json: AsJson = False,
 ) -> None:

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from serve.cli.client import DEFAULT_URL, connect, segment
+from serve.cli.client import connect, segment
 from serve.cli.options import AdminUrl, AsJson, KeyFile
 from serve.cli.output import as_json, say, table
 
@@ -14,7 +14,7 @@ AnyPool = Annotated[str, typer.Argument(metavar="POOL", help="Only this pool.")]
 
 def show(
     pool: AnyPool = "",
-    admin_url: AdminUrl = DEFAULT_URL,
+    admin_url: AdminUrl = None,
     key_file: KeyFile = None,
     json: AsJson = False,
 ) -> None:

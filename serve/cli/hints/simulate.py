@@ -5,7 +5,6 @@ from typing import Annotated
 
 import typer
 
-from serve.cli.client import DEFAULT_URL
 from serve.cli.options import AdminUrl, AsJson, KeyFile
 
 Loads = Annotated[
@@ -75,7 +74,7 @@ def simulate(
     bounds: Between = "1..60",
     every: Every = False,
     plot: Plot = None,
-    admin_url: AdminUrl = DEFAULT_URL,
+    admin_url: AdminUrl = None,
     key_file: KeyFile = None,
     json: AsJson = False,
 ) -> None:

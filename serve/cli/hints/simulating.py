@@ -66,7 +66,7 @@ def scene_of(
     objective: str,
     cold_start: float,
     bounds: str,
-    admin: tuple[str, Path | None],
+    admin: tuple[str | None, Path | None],
 ) -> Scene:
     """The replicas, as the options tell; `Invalid` for what they cannot be."""
     if service and model:
@@ -228,7 +228,7 @@ def _bounds(text: str) -> tuple[int, int]:
     return least, most
 
 
-def _of_model(text: str, admin_url: str, key_file: Path | None) -> dict[str, Any]:
+def _of_model(text: str, admin_url: str | None, key_file: Path | None) -> dict[str, Any]:
     """What the gateway has learned of a model. Several instances count as one, so much faster."""
     from serve.cli.asked import parse_asked
     from serve.cli.client import connect, segment

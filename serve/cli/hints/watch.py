@@ -4,7 +4,6 @@ from typing import Annotated
 
 import typer
 
-from serve.cli.client import DEFAULT_URL
 from serve.cli.hints.show import AnyPool
 from serve.cli.options import AdminUrl, AsJson, KeyFile
 
@@ -14,7 +13,7 @@ def watch(
     length: Annotated[
         str, typer.Option("--for", metavar="TIME", help="How long.  [until Ctrl-C]")
     ] = "",
-    admin_url: AdminUrl = DEFAULT_URL,
+    admin_url: AdminUrl = None,
     key_file: KeyFile = None,
     json: AsJson = False,
 ) -> None:

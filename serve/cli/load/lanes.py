@@ -12,18 +12,14 @@ from typing import TYPE_CHECKING, Any
 
 from serve.cli.asked import Asked
 from serve.cli.calling import HttpCaller
-from serve.cli.client import DEFAULT_URL, connect
+from serve.cli.client import connect
 from serve.cli.credentials import api_key, authorization
 from serve.cli.infer import Recorded
 from serve.cli.load.check import check_lanes
 from serve.cli.load.inputs import Wish, read_requests
-from serve.cli.load.options import (
-    DEFAULT_GRPC,
-    DEFAULT_HTTP,
-    DEFAULT_METRICS,
-    endpoint,
-    ways_of,
-)
+from serve.cli.load.options import endpoint, ways_of
+from serve.cli.output import say
+from serve.cli.server import Server, admin_server, announced, data_urls, using
 from serve.load import preparing
 from serve.load.preparing import Way
 from serve.trust import trust
@@ -37,11 +33,21 @@ if TYPE_CHECKING:
 class Ends:
     """Where everything is, and the file with what is shown there."""
 
-    url: str = DEFAULT_HTTP
-    grpc_url: str = DEFAULT_GRPC
-    admin_url: str = DEFAULT_URL
-    metrics_url: str = DEFAULT_METRICS
+    url: str
+    grpc_url: str
+    admin: Server
+    metrics_url: str
     key_file: Path | None = None
+
+    @property
+    def urls(self) -> dict[str, str]:
+        """The addresses by the names of the options that give them."""
+        return {
+            "url": self.url,
+            "grpc_url": self.grpc_url,
+            "admin_url": self.admin.url,
+            "metrics_url": self.metrics_url,
+        }
 
     def target(self, asked: Asked) -> "Target":
         """The same for what asks the gateway's side about a model."""
@@ -53,13 +59,27 @@ class Ends:
             metrics += "/metrics"
         return Target(
             http_url=f"{'https' if tls else 'http'}://{address}{prefix}",
-            admin_url=self.admin_url,
+            admin_url=self.admin.url,
             metrics_url=metrics,
             key=api_key(self.key_file),
             model=asked.model,
-            admin_key=authorization(self.admin_url, self.key_file).removeprefix("Bearer "),
+            admin_key=authorization(self.admin.url, self.key_file).removeprefix("Bearer "),
             trust=trust(),
         )
+
+
+def ends_of(
+    url: str | None,
+    grpc_url: str | None,
+    admin_url: str | None,
+    metrics_url: str | None,
+    key_file: Path | None,
+) -> Ends:
+    """From the options of a command; prints what it was not given."""
+    (http, grpc, metrics), source = data_urls(url, grpc_url, metrics_url)
+    if source:
+        say(using(http, source))
+    return Ends(http, grpc, announced(admin_server(admin_url)), metrics, key_file)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +108,7 @@ class Calls:
         if self.address:
             ways = tuple(Way(each.protocol, self.address, each.weight) for each in ways)
         key = api_key(ends.key_file)
-        recorded = Recorded(connect(ends.admin_url, ends.key_file, timeout=5.0), asked.model)
+        recorded = Recorded(connect(ends.admin, ends.key_file, timeout=5.0), asked.model)
         with HttpCaller(ends.url, key=key, timeout=self.timeout) as http:
             metadata = http.metadata(asked)
         ready = read_requests(asked.model, metadata, self.wish, recorded.preprocessing)

@@ -80,13 +80,13 @@ Listen = Annotated[
 ExpectWorkers = Annotated[
     int, typer.Option("--expect-workers", min=0, help="How many of them to wait for.")
 ]
-Url = Annotated[str, typer.Option("--url", envvar="SERVEGATE_URL", help="The data port, HTTP.")]
-GrpcUrl = Annotated[
-    str, typer.Option("--grpc-url", envvar="SERVEGATE_GRPC_URL", help="The data port, gRPC.")
-]
 MetricsUrl = Annotated[
-    str,
-    typer.Option("--metrics-url", envvar="SERVEGATE_METRICS_URL", help="The metrics port."),
+    str | None,
+    typer.Option(
+        "--metrics-url",
+        envvar="SERVEGATE_METRICS_URL",
+        help="The metrics port.  [this folder's gateway]",
+    ),
 ]
 Folder = Annotated[
     Path, typer.Option("--out", metavar="DIR", help="Where reports are kept, each in a folder.")
@@ -100,9 +100,6 @@ NoCheck = Annotated[
 ]
 Share = Annotated[bool, typer.Option("--share", help="Keep the report with the gateway, too.")]
 
-DEFAULT_HTTP = "http://127.0.0.1:8000"
-DEFAULT_GRPC = "127.0.0.1:8001"
-DEFAULT_METRICS = "http://127.0.0.1:8002"
 DEFAULT_FOLDER = Path("load-reports")
 
 

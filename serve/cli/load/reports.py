@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from serve.cli.client import DEFAULT_URL, connect
+from serve.cli.client import connect
 from serve.cli.load import options
 from serve.cli.options import AdminUrl, AsJson, KeyFile
 from serve.cli.output import as_json, say, table
 from serve.core.errors import CheckFailed, Invalid
 
 if TYPE_CHECKING:
+    from serve.cli.server import Server
     from serve.load.reporting.comparing import Ratio
     from serve.load.reporting.report import Report
 
@@ -30,7 +31,7 @@ def show_report(
     html: Html = None,
     share: options.Share = False,
     out: options.Folder = options.DEFAULT_FOLDER,
-    admin_url: AdminUrl = DEFAULT_URL,
+    admin_url: AdminUrl = None,
     key_file: KeyFile = None,
     json: AsJson = False,
 ) -> None:
@@ -104,7 +105,7 @@ def list_reports(
     those_shared: Annotated[
         bool, typer.Option("--shared", help="Those that the gateway keeps instead.")
     ] = False,
-    admin_url: AdminUrl = DEFAULT_URL,
+    admin_url: AdminUrl = None,
     key_file: KeyFile = None,
     json: AsJson = False,
 ) -> None:
@@ -138,10 +139,11 @@ def list_reports(
     )
 
 
-def shared(report: "Report", admin_url: str, key_file: Path | None) -> None:
+def shared(report: "Report", admin: "Server | str | None", key_file: Path | None) -> None:
     """Give a report to the gateway, where everybody who may look finds it."""
-    connect(admin_url, key_file).post("/api/load/reports", report.to_json())
-    say(f"  shared: {admin_url.rstrip('/')} keeps it as {report.name}")
+    gateway = connect(admin, key_file)
+    gateway.post("/api/load/reports", report.to_json())
+    say(f"  shared: {gateway.url} keeps it as {report.name}")
 
 
 def _write(path: Path, text: str) -> None:

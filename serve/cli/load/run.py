@@ -4,10 +4,9 @@ from typing import Annotated
 
 import typer
 
-from serve.cli.client import DEFAULT_URL
 from serve.cli.load import options
 from serve.cli.load.reports import shared
-from serve.cli.options import AdminUrl, AsJson, KeyFile
+from serve.cli.options import AdminUrl, AsJson, GrpcUrl, KeyFile, Url
 
 
 def run(
@@ -54,10 +53,10 @@ def run(
     timeout: options.Timeout = "30s",
     warm_up: options.WarmUp = "2s",
     seed: options.Seed = 0,
-    url: options.Url = options.DEFAULT_HTTP,
-    grpc_url: options.GrpcUrl = options.DEFAULT_GRPC,
-    admin_url: AdminUrl = DEFAULT_URL,
-    metrics_url: options.MetricsUrl = options.DEFAULT_METRICS,
+    url: Url = None,
+    grpc_url: GrpcUrl = None,
+    admin_url: AdminUrl = None,
+    metrics_url: options.MetricsUrl = None,
     key_file: KeyFile = None,
     out: options.Folder = options.DEFAULT_FOLDER,
     name: options.Name = "",
@@ -83,7 +82,7 @@ def run(
     from serve.cli.load.command import command_of
     from serve.cli.load.inputs import Wish
     from serve.cli.load.keeping import Shelf
-    from serve.cli.load.lanes import Calls, Ends
+    from serve.cli.load.lanes import Calls, ends_of
     from serve.cli.load.running import Generator, Pace, Running, conclude, measure
     from serve.cli.load.search import search
     from serve.cli.load.stopping import STOPPED
@@ -94,9 +93,10 @@ def run(
     talking = talk(json=json)
     with told(talking, lambda: STOPPED):
         require_locust()
+        ends = ends_of(url, grpc_url, admin_url, metrics_url, key_file)
         calls = Calls(
             parse_asked(model),
-            Ends(url, grpc_url, admin_url, metrics_url, key_file),
+            ends,
             tuple(protocol or ()),
             Wish(tuple(inputs or ("random",)), batch, expect, random_bodies, seed),
             sequence=sequences,
@@ -122,13 +122,13 @@ def run(
             asked=model,
             scenario=kind,
             title=f"{model}: {f'the highest rate with {slo}' if find_max else pace}",
-            command=command_of(context),
+            command=command_of(context, **ends.urls),
         )
         if find_max:
             report, is_stopped = search(running, pace, shelf, slo, most)
         else:
             report, is_stopped = measure(running, pace, shelf, slo)
-        sharing = partial(shared, admin_url=admin_url, key_file=key_file)
+        sharing = partial(shared, admin=ends.admin, key_file=key_file)
         ending = conclude(
             talking, shelf, report, is_stopped=is_stopped, share=sharing if share else None
         )

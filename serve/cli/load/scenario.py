@@ -6,10 +6,9 @@ from typing import Annotated
 import typer
 
 from serve.cli.backup import Yes, require_yes
-from serve.cli.client import DEFAULT_URL
 from serve.cli.load import options
 from serve.cli.load.reports import shared
-from serve.cli.options import AdminUrl, AsJson, KeyFile
+from serve.cli.options import AdminUrl, AsJson, GrpcUrl, KeyFile, Url
 from serve.cli.output import as_json, table
 
 
@@ -57,10 +56,10 @@ def run_scenario(
     connections: options.Connections = 1000,
     timeout: options.Timeout = "30s",
     seed: options.Seed = 0,
-    url: options.Url = options.DEFAULT_HTTP,
-    grpc_url: options.GrpcUrl = options.DEFAULT_GRPC,
-    admin_url: AdminUrl = DEFAULT_URL,
-    metrics_url: options.MetricsUrl = options.DEFAULT_METRICS,
+    url: Url = None,
+    grpc_url: GrpcUrl = None,
+    admin_url: AdminUrl = None,
+    metrics_url: options.MetricsUrl = None,
     key_file: KeyFile = None,
     out: options.Folder = options.DEFAULT_FOLDER,
     name: options.Name = "",
@@ -76,11 +75,12 @@ def run_scenario(
     Example: servegate load scenario split --model digits --rate 200 --yes
     """
     from serve.cli.asked import parse_asked
+    from serve.cli.client import connect
     from serve.cli.endings import told
     from serve.cli.load.command import command_of
     from serve.cli.load.inputs import Wish
     from serve.cli.load.keeping import Shelf
-    from serve.cli.load.lanes import Calls, Ends
+    from serve.cli.load.lanes import Calls, ends_of
     from serve.cli.load.running import Generator, Running, conclude
     from serve.cli.load.stage import CommandStage, play
     from serve.cli.load.stopping import STOPPED, Stopping
@@ -98,7 +98,9 @@ def run_scenario(
             parse_objective(slo)
         if chosen.changes and not yes:
             require_yes(f"{chosen.name}: {chosen.changes}")
-        ends = Ends(url, grpc_url, admin_url, metrics_url, key_file)
+        ends = ends_of(url, grpc_url, admin_url, metrics_url, key_file)
+        if chosen.changes:
+            connect(ends.admin, key_file).require_own()
         wish = Wish(tuple(inputs or ("random",)), batch, expect, random_bodies, seed)
         patience = parse_seconds(timeout)
         calls = Calls(asked, ends, tuple(protocol or ()), wish, timeout=patience)
@@ -118,10 +120,10 @@ def run_scenario(
             asked=model,
             scenario=chosen.name,
             title=chosen.summary,
-            command=command_of(context),
+            command=command_of(context, **ends.urls),
         )
         report, is_stopped = play(chosen, stage, shelf)
-        sharing = partial(shared, admin_url=admin_url, key_file=key_file)
+        sharing = partial(shared, admin=ends.admin, key_file=key_file)
         ending = conclude(
             talking, shelf, report, is_stopped=is_stopped, share=sharing if share else None
         )

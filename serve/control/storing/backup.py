@@ -23,6 +23,7 @@ import sqlalchemy as sa
 
 from serve.control.storing.database import Database
 from serve.control.storing.schema import (
+    IDENTITY,
     counters,
     newest_schema,
     revisions,
@@ -189,8 +190,12 @@ def _generations(connection: sa.Connection) -> dict[str, int]:
 
 
 def _raise_counters(connection: sa.Connection, before: dict[str, int]) -> None:
-    """No counter falls: workers hold what they have of a higher generation."""
+    """No counter falls: workers hold what they have of a higher generation.
+
+    The gateway's id stays what it was, or is made at the next start: a copy is another gateway.
+    """
     restored = _generations(connection)
+    restored.pop(IDENTITY, None)
     connection.execute(sa.delete(counters))
     for name in sorted({**before, **restored}):
         value = max(before.get(name, 0), restored.get(name, 0))

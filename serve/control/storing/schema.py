@@ -1,7 +1,7 @@
 """The store's tables, and how they are brought up to date.
 
 `settings` holds the present body of each thing, `revisions` one row for every change, `counters`
-what must keep rising. The same scripts bring SQLite and PostgreSQL there.
+what must keep rising, and the gateway's id. The same scripts bring SQLite and PostgreSQL there.
 """
 
 from pathlib import Path
@@ -39,6 +39,7 @@ counters = sa.Table(
     sa.Column("name", sa.String(40), primary_key=True),
     sa.Column("value", sa.BigInteger, nullable=False),
 )
+IDENTITY = "gateway"  # the row of `counters` with the gateway's random id; a restore leaves it out
 _MIGRATIONS = Path(__file__).parent / "migrations"
 
 

@@ -4,12 +4,13 @@ Theory. `settings` holds the present body of each thing (a route, a label, a mod
 keyed by kind and key. `revisions` holds one row for every change, in order, with what was there
 before and after: it is only ever appended to. Both are written in one transaction, and a thing's
 revision number is its ETag. `counters` holds the generation of the last snapshot, which must keep
-rising over restarts. Where all this is kept is in `database.py`.
+rising over restarts, and the gateway's random id. Where all this is kept is in `database.py`.
 """
 
 import asyncio
 import contextlib
 import json
+import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +20,7 @@ import sqlalchemy as sa
 
 from serve.control.storing.database import open_database
 from serve.control.storing.limits import LIMITS, Limits
-from serve.control.storing.schema import counters, revisions, settings, upgrade
+from serve.control.storing.schema import IDENTITY, counters, revisions, settings, upgrade
 from serve.core.errors import CannotStart, Invalid, PreconditionFailed, Unavailable
 
 T = TypeVar("T")
@@ -142,6 +143,10 @@ class Store:
         """A generation above every one given out before, and not below `at_least`."""
         return await self._run(lambda: self._next_generation(at_least))
 
+    async def identity(self) -> str:
+        """The gateway's random id, the same for all control planes of this store; made once."""
+        return await self._run(self._identity)
+
     async def _wait(self) -> None:
         """Until a tick has passed, or another process says that it has written."""
         waits = [
@@ -261,6 +266,15 @@ class Store:
             connection.execute(sa.delete(counters).where(where))
             connection.execute(sa.insert(counters).values(name="generation", value=value))
         return value
+
+    def _identity(self) -> str:
+        where = counters.c.name == IDENTITY
+        with self._database.writing() as connection:
+            value = connection.execute(sa.select(counters.c.value).where(where)).scalar()
+            if value is None:
+                value = 1 + secrets.randbelow(2**63 - 1)
+                connection.execute(sa.insert(counters).values(name=IDENTITY, value=value))
+        return f"{value:016x}"
 
 
 def _require_text(change: Change) -> None:

@@ -43,7 +43,8 @@ class Control:
 
     `needs_key` says whether callers must show a key, told whether there is one or ever was;
     `wall` is seconds of the epoch. `publishes` says whether there is a way to bring versions to the
-    Tritons, `leads` whether this process may decide anything.
+    Tritons, `leads` whether this process may decide anything. `identity` is the gateway's random
+    id, empty until this process has led.
     """
 
     models: Models
@@ -74,6 +75,7 @@ class Control:
     wall: Callable[[], float]
     publishes: bool = True
     leads: Callable[[], bool] = lambda: True
+    identity: Callable[[], str] = lambda: ""
     board: Board = field(default_factory=Board)
     discovering: Discovering | None = None
 

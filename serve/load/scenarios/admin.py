@@ -11,6 +11,7 @@ from urllib.parse import quote
 
 import httpx2
 
+from serve.core.commands import addressed
 from serve.core.errors import Invalid, NoControl, ServegateError
 from serve.load.observing import Target
 from serve.wire.admin_answers import error_of
@@ -55,6 +56,10 @@ class Admin:
     ) -> None:
         """Let the connections go."""
         await self._client.aclose()
+
+    def command(self, text: str) -> str:
+        """A command as people have to type it for this gateway."""
+        return addressed(text, admin=self._url)
 
     async def model(self) -> Mapping[str, Any]:
         """The model with its versions."""

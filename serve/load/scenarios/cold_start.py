@@ -34,8 +34,9 @@ async def play(stage: Stage) -> Outcome:
         plan = stage.plan(arrivals=arrivals, seconds=stage.seconds or _SECONDS)
         loading = _Loading(admin)
         stage.say(f"{model} is unloaded now, and loaded when calls arrive: nobody can call it then")
+        by_hand = admin.command(f"servegate model load {model}")
         async with putting_back(
-            loading.put_back, what=model, by_hand=f"servegate model load {model}", say=stage.say
+            loading.put_back, what=model, by_hand=by_hand, say=stage.say
         ) as undone:
             await admin.unload()
             run = await stage.perform(

@@ -112,4 +112,6 @@ async def _same(admin: Admin, model: str) -> tuple[int, Replica, tuple[str, str]
             replica = Replica.parse(str(page["address"]), name=name, pool=str(page["pool"]))
             physical = (str(target["physical_name"]), str(target["physical_version"]))
             return version, replica, physical
-    raise Invalid(f"no replica holds a version of {model}", try_this="servegate replica ls")
+    raise Invalid(
+        f"no replica holds a version of {model}", try_this=admin.command("servegate replica ls")
+    )

@@ -163,7 +163,9 @@ async def _victim(stage: Stage, admin: Admin) -> Victim:
     holders = {name for one in detail["versions"] for name in one["replicas"]}
     able = [one for one in replicas if one["name"] in holders and one["state"] == "up"]
     if not able:
-        raise Invalid(f"no replica holds {stage.target.model}", try_this="servegate replica ls")
+        raise Invalid(
+            f"no replica holds {stage.target.model}", try_this=admin.command("servegate replica ls")
+        )
     others = len(able) - 1
     if stage.kill_command:
         kill, how = _by_command(stage.kill_command), stage.kill_command

@@ -39,7 +39,7 @@ async def play(stage: Stage) -> Outcome:
             f"and at {times[1]:.0f} s {shown(before)} again"
         )
         plan = stage.plan(arrivals=Arrivals(stage.rate or _RATE), seconds=seconds)
-        by_hand = f"servegate route set {model} {shown(before)}"
+        by_hand = admin.command(f"servegate route set {model} {shown(before)}")
         async with putting_back(
             changes.put_back, what=f"the split of {model}", by_hand=by_hand, say=stage.say
         ) as undone:
@@ -162,7 +162,7 @@ async def _splits(admin: Admin, model: str) -> tuple[Split, Split]:
         raise Invalid(
             f"nobody has set a route for {model}",
             why="it could not be put back: there is no way to unset a route",
-            try_this=f"servegate route set {model} VERSION=WEIGHT VERSION=WEIGHT",
+            try_this=admin.command(f"servegate route set {model} VERSION=WEIGHT VERSION=WEIGHT"),
         )
     ready = {int(one["version"]) for one in found["versions"] if one["state"] == "ready"}
     before = _split(route["split"])

@@ -1,0 +1,244 @@
+"""Which server commands talk to, and whose it has to be, against a real HTTP server."""
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from threading import Thread
+
+import pytest
+from cli.commands import Done, servegate
+
+from serve.app.paths import GATEWAY_FILE
+from serve.core import commands
+from serve.settings import Settings
+
+_LISTS = ("/api/models", "/api/replicas", "/api/discovery")
+OURS, OTHER = "00000000000000aa", "00000000000000bb"
+
+
+class Gateway:
+    """An admin API with an id; `asked` are the requests that came, except for the id."""
+
+    def __init__(self, identity: str) -> None:
+        self.asked: list[str] = []
+        self.port = 0
+        self.identity: object = {"gateway": identity}
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+
+@contextmanager
+def serving(gateway: Gateway) -> Iterator[None]:
+    class Handler(BaseHTTPRequestHandler):
+        def respond(self) -> None:
+            self.rfile.read(int(self.headers.get("content-length") or 0))
+            page: object = {"generation": 1, "in_force": True, "split": {"1": 100}, "routed": True}
+            if self.path == "/livez":
+                assert "authorization" not in self.headers
+                page = gateway.identity
+            else:
+                gateway.asked.append(f"{self.command} {self.path}")
+                page = [] if self.path in _LISTS else page
+            told = b"" if page is None else json.dumps(page).encode()
+            self.send_response(200)
+            self.send_header("content-length", str(len(told)))
+            self.end_headers()
+            self.wfile.write(told)
+
+        do_GET = do_PUT = do_POST = respond
+
+        def log_message(self, *words: object) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    gateway.port = server.server_port
+    thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.001})
+    thread.start()
+    try:
+        yield
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+@pytest.fixture
+def gateway() -> Iterator[Gateway]:
+    one = Gateway(OURS)
+    with serving(one):
+        yield one
+
+
+@pytest.fixture
+def folder(tmp_path: Path, gateway: Gateway) -> Path:
+    """A folder whose configuration names the gateway's port."""
+    (tmp_path / "servegate.toml").write_text(f"admin_port = {gateway.port}\n")
+    return tmp_path
+
+
+def has_run(folder: Path, identity: str) -> None:
+    """The state folder of a gateway that has run here."""
+    state = folder / ".servegate"
+    state.mkdir()
+    (state / GATEWAY_FILE).write_text(identity)
+
+
+def set_route(folder: Path, *words: str, **environment: str) -> Done:
+    return servegate("route", "set", "m", "1=100", *words, folder=folder, **environment)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("model", "ls"),
+        ("replica", "ls"),
+        ("route", "show", "m"),
+        ("route", "set", "m", "1=100"),
+    ],
+)
+def test_a_command_reaches_the_gateway_that_its_folder_configures(
+    folder: Path, gateway: Gateway, words: tuple[str, ...]
+) -> None:
+    done = servegate(*words, folder=folder)
+    assert done.returncode == 0, done.stderr
+    assert gateway.asked
+    assert f"using {gateway.url} (servegate.toml)" in done.stderr.splitlines()
+    assert "using" not in done.stdout
+
+
+def test_the_file_can_name_the_admin_api_itself(folder: Path, gateway: Gateway) -> None:
+    (folder / "servegate.toml").write_text(f'admin_url = "{gateway.url}/"\n')
+    assert f"using {gateway.url} (servegate.toml)" in servegate("model", "ls", folder=folder).stderr
+
+
+def test_what_is_given_comes_first_and_is_not_repeated(tmp_path: Path, gateway: Gateway) -> None:
+    (tmp_path / "servegate.toml").write_text("admin_port = 9\n")
+    by_flag = servegate("model", "ls", "--admin-url", gateway.url, folder=tmp_path)
+    by_variable = servegate("model", "ls", folder=tmp_path, SERVEGATE_ADMIN_URL=gateway.url)
+    assert (by_flag.stderr, by_variable.stderr) == ("", "")
+    by_port = servegate("model", "ls", folder=tmp_path, SERVEGATE_ADMIN_PORT=str(gateway.port))
+    assert by_port.stderr == f"using {gateway.url} (environment SERVEGATE_ADMIN_PORT)\n"
+    assert gateway.asked == ["GET /api/models"] * 3
+
+
+def test_an_address_that_is_given_needs_no_configuration(tmp_path: Path, gateway: Gateway) -> None:
+    (tmp_path / "servegate.toml").write_text("no TOML")
+    assert servegate("model", "ls", "--admin-url", gateway.url, folder=tmp_path).returncode == 0
+    done = servegate("model", "ls", folder=tmp_path, SERVEGATE_ADMIN_URL=gateway.url)
+    assert done.returncode == 0
+    assert servegate("model", "ls", folder=tmp_path).returncode == 2
+
+
+def test_a_server_that_does_not_answer_is_named_with_its_source(tmp_path: Path) -> None:
+    done = servegate("model", "ls", folder=tmp_path, SERVEGATE_ADMIN_PORT="9")
+    assert done.returncode == 6
+    assert done.stderr.startswith("using http://127.0.0.1:9 (environment SERVEGATE_ADMIN_PORT)\n")
+
+
+def test_the_defaults_of_shown_commands_are_those_of_the_settings() -> None:
+    assert Settings().control_url == commands.ADMIN
+    assert Settings().gateway_urls == (commands.HTTP, commands.GRPC, commands.METRICS)
+
+
+def test_changes_pass_at_the_folders_own_gateway(folder: Path, gateway: Gateway) -> None:
+    has_run(folder, OURS)
+    assert set_route(folder).returncode == 0
+    assert gateway.asked == ["PUT /api/routes/m"]
+
+
+@pytest.mark.parametrize("identity", [{"gateway": OTHER}, None, {}, "no object"])
+def test_nothing_is_changed_at_another_gateway(
+    folder: Path, gateway: Gateway, identity: object
+) -> None:
+    has_run(folder, OURS)
+    gateway.identity = identity
+    done = set_route(folder)
+    assert (done.returncode, gateway.asked) == (5, [])
+    assert "is not the one of this folder" in done.stderr and OURS in done.stderr
+    assert "code: another_gateway" in done.stderr
+
+
+def test_a_variable_does_not_stand_for_the_folders_gateway(
+    tmp_path: Path, gateway: Gateway
+) -> None:
+    has_run(tmp_path, OTHER)
+    assert set_route(tmp_path, SERVEGATE_ADMIN_URL=gateway.url).returncode == 5
+    assert gateway.asked == []
+
+
+def test_the_state_folder_may_be_elsewhere(folder: Path, gateway: Gateway) -> None:
+    has_run(folder, OTHER)
+    state = str(folder / ".servegate")
+    (folder / "sub").mkdir()
+    words = {"SERVEGATE_ADMIN_PORT": str(gateway.port), "SERVEGATE_STATE": state}
+    assert set_route(folder / "sub", **words).returncode == 5
+
+
+def test_the_flag_means_the_gateway_that_it_names(folder: Path, gateway: Gateway) -> None:
+    has_run(folder, OTHER)
+    assert set_route(folder, "--admin-url", gateway.url).returncode == 0
+    assert gateway.asked == ["PUT /api/routes/m"]
+
+
+def test_questions_to_another_gateway_are_answered_with_a_warning(
+    folder: Path, gateway: Gateway
+) -> None:
+    has_run(folder, OTHER)
+    done = servegate("model", "ls", folder=folder)
+    assert done.returncode == 0
+    assert "warning: the gateway at" in done.stderr
+
+
+def test_a_standby_does_not_know_the_id_and_is_left_to_refuse(
+    folder: Path, gateway: Gateway
+) -> None:
+    has_run(folder, OURS)
+    gateway.identity = {"gateway": ""}
+    assert set_route(folder).returncode == 0
+
+
+def test_a_key_is_not_made_at_another_gateway(folder: Path, gateway: Gateway) -> None:
+    has_run(folder, OTHER)
+    done = servegate("key", "create", "--role", "admin", folder=folder)
+    assert (done.returncode, gateway.asked) == (5, [])
+
+
+def test_doctor_says_which_gateway_it_asked_and_whose_it_is(folder: Path, gateway: Gateway) -> None:
+    line = next(
+        one
+        for one in servegate("doctor", folder=folder).stdout.splitlines()
+        if "control plane" in one
+    )
+    assert line == f"ok    control plane: {gateway.url} (servegate.toml): 0 models"
+    has_run(folder, OTHER)
+    done = servegate("doctor", folder=folder)
+    assert done.returncode == 1
+    assert f"FAIL  control plane: the gateway at {gateway.url} is not the one" in done.stdout
+
+
+def test_calls_go_to_the_data_port_that_the_folder_configures(tmp_path: Path) -> None:
+    (tmp_path / "servegate.toml").write_text("http_port = 9\n")
+    done = servegate("infer", "m", folder=tmp_path)
+    assert done.stderr.startswith("using http://127.0.0.1:9 (servegate.toml)\n")
+    assert "the gateway at http://127.0.0.1:9 does not answer" in done.stderr
+    given = servegate("infer", "m", "--url", "http://127.0.0.1:9", folder=tmp_path)
+    assert "using http://127.0.0.1:9 " in given.stderr  # for the gRPC port, which is not given
+
+
+@pytest.mark.parametrize(
+    ("urls", "flags"),
+    [
+        ({"admin": "http://127.0.0.1:8080/"}, ""),
+        ({"admin": "http://127.0.0.1:25080/"}, " --admin-url http://127.0.0.1:25080"),
+        ({"http": "127.0.0.1:8000", "grpc": "127.0.0.1:8001"}, ""),
+        ({"http": "https://a b", "admin": ""}, " --url 'https://a b'"),
+    ],
+)
+def test_commands_are_shown_with_the_addresses_that_are_not_the_defaults(
+    urls: dict[str, str], flags: str
+) -> None:
+    assert commands.addressed("servegate load run", **urls) == f"servegate load run{flags}"
