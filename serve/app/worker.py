@@ -41,7 +41,7 @@ from serve.proxy.health import Health
 from serve.proxy.live import Live
 from serve.proxy.loads import Loads
 from serve.proxy.waking import Waking
-from serve.settings import Settings, keys_are_required
+from serve.settings import Settings, is_loopback, keys_are_required
 from serve.telemetry import CONTENT_TYPE, Meters
 from serve.triton.grpc_pool import GrpcPool
 from serve.triton.http_pool import Pool
@@ -216,6 +216,7 @@ class Worker:
             clock=time.monotonic,
             is_draining=lambda: self._draining,
             management=self._management,
+            is_local=is_loopback(self._settings.host),
         )
         grpc = KServeGrpc(
             self._gateway,

@@ -90,6 +90,15 @@ class HeadTooLarge(BadRequest):
         )
 
 
+class ExpectationFailed(BadRequest):
+    """The request's `Expect` is not 100-continue, the only expectation that HTTP/1.1 has."""
+
+    code = "expectation_failed"
+
+    def __init__(self, expected: str) -> None:
+        super().__init__(f"the expectation '{expected}' cannot be met", try_this="100-continue")
+
+
 class BadVersion(BadRequest):
     """A version that is no number, or none that Triton counts to. The sentence is Triton's.
 

@@ -24,6 +24,7 @@ from serve.triton.grpc_question import ask
 from serve.triton.http_pool import Pool, header_lines, request_line
 from serve.wire import management, management_grpc
 from serve.wire.management import Wish
+from serve.wire.origins import CrossSite, is_cross_site
 from serve.wire.status import OK, code_name
 
 _JSON: Headers = ((b"content-type", b"application/json"),)
@@ -59,11 +60,13 @@ class Management:
         raw_path: bytes,
         body: bytes,
         *,
+        headers: Headers,
         credential: bytes,
         deadline: float,
         origin: Origin | None = None,
     ) -> Reply:
         """The answer to a request for a path that this `takes`. Errors of ours are raised."""
+        said = headers if method == "POST" else ()  # others change nothing
         call = Call("http", Verb.MANAGEMENT, "", "", deadline, credential=credential, origin=origin)
         if management.read_path(method, raw_path) == "memory":
             lines = header_lines(((b"content-length", b"%d" % len(body)), *_JSON))
@@ -72,9 +75,9 @@ class Management:
                 start = request_line(method, replica, raw_path.decode("latin-1"))
                 return await self._pool.fetch(replica, start + lines + b"\r\n" + body, deadline)
 
-            return await self._pass_on(call, fetch)
+            return await self._pass_on(call, said, fetch)
         wish = management.wish_of_http(method, raw_path, body)
-        settings = await self._manage(replace(call, model=wish.model), wish)
+        settings = await self._manage(replace(call, model=wish.model), said, wish)
         return Reply(200, management.settings_json(wish.act, settings) if settings else b"", _JSON)
 
     def services(self) -> dict[str, Service]:
@@ -84,7 +87,7 @@ class Management:
 
     async def _wish(self, asked: Asked) -> Reply:
         wish = management_grpc.of_grpc(asked.method, asked.message)
-        settings = await self._manage(asked.call(Verb.MANAGEMENT, wish.model), wish)
+        settings = await self._manage(asked.call(Verb.MANAGEMENT, wish.model), asked.metadata, wish)
         return Reply(OK, management_grpc.settings_message(wish.act, settings))
 
     async def _memory(self, asked: Asked) -> Reply:
@@ -99,12 +102,12 @@ class Management:
                 limit=_LARGEST,
             )
 
-        return await self._pass_on(asked.call(Verb.MANAGEMENT), put)
+        return await self._pass_on(asked.call(Verb.MANAGEMENT), asked.metadata, put)
 
-    async def _manage(self, call: Call, wish: Wish) -> Mapping[str, Any]:
+    async def _manage(self, call: Call, said: Headers, wish: Wish) -> Mapping[str, Any]:
         """Have the control plane do it, for a caller who may."""
         gateway = self._gateway
-        with self._counted(call) as (_, begun):
+        with self._counted(call, said) as (_, begun):
             key = gateway.key_of(call)
             author = f"key:{key.id}" if key else "a data port"
             within = max(call.deadline - begun, 0.1)
@@ -113,9 +116,11 @@ class Management:
         gateway.ended(call, None, NOWHERE, name, begun, good=True)
         return settings
 
-    async def _pass_on(self, call: Call, put: Callable[[Replica], Awaitable[Reply]]) -> Reply:
+    async def _pass_on(
+        self, call: Call, said: Headers, put: Callable[[Replica], Awaitable[Reply]]
+    ) -> Reply:
         """What the one local Triton answers, for a caller who may."""
-        with self._counted(call) as (snapshot, begun):
+        with self._counted(call, said) as (snapshot, begun):
             reply = await put(_only_local(snapshot))
         name = code_name(call.protocol, reply.status)
         is_good = reply.status in (200, OK)
@@ -123,11 +128,17 @@ class Management:
         return reply
 
     @contextmanager
-    def _counted(self, call: Call) -> Iterator[tuple[Snapshot, float]]:
-        """The snapshot that the caller may manage, and the time; an error ends the call."""
+    def _counted(self, call: Call, said: Headers) -> Iterator[tuple[Snapshot, float]]:
+        """The snapshot that the caller may manage, and the time; an error ends the call.
+
+        `said` are the headers of a call that may change something: browsers state in them for which
+        page they send it.
+        """
         begun = self._gateway.clock()
         snapshot, _ = self._gateway.fleet(call, Act.MANAGE)
         try:
+            if is_cross_site(said):
+                raise CrossSite
             yield snapshot, begun
         except ServegateError as error:
             self._gateway.ended(call, None, NOWHERE, error.code, begun, error=error.code)

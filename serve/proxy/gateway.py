@@ -83,6 +83,12 @@ class Gateway:
             if not (model.failed or model.asleep)
         )
 
+    @property
+    def needs_key(self) -> bool:
+        """Whether callers have to show a key."""
+        snapshot = self._live.current
+        return snapshot is not None and self._needs_key(snapshot)
+
     def has(self, replica: Replica) -> bool:
         """Whether the snapshot in force has this replica: it has not left, and is not about to."""
         snapshot = self._live.current

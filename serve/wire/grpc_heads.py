@@ -13,6 +13,7 @@ this is values. Fields that nobody reads go on as they were encoded.
 | authorization                          | read, goes on if not ours  | goes on             |
 | x-request-id traceparent               | kept, go on                | go on               |
 | user-agent host, other grpc-*          | stay behind                | go on               |
+| servegate-* x-forwarded-* and the like | stay behind                | go on               |
 | :status grpc-status grpc-message       |                            | read, go on         |
 | connection and its kind, capitals      | malformed                  | stay behind         |
 | everything else                        | goes on                    | goes on             |

@@ -12,6 +12,7 @@ from serve.wire import kserve_grpc, request_ids
 from serve.wire.grpc_heads import BAD, CONNECTION, DROP, KEPT, NAME, PASS, PSEUDO, READ, TE
 from serve.wire.hpack_blocks import Field, Fields, literal, size_of, string, text
 from serve.wire.http2 import Fault, Malformed
+from serve.wire.kserve_http import is_claim
 
 _PSEUDO = frozenset({b":method", b":scheme", b":path", b":authority"})
 _NO_METADATA = frozenset({b":path", b"te", b"content-type"})
@@ -111,7 +112,7 @@ def _kind_in_request(name: bytes) -> int:
         return KEPT
     if name in CONNECTION or not NAME.fullmatch(name):
         return BAD
-    if name in (b"user-agent", b"host") or name.startswith(b"grpc-"):
+    if name in (b"user-agent", b"host") or name.startswith(b"grpc-") or is_claim(name):
         return DROP
     return PASS
 

@@ -1,6 +1,6 @@
 """Heads that are known: what llhttp has read once need not be read again.
 
-The same bytes mean the same. Two heads that differ only in values that a gateway passes on unread
+The same bytes mean the same. Two heads that differ only in values that a gateway does not read
 (the identity of a trace, say) mean the same but for these: a `Pattern` has holes where they stand.
 A request id is passed on, too, and besides it names the call. A credential is no value of this
 kind: every key has heads and patterns of its own.
@@ -14,7 +14,7 @@ to a parser of HTTP: llhttp reads over such a value, and it ends where the hole 
 import re
 from dataclasses import dataclass
 
-from serve.wire.kserve_http import InferHead, Question, is_only_passed_on
+from serve.wire.kserve_http import InferHead, Question, is_claim, means_nothing
 from serve.wire.request_ids import GIVEN, usable
 
 _FIELD = re.compile(rb"([!#$%&'*+.^_`|~0-9A-Za-z-]+): ?([!-~]{1,200})")
@@ -82,7 +82,7 @@ def pattern_of(before: bytes, start: bytes, known: KnownHead) -> Pattern | None:
         if ours is None or theirs is None or not 0 < number <= len(names):
             return None
         name = names[number - 1]
-        if ours[1] != theirs[1] or ours[1].lower() != name or not is_only_passed_on(name):
+        if ours[1] != theirs[1] or ours[1].lower() != name or not means_nothing(name):
             return None
         longest = max(len(ours[2]), len(theirs[2]))
         source.append(re.escape(line[: ours.start(2)]) + b"([!-~]{1,%d})" % longest)
@@ -91,15 +91,17 @@ def pattern_of(before: bytes, start: bytes, known: KnownHead) -> Pattern | None:
 
 
 def _template(known: KnownHead, holes: list[int]) -> bytes:
-    """The lines that are passed on, with `%b` in each hole."""
+    """The lines that go on, with `%b` in each hole, and `%.0b` for a hole that stays behind."""
     lines, position, parts = b"\r\n" + known.head.lines, 0, []
     begun = 2
     for number, (name, value) in enumerate(known.headers):
-        if is_only_passed_on(name):
+        if is_claim(name):
+            if number in holes:
+                parts.append(b"%.0b")
+        elif means_nothing(name):
             position = lines.index(b"\r\n%b: %b\r\n" % (name, value), position) + len(name) + 4
             if number in holes:
-                parts.append(lines[begun:position])
+                parts += (lines[begun:position].replace(b"%", b"%%"), b"%b")
                 begun = position + len(value)
             position += len(value)
-    parts.append(lines[begun:])
-    return b"%b".join(part.replace(b"%", b"%%") for part in parts)
+    return b"".join((*parts, lines[begun:].replace(b"%", b"%%")))

@@ -12,7 +12,7 @@ from typing import TypeVar
 
 from serve.core.access import is_ours
 from serve.core.calls import PREDICTIONS, Headers, Verb
-from serve.core.errors import BadRequest, MethodNotAllowed, NotHere
+from serve.core.errors import BadRequest, ExpectationFailed, MethodNotAllowed, NotHere
 from serve.wire import management, unserved
 from serve.wire.request_ids import GIVEN, usable
 
@@ -35,6 +35,9 @@ _HOP_BY_HOP = frozenset(
     }
 )
 _OURS = frozenset({b"host", b"content-length", b"expect"})  # every hop writes its own
+# Only a gateway may say these to a Triton: a caller could claim anything in them.
+_CLAIMS = (b"servegate-", b"x-forwarded-")
+_CLAIMED = frozenset({b"forwarded", b"x-real-ip"})
 _FORM = b"application/x-www-form-urlencoded"
 _BINARY_HEAD = b"inference-header-content-length"
 (
@@ -51,7 +54,7 @@ _BINARY_HEAD = b"inference-header-content-length"
     _REQUEST_ID,
 ) = range(11)
 _SPECIAL = {
-    **dict.fromkeys(_HOP_BY_HOP | _OURS, _DROPPED),
+    **dict.fromkeys(_HOP_BY_HOP | _OURS | _CLAIMED, _DROPPED),
     b"connection": _CONNECTION,
     b"content-length": _LENGTH,
     b"transfer-encoding": _TRANSFER,
@@ -63,7 +66,7 @@ _SPECIAL = {
     b"authorization": _CREDENTIAL,
     GIVEN: _REQUEST_ID,
 }
-_MEANT = _SPECIAL.keys() - {GIVEN}  # what means something to how a call is moved
+_MEANT = _SPECIAL.keys() - _CLAIMED - {GIVEN}  # what means something to how a call is moved
 
 T = TypeVar("T")
 
@@ -120,7 +123,9 @@ def upstream_path(verb: Verb, model: str, version: int | None) -> str:
 
 
 def end_to_end(headers: Headers) -> Headers:
-    """The headers without those of one hop, those that Connection names, and a key of ours."""
+    """The headers that go on: without those of one hop, those that Connection names, claims, and
+    a key of ours.
+    """
     named = {
         name.strip().lower()
         for key, value in headers
@@ -133,6 +138,7 @@ def end_to_end(headers: Headers) -> Headers:
         if key not in _HOP_BY_HOP
         and key not in _OURS
         and key not in named
+        and not is_claim(key)
         and not (key == b"authorization" and is_ours(value))
     )
 
@@ -177,8 +183,8 @@ def infer_head(
     A media type that is certainly wrong is not passed on: curl calls every `-d` body a form, and
     Triton 2.51 parses forms, one of 12 MB crashes it. With `plain_answer` Triton is not asked to
     compress. Of a flat request, as `generate` takes them, no part is binary, and Triton inflates
-    none. `BadRequest` for an Inference-Header-Content-Length that cannot be, and for a
-    Transfer-Encoding that would have to be undone.
+    none. `BadRequest` for an Inference-Header-Content-Length that cannot be, for a
+    Transfer-Encoding that would have to be undone, and for an expectation that cannot be met.
     """
     lines: list[bytes] = []
     named: set[bytes] = set()
@@ -188,7 +194,8 @@ def infer_head(
     for name, value in headers:
         kind = _SPECIAL.get(name)
         if kind is None:
-            lines.append(b"%b: %b\r\n" % (name, value))
+            if not name.startswith(_CLAIMS):
+                lines.append(b"%b: %b\r\n" % (name, value))
         elif kind == _LENGTH:
             length = int(value)
             lines.append(b"Content-Length: %d\r\n" % length)
@@ -211,7 +218,8 @@ def infer_head(
         elif kind == _TRANSFER:
             check_coding(value)
         elif kind == _EXPECT:
-            expects_continue = value.strip().lower() == b"100-continue"
+            check_expectation(value)
+            expects_continue = True
         elif kind == _CREDENTIAL:
             credential = credential + b", " + value if credential else value
             if not is_ours(value):
@@ -247,9 +255,20 @@ def not_http(reason: str) -> BadRequest:
     return BadRequest("the request cannot be read as HTTP/1.1", why=reason)
 
 
-def is_only_passed_on(name: bytes) -> bool:
-    """Whether a predict request's header of this name, in lower case, means nothing here."""
+def check_expectation(value: bytes) -> None:
+    """`ExpectationFailed` for an Expect that is not 100-continue. Source: RFC 9110 10.1.1."""
+    if value.strip().lower() != b"100-continue":
+        raise ExpectationFailed(value.decode("latin-1"))
+
+
+def means_nothing(name: bytes) -> bool:
+    """Whether a predict request's header of this name, in lower case, is never looked into."""
     return name not in _MEANT
+
+
+def is_claim(name: bytes) -> bool:
+    """Whether a header of this name says what only a gateway may say; such ones stay behind."""
+    return name in _CLAIMED or name.startswith(_CLAIMS)
 
 
 def _json_length(value: bytes, earlier: int | None) -> int:

@@ -17,6 +17,7 @@ from serve.core.errors import (
     BodyTooLarge,
     Conflict,
     DeadlineExceeded,
+    ExpectationFailed,
     FixedSetting,
     Forbidden,
     HeadTooLarge,
@@ -75,6 +76,7 @@ _TABLE: tuple[tuple[type[ServegateError], int, int], ...] = (
     (BodyTooLarge, 413, RESOURCE_EXHAUSTED),
     (HeadTooLarge, 431, RESOURCE_EXHAUSTED),
     (TooSlow, 408, DEADLINE_EXCEEDED),
+    (ExpectationFailed, 417, INVALID_ARGUMENT),
     (Unparsable, 400, INTERNAL),  # as Triton says it
     (WrongJson, 500, INTERNAL),  # so does this
     (BadRequest, 400, INVALID_ARGUMENT),

@@ -21,7 +21,8 @@ _CALLS = (
     b"POST /v2/models/m/infer HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\n{}",
     b"POST /v2/models/r/infer HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\n{}",
     b"POST /v2/models/m/infer HTTP/1.0\r\nContent-Length: 2\r\n\r\n{}",
-    b"POST /v2/models/m/infer HTTP/1.1\r\nConnection: close\r\nContent-Length: 2\r\n\r\n{}",
+    b"POST /v2/models/m/infer HTTP/1.1\r\nHost: x\r\nConnection: close\r\n"
+    b"Content-Length: 2\r\n\r\n{}",
 )
 _RENAMED = 1
 

@@ -89,13 +89,16 @@ def _c14() -> Seeds:
     deep = b"[" * 1400 + b"]" * 1400
     yield (
         "c14-json-depth",
-        (b"POST /v2/models/s/infer HTTP/1.1\r\nContent-Length: %d\r\n\r\n" % len(deep) + deep),
+        (
+            b"POST /v2/models/s/infer HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % len(deep)
+            + deep
+        ),
     )
 
 
 def _c16() -> Seeds:
     """Smuggling: one interpretation, or a refusal."""
-    smuggled = b"GET /v2/models/m HTTP/1.1\r\nX: "
+    smuggled = b"GET /v2/models/m HTTP/1.1\r\nHost: x\r\nX: "
     for title, lines in (
         ("length-and-chunks", b"Content-Length: 4\r\nTransfer-Encoding: chunked\r\n"),
         ("chunks-and-length", b"Transfer-Encoding: chunked\r\nContent-Length: 4\r\n"),
@@ -134,7 +137,10 @@ def _c16() -> Seeds:
         "c16-chunks-in-http-1.0",
         _CHUNKED.replace(b"/1.1", b"/1.0") + b"2\r\n{}\r\n0\r\n\r\n" + _GOOD,
     )
-    yield "c16-body-broken-behind-an-answer", b"POST / HTTP/1.1\r\nTransfer-Encoding: d\r\n\r\n"
+    yield (
+        "c16-body-broken-behind-an-answer",
+        b"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: d\r\n\r\n",
+    )
     yield "c16-chunk-broken-behind-an-answer", _CHUNKED.replace(b"/infer", b"") + b"x\r\n"
     question = b"GET /v2/models/m HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: d\r\n\r\n"
     yield "c16-coding-unknown-of-a-question", question + _GOOD

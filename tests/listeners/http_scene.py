@@ -211,6 +211,7 @@ class Arrangement:
     draining: bool = False
     send_buffer: int = 0
     tls: bool = False
+    local: bool = False  # the port is open to this machine alone
 
     def limited(self) -> Limits:
         return Limits(**{**dataclasses.asdict(LIMITS), **self.limits})
@@ -241,6 +242,7 @@ async def scene(wanted: Arrangement) -> AsyncIterator[Scene]:
             limits=wanted.limited(),
             clock=plane.clock,
             is_draining=lambda: wanted.draining,
+            is_local=wanted.local,
         )
         port = wanted.open_port()
         ours, theirs = contexts() if wanted.tls else (None, None)

@@ -132,7 +132,7 @@ async def _survives(it: Scene, pieces: list[bytes]) -> None:
     except ConnectionError:
         pass  # it was refused already
     other = await it.connect()
-    told = await other.ask(b"GET /v2/health/live HTTP/1.1\r\n\r\n")
+    told = await other.ask(b"GET /v2/health/live HTTP/1.1\r\nHost: x\r\n\r\n")
     assert told.status == 200
     complete = [call for call in it.a.requests if call.is_complete]
     assert len(complete) <= b"".join(pieces).count(b"POST")

@@ -261,11 +261,11 @@ async def test_nobody_is_asked_for_the_body_of_a_sequence_before_the_key_is_know
 ) -> None:
     for model in ("state", "nope"):
         client = await scene.connect()
-        head = f"POST /v2/models/{model}/infer HTTP/1.1\r\nExpect: 100-continue\r\n".encode()
-        answer = await client.ask(head + b"Content-Length: 2\r\n\r\n")
+        head = f"POST /v2/models/{model}/infer HTTP/1.1\r\nHost: x\r\n".encode()
+        answer = await client.ask(head + b"Expect: 100-continue\r\nContent-Length: 2\r\n\r\n")
         assert answer.status == 401
     client = await scene.connect()
-    head = f"POST /v2/models/secret/infer HTTP/1.1\r\n{BEARER}\r\n".encode()
+    head = f"POST /v2/models/secret/infer HTTP/1.1\r\nHost: x\r\n{BEARER}\r\n".encode()
     assert (await client.ask(head + b"Content-Length: 2\r\n\r\n{}")).status == 404
 
 

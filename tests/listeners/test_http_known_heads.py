@@ -91,7 +91,7 @@ async def test_the_body_of_a_request_to_the_application_is_never_a_known_request
     client = await scene.connect()
     await teach(client)
     trick = request(b"{}")
-    head = b"POST /v2/nothing HTTP/1.1\r\nContent-Length: %d\r\n\r\n" % (2 * len(trick))
+    head = b"POST /v2/nothing HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % (2 * len(trick))
     assert (await client.ask(head)).status == 404
     await client.send(trick)
     await scene.until_read()

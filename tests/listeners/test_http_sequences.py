@@ -90,7 +90,7 @@ async def test_a_binary_call_of_a_sequence_is_sent_as_soon_as_its_json_is_here(
     client = await scene.connect()
     body = of(5)
     total = len(body) + 3 * MIB
-    head = f"POST {INFER} HTTP/1.1\r\nContent-Length: {total}\r\n"
+    head = f"POST {INFER} HTTP/1.1\r\nHost: x\r\nContent-Length: {total}\r\n"
     await client.send(f"{head}Inference-Header-Content-Length: {len(body)}\r\n\r\n".encode())
     await client.send(body[:10])
     await scene.until_read()
@@ -135,7 +135,7 @@ async def test_a_sequence_that_cannot_be_read_is_left_to_triton(scene: Scene, da
 @in_scene(snapshot(view(target(1, "a"), sequences=True)), limits={"in_flight": 1000})
 async def test_what_waits_for_its_sequence_is_bounded_too(scene: Scene) -> None:
     client = await scene.connect()
-    head = f"POST {INFER} HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n".encode()
+    head = f"POST {INFER} HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n".encode()
     await client.send(head + chunk(b"{" + b" " * 900))
     await scene.until_read()
     await client.send(chunk(bytes(1000)))

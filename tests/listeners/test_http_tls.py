@@ -96,7 +96,9 @@ async def test_an_event_goes_on_before_the_next_one_has_come(scene: Scene) -> No
 async def test_a_refused_client_that_still_sends_gets_its_answer(scene: Scene) -> None:
     """There is no half of a TLS connection to close: what still comes is dropped until it ends."""
     client = await scene.connect()
-    await client.send(f"POST {INFER} HTTP/1.1\r\nContent-Length: {4 * MIB}\r\n\r\n".encode())
+    await client.send(
+        f"POST {INFER} HTTP/1.1\r\nHost: x\r\nContent-Length: {4 * MIB}\r\n\r\n".encode()
+    )
     await client.send(TENSOR[:MIB])
     answer = await client.answer()
     assert (answer.status, answer.code) == (413, "body_too_large")

@@ -13,7 +13,7 @@ from builders import Clock, DataPlane, replica, snapshot, target, view
 from grpc_wire import BOUND, LIMITS, Triton
 
 from serve.core.access import Key, Role
-from serve.core.calls import Reply
+from serve.core.calls import Headers, Reply
 from serve.core.errors import (
     Forbidden,
     LoadFailed,
@@ -86,17 +86,26 @@ class Scene:
             self.manager,
         )
 
-    def http(self, path: bytes = LOAD, token: str = "", method: str = "POST") -> Reply:
+    def http(
+        self,
+        path: bytes = LOAD,
+        token: str = "",
+        method: str = "POST",
+        headers: Headers = (),
+        body: bytes = b"",
+    ) -> Reply:
         credential = f"Bearer {token}".encode() if token else b""
         return asyncio.run(
-            self.management.over_http(method, path, b"", credential=credential, deadline=math.inf)
+            self.management.over_http(
+                method, path, body, headers=headers, credential=credential, deadline=math.inf
+            )
         )
 
-    def grpc(self, method: str, token: str = "") -> Reply:
+    def grpc(self, method: str, token: str = "", headers: Headers = ()) -> Reply:
         service = self.management.services()[SERVICE + method]
         assert isinstance(service, Unary)
         credential = f"Bearer {token}".encode() if token else b""
-        asked = Asked(SERVICE + method, b"\x12\x01m", (), credential, math.inf, "1", None)  # type: ignore[arg-type]
+        asked = Asked(SERVICE + method, b"\x12\x01m", headers, credential, math.inf, "1", None)  # type: ignore[arg-type]
         answer: Reply = asyncio.run(service.answer(asked))  # type: ignore[arg-type]
         return answer
 
@@ -131,6 +140,46 @@ def test_only_an_admin_key_may_manage() -> None:
     assert scene.http(token=manages).status == 200
     assert scene.manager.wishes == [(Wish("load", "m"), f"key:{admin.id}")]
     assert errors(scene) == {"unauthenticated": 2, "forbidden": 2}
+
+
+FOREIGN: list[Headers] = [
+    ((b"host", b"localhost:8000"), (b"origin", b"http://evil")),
+    ((b"host", b"localhost:8000"), (b"sec-fetch-site", b"cross-site")),
+    ((b"content-type", b"text/plain"), (b"origin", b"null")),
+]
+
+
+@pytest.mark.parametrize("headers", FOREIGN)
+@pytest.mark.parametrize(
+    "path",
+    [
+        LOAD,
+        b"/v2/repository/models/m/unload",
+        b"/v2/logging",
+        b"/v2/trace/setting",
+        b"/v2/systemsharedmemory/region/r/register",
+        b"/v2/cudasharedmemory/unregister",
+    ],
+)
+def test_a_page_of_another_site_changes_nothing(path: bytes, headers: Headers) -> None:
+    scene = Scene()
+    with pytest.raises(Forbidden, match="page of another site"):
+        scene.http(path, headers=headers, body=b"{}")
+    assert (scene.manager.wishes, scene.pool.asked) == ([], [])
+    assert errors(scene) == {"forbidden": 1}
+
+
+@pytest.mark.parametrize("headers", FOREIGN)
+def test_nor_does_it_over_grpc(headers: Headers) -> None:
+    scene = Scene()
+    with pytest.raises(Forbidden, match="page of another site"):
+        scene.grpc("RepositoryModelUnload", headers=headers)
+    assert scene.manager.wishes == []
+
+
+def test_a_page_of_another_site_may_ask_what_it_cannot_read() -> None:
+    scene = Scene()
+    assert scene.http(b"/v2/logging", method="GET", headers=FOREIGN[0]).status == 200
 
 
 def test_a_model_that_the_admin_key_does_not_name_does_not_exist_for_it() -> None:

@@ -125,6 +125,11 @@ DIFFERENCES: tuple[Difference, ...] = (
         "FOO metadata",
     ),
     differs(
+        "status, body",
+        "HTTP/1.1 requires a Host (RFC 9112)",
+        "no host",
+    ),
+    differs(
         "status, content-type, body",
         "the same where Triton calls the error plain text",
         "FOO ready",

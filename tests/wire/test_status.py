@@ -22,6 +22,7 @@ EXPECTED: dict[type[ServegateError], tuple[int, str]] = {
     errors.InflatedTooLarge: (413, "RESOURCE_EXHAUSTED"),
     errors.HeadTooLarge: (431, "RESOURCE_EXHAUSTED"),
     errors.TooSlow: (408, "DEADLINE_EXCEEDED"),
+    errors.ExpectationFailed: (417, "INVALID_ARGUMENT"),
     errors.NotFound: (404, "NOT_FOUND"),
     errors.UnknownModel: (404, "NOT_FOUND"),
     errors.UnknownVersion: (404, "NOT_FOUND"),

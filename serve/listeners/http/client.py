@@ -30,7 +30,14 @@ from serve.listeners.http.exchange import Exchange
 from serve.listeners.http.refusal import Refused
 from serve.listeners.http.row import Row
 from serve.wire.known_heads import KnownHead, Pattern, pattern_of
-from serve.wire.kserve_http import check_coding, infer_head, not_http, without_upgrade
+from serve.wire.kserve_http import (
+    check_coding,
+    check_expectation,
+    infer_head,
+    not_http,
+    without_upgrade,
+)
+from serve.wire.origins import check_local, host_of
 
 _GUESSES = 4  # how often a connection's heads are compared to find what varies in them
 _CHUNK_OVERHEAD = 32  # bytes; a chunk's length, line ends, and a short extension
@@ -211,7 +218,8 @@ class HttpClient(Row):
             if name == b"transfer-encoding":
                 check_coding(value)
             elif name == b"expect":
-                expects = value.strip().lower() == b"100-continue"
+                check_expectation(value)
+                expects = True
         if expects:  # nobody knows whether the body comes when it was not asked for
             self._is_last, keeps_alive = True, False
         named = self._desk.request_id
@@ -264,6 +272,9 @@ class HttpClient(Row):
             size = sum(len(name) + len(value) + 4 for name, value in self.headers)
             if size + len(self.url) > limit:
                 raise HeadTooLarge(limit)
+        host = host_of(self.headers, version)
+        if self._desk.is_local and not self._desk.gateway.needs_key:
+            check_local(host)
 
     def _refuse_to_read(self, error: ServegateError) -> None:
         """What was sent cannot be read on: say so when its turn comes, and hang up."""

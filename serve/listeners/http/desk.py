@@ -85,16 +85,24 @@ class Desk:
     """Handed to every connection.
 
     `held` counts the bytes of request bodies that are kept at the moment, `now` is the clock as of
-    the last sweep, `ids` are names for calls without one.
+    the last sweep, `ids` are names for calls without one. `is_local` says that the port is open to
+    this machine alone.
     """
 
     def __init__(
-        self, gateway: Gateway, pool: Pool, *, limits: Limits, clock: Callable[[], float]
+        self,
+        gateway: Gateway,
+        pool: Pool,
+        *,
+        limits: Limits,
+        clock: Callable[[], float],
+        is_local: bool = False,
     ) -> None:
         self.gateway = gateway
         self.pool = pool
         self.limits = limits
         self.clock = clock
+        self.is_local = is_local
         self.now = clock()
         self.held = 0
         self.ids = fresh_ids()

@@ -50,8 +50,9 @@ class KServeHttp(Desk):
         clock: Callable[[], float],
         is_draining: Callable[[], bool],
         management: Management | None = None,
+        is_local: bool = False,
     ) -> None:
-        super().__init__(gateway, pool, limits=limits, clock=clock)
+        super().__init__(gateway, pool, limits=limits, clock=clock, is_local=is_local)
         self._is_draining = is_draining
         self._management = management
         self._fleet = FleetHttp(gateway, pool, clock=clock)
@@ -122,6 +123,7 @@ class KServeHttp(Desk):
             scope["method"],
             scope["raw_path"],
             await asking.body(receive, within=self.limits.body_idle),
+            headers=asking.headers,
             credential=asking.header(b"authorization"),
             deadline=self.clock() + self.limits.call,
             origin=asking,
