@@ -4,10 +4,12 @@ Inside is a Unix socket in the state folder. It is for our own processes on the 
 so need no certificate to trust, and none to show.
 """
 
+import socket
 import ssl
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
+from serve.app.ports import inside, listener
 from serve.app.serving import Server
 from serve.control.delivering.agents import AgentDelivery
 from serve.control.membership import Membership
@@ -30,9 +32,9 @@ def admin_servers(
     wake: Callable[[Iterable[str]], None],
     agents: AgentDelivery | None,
     tls: ssl.SSLContext | None,
-    inside: Path,
-) -> tuple[Server, Server]:
-    """The servers, ready to be run: the port's, and the one `inside`."""
+    path: Path,
+) -> tuple[tuple[Server, socket.socket], ...]:
+    """The servers and where they listen: on the port, and on a Unix socket with this path."""
     internal = [waking_router(wake)]
     if not settings.discover:  # whose list would be another
         internal.append(membership_router(membership))
@@ -40,14 +42,8 @@ def admin_servers(
         internal.append(sync_router(agents, control.storage))
     beside = [*site.routers(), *internal]
     app = create(control, hosts=settings.allowed_hosts, beside=beside, refusal=site.refusal)
-    inside.unlink(missing_ok=True)
+    outside = listener(settings.admin_host, settings.admin_port)
     return (
-        Server(
-            app,
-            tls=tls,
-            host=settings.admin_host,
-            port=settings.admin_port,
-            timeout_graceful_shutdown=_GRACE,
-        ),
-        Server(app, uds=str(inside), timeout_graceful_shutdown=_GRACE),
+        (Server(app, tls=tls, timeout_graceful_shutdown=_GRACE), outside),
+        (Server(app, timeout_graceful_shutdown=_GRACE), inside(path)),
     )

@@ -299,10 +299,10 @@ class ControlPlane:
                 wake=self._scaling.scaler.wake,
                 agents=self._delivery if isinstance(self._delivery, AgentDelivery) else None,
                 tls=None if self._tls is None else self._tls.listener("admin", HTTP),
-                inside=control_socket(self._settings),
+                path=control_socket(self._settings),
             )
-            for server in servers:
-                tasks.create_task(server.serve())
+            for server, bound in servers:
+                tasks.create_task(server.serve([bound]))
             ends = [tasks.create_task(stop.wait()), tasks.create_task(self._led_away())]
             await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
             led_away = ends[1].done()
@@ -310,7 +310,7 @@ class ControlPlane:
             await self._publisher.close()
             if isinstance(self._delivery, AgentDelivery):
                 await self._delivery.close()
-            for server in servers:
+            for server, _ in servers:
                 server.should_exit = True
             for task in (*running, *ends):
                 task.cancel()

@@ -3,6 +3,7 @@
 import asyncio
 import signal
 import socket
+from pathlib import Path
 
 from serve.core.errors import CannotStart
 
@@ -17,38 +18,59 @@ def stop_on_signals() -> asyncio.Event:
 
 
 def reserve(host: str, port: int, flag: str) -> socket.socket:
-    """Make sure that nobody listens on the port, and keep it for sockets of this user.
+    """Claim a port for one gateway: `listener` binds to it while the claim is open.
 
-    The socket that comes back is bound with SO_REUSEPORT but does not listen: workers bind beside
-    it. It lacks SO_REUSEADDR, so that the probe of another Servegate finds the port taken even
-    before anybody listens. `CannotStart` names the flag when the port is taken.
+    `CannotStart` names the flag when a program listens there, or another gateway has claimed it.
+    Connections that an earlier run has left behind do not matter.
     """
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    with socket.socket(family, socket.SOCK_STREAM) as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind((host, port))
-        except OSError as error:
-            raise CannotStart(
-                f"port {port} on {host} cannot be used",
-                why=error.strerror or str(error),
-                try_this=f"--{flag} with a free port, or stop what listens there",
-            ) from error
+    claim = _tcp(host)
     try:
-        return listener(host, port, socket.SO_REUSEPORT)
-    except OSError:  # connections of a program that has ended still linger on the port
-        return listener(host, port, socket.SO_REUSEPORT, socket.SO_REUSEADDR)
+        # With SO_REUSEADDR the kernel ignores old connections, and refuses a second listener.
+        claim.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        claim.bind((host, port))
+        claim.listen()
+    except OSError as error:
+        claim.close()
+        raise CannotStart(
+            f"port {port} on {host} cannot be used",
+            why=error.strerror or str(error),
+            try_this=f"--{flag} with a free port, or stop what listens there",
+        ) from error
+    # From here on our listeners may bind to it, thanks to SO_REUSEPORT, and no other claim can.
+    claim.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+    claim.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 0)
+    claim.shutdown(socket.SHUT_RDWR)  # it listens no more, and stays bound
+    return claim
 
 
-def listener(host: str, port: int, *options: int) -> socket.socket:
-    """A bound TCP socket with these socket options; it does not yet listen."""
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    bound = socket.socket(family, socket.SOCK_STREAM)
+def listener(host: str, port: int) -> socket.socket:
+    """A bound TCP socket that does not yet listen: one of several of this user on the port.
+
+    Connections inherit both options. One that lingers in TIME_WAIT keeps the port from those that
+    lack any of its options, so every listener has to set both.
+    """
+    bound = _tcp(host)
     try:
-        for option in options:
+        for option in (socket.SO_REUSEADDR, socket.SO_REUSEPORT):
             bound.setsockopt(socket.SOL_SOCKET, option, 1)
         bound.bind((host, port))
     except OSError:
         bound.close()
         raise
     return bound
+
+
+def inside(path: Path) -> socket.socket:
+    """A bound Unix socket in place of one that an earlier run has left."""
+    path.unlink(missing_ok=True)
+    bound = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        bound.bind(str(path))
+    except OSError:
+        bound.close()
+        raise
+    return bound
+
+
+def _tcp(host: str) -> socket.socket:
+    return socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM)

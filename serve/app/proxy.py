@@ -13,7 +13,7 @@ from typing import Any
 from serve.app.addresses import require_safe_addresses
 from serve.app.journals import require_otel
 from serve.app.paths import LEDGER_FILE, LOCK_FILE, worker_socket
-from serve.app.ports import reserve, stop_on_signals
+from serve.app.ports import listener, reserve, stop_on_signals
 from serve.app.probes import Probes
 from serve.app.secret import shared_secret
 from serve.app.tls import HTTP, Tls
@@ -73,7 +73,7 @@ class DataPlane:
         require_otel(settings)
         self._ledger = ledger
         self._sources = sources
-        self._sockets: list[socket.socket] = []
+        self._claims: list[socket.socket] = []
         self._stack = contextlib.AsyncExitStack()
         self._working = contextlib.AsyncExitStack()  # what ends before the metrics port does
         self._probes: Probes | None = None
@@ -86,7 +86,7 @@ class DataPlane:
         for name in ("http_port", "grpc_port", "metrics_port"):
             flag = name.replace("_", "-")
             port = getattr(self._settings, name)
-            self._sockets.append(reserve(self._settings.host, port, flag))
+            self._claims.append(reserve(self._settings.host, port, flag))
 
     async def __aenter__(self) -> "DataPlane":
         settings = self._settings
@@ -110,8 +110,9 @@ class DataPlane:
         self._probes = Probes(
             workers, runs=lambda: all(one.condition.state is State.RUNNING for one in parents)
         )
+        port = listener(settings.host, settings.metrics_port)
         await self._stack.enter_async_context(
-            serving_metrics(self._sockets[-1], scrape, self._probes, tls=context)
+            serving_metrics(port, scrape, self._probes, tls=context)
         )
         watched = {name: WatchedWorker(path) for name, path in workers.items()}
         await self._working.enter_async_context(watching(watched))
@@ -135,7 +136,7 @@ class DataPlane:
         return {"supervisor": os.getpid(), **children}
 
     def _release(self) -> None:
-        for one in self._sockets:
+        for one in self._claims:
             one.close()
 
 

@@ -101,9 +101,6 @@ class Server(uvicorn.Server):
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Listen. uvicorn would make a context from files, and wait a minute for a handshake."""
-        if self._tls is None:
-            await super().startup(sockets)
-            return
         loop, config = asyncio.get_running_loop(), self.config
         make: Any = config.http_protocol_class
         protocol = partial(
@@ -112,17 +109,17 @@ class Server(uvicorn.Server):
             server_state=self.server_state,
             app_state=self.lifespan.state,
         )
-        listen = partial(
-            loop.create_server,
-            protocol,
-            backlog=config.backlog,
-            ssl=self._tls,
-            ssl_handshake_timeout=self._handshake,
-        )
+        options: dict[str, Any] = {"backlog": config.backlog}
+        if self._tls is not None:
+            options |= {"ssl": self._tls, "ssl_handshake_timeout": self._handshake}
         if sockets is None:
-            self.servers = [await listen(config.host, config.port)]
+            self.servers = [await loop.create_server(protocol, config.host, config.port, **options)]
         else:
-            self.servers = [await listen(sock=one) for one in sockets]
+            self.servers = []
+            for one in sockets:
+                is_unix = one.family == socket.AF_UNIX
+                create: Any = loop.create_unix_server if is_unix else loop.create_server
+                self.servers.append(await create(protocol, sock=one, **options))
         self.started = True
 
     @contextlib.contextmanager

@@ -10,6 +10,7 @@ import dataclasses
 import logging
 import os
 import signal
+import socket
 import time
 from collections.abc import AsyncIterator, Callable
 from functools import partial
@@ -46,12 +47,13 @@ async def run_up(settings: Settings, *, say: Say, on_ready: "Callable[[Ready], N
     """Run everything until SIGINT or SIGTERM; `say` gets progress, `on_ready` the end of it."""
     stop = stop_on_signals()
     _require_own_tritons(settings)
-    with hold_lock(settings.state_path / LOCK_FILE):
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(hold_lock(settings.state_path / LOCK_FILE))
         await require_safe_addresses(settings, data=True, admin=True)
         ledger = Ledger(settings.state_path / LEDGER_FILE)
         for entry in ledger.sweep():
             say(f"ended what an earlier run had left: {entry.name} ({entry.pid})")
-        _reserve(settings)
+        stack.enter_context(_reserve(settings))
         shared_secret(settings)
         if warning := warning_of_management(settings):
             say(warning)
@@ -83,11 +85,11 @@ async def run_control(settings: Settings, *, say: Say) -> None:
 
     with hold_lock(settings.state_path / LOCK_FILE):
         await require_safe_addresses(settings, admin=True)
-        _reserve(settings)
-        plane = ControlPlane(settings, tls=Tls.for_start(settings))
-        found = "".join(f" and those of {one}" for one in settings.discover)
-        say(f"control plane of {len(settings.triton)} Tritons{found}: {settings.control_url}/")
-        await plane.run(stop_on_signals())
+        with _reserve(settings):
+            plane = ControlPlane(settings, tls=Tls.for_start(settings))
+            found = "".join(f" and those of {one}" for one in settings.discover)
+            say(f"control plane of {len(settings.triton)} Tritons{found}: {settings.control_url}/")
+            await plane.run(stop_on_signals())
 
 
 def _require_own_tritons(settings: Settings) -> None:
@@ -199,11 +201,19 @@ async def _control_answers(local: Local) -> bool:
     return await answers(control_socket(local.settings))
 
 
-def _reserve(settings: Settings) -> None:
-    """Make sure that the control plane's ports are free."""
-    reserve(settings.admin_host, settings.admin_port, "admin-port").close()
-    if settings.keda_port:
-        reserve(settings.admin_host, settings.keda_port, "keda-port").close()
+def _reserve(settings: Settings) -> socket.socket:
+    """Make sure that the control plane's ports are free; the claim to the admin API's.
+
+    KEDA's port is no longer claimed: gRPC binds to it alone, once this control plane leads.
+    """
+    claim = reserve(settings.admin_host, settings.admin_port, "admin-port")
+    try:
+        if settings.keda_port:
+            reserve(settings.admin_host, settings.keda_port, "keda-port").close()
+    except CannotStart:
+        claim.close()
+        raise
+    return claim
 
 
 def _control_program(local: Local) -> Program:

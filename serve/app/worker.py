@@ -18,7 +18,7 @@ from serve.app.feed import Feed
 from serve.app.journals import Journals
 from serve.app.managing import ControlManager
 from serve.app.paths import SNAPSHOT_FILE, worker_socket
-from serve.app.ports import listener
+from serve.app.ports import inside, listener
 from serve.app.serving import Server
 from serve.app.tls import HTTP, HTTP2, Tls, client_context
 from serve.app.waking import Caller
@@ -114,11 +114,10 @@ class Worker:
                 if self._tls is not None:
                     work.append(self._tls.keep())
                 working = [tasks.create_task(one) for one in work]
-                inside = worker_socket(self._settings, self._number)
-                inside.unlink(missing_ok=True)
-                about = Server(self._about, uds=str(inside))
-                stack.callback(inside.unlink, missing_ok=True)
-                telling = tasks.create_task(about.serve())
+                path = worker_socket(self._settings, self._number)
+                about = Server(self._about)
+                telling = tasks.create_task(about.serve([inside(path)]))
+                stack.callback(path.unlink, missing_ok=True)
                 await self._serve(http, grpc, stop)
                 about.should_exit = True
                 await telling
@@ -242,7 +241,7 @@ class Worker:
 
     def _port(self, port: int) -> socket.socket:
         """A listening socket that all workers have on the same port; the kernel shares out."""
-        return listener(self._settings.host, port, socket.SO_REUSEPORT, socket.SO_REUSEADDR)
+        return listener(self._settings.host, port)
 
     async def _about(self, scope: Any, receive: Any, send: Any) -> None:
         """What the supervisor may ask: `/livez`, `/readyz`, `/metrics`, `/modules` (all loaded)."""

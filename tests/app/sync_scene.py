@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import socket
 import ssl
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from pathlib import Path
@@ -87,7 +86,7 @@ class Scene:
         if wanted:
             await self.agents.deliver(wanted, ())
         app = internal_api(self.agents, self.blobs)
-        bound = listener("127.0.0.1", self.port, socket.SO_REUSEADDR)
+        bound = listener("127.0.0.1", self.port)
         self.port = bound.getsockname()[1]
         server = Server(app, timeout_graceful_shutdown=1)
         serving = asyncio.create_task(server.serve([bound]))

@@ -12,7 +12,7 @@ import threading
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -85,11 +85,20 @@ class Program:
 
 
 class Up:
-    """A `servegate up` (or `control` and `proxy`) that is ready, and how to reach it."""
+    """A `servegate up` (or `control` and `proxy`) that is ready, and how to reach it.
 
-    def __init__(self, state: Path, *arguments: str, env: dict[str, str] | None = None) -> None:
+    `on` are its ports where they are given: HTTP, gRPC, metrics and admin.
+    """
+
+    def __init__(
+        self,
+        state: Path,
+        *arguments: str,
+        env: dict[str, str] | None = None,
+        on: Sequence[int] = (),
+    ) -> None:
         self.state = state
-        self.http_port, self.grpc_port, self.metrics_port, self.admin_port = free_ports(4)
+        self.http_port, self.grpc_port, self.metrics_port, self.admin_port = on or free_ports(4)
         self.program = Program("up", *self.ports(), *arguments, env=env)
 
     def ports(self) -> tuple[str, ...]:

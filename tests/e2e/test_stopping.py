@@ -15,6 +15,8 @@ from ports import free_ports
 pytestmark = pytest.mark.triton
 
 NAMES = ("http", "grpc", "metrics", "admin")
+PATHS = ("/v2/models/digits", "", "/metrics", "/api/models")  # gRPC has none
+TIME_WAIT = "06"
 
 
 def segments():
@@ -51,19 +53,40 @@ def test_a_signal_stops_everything_within_ten_seconds(tmp_path, number):
     assert "Traceback" not in up.program.output
 
 
-def test_the_next_start_sweeps_what_a_kill_9_has_left(tmp_path):
-    state = tmp_path / "state"
-    first = harness.Up(state).wait_ready()
-    below = harness.descendants(first.program.process.pid)
-    first.program.stop(signal.SIGKILL)
-    harness.until(lambda: not open_ports(first), what="workers die with their parent")
-    with harness.up(state) as second:
+def test_the_next_start_is_on_the_same_ports_and_sweeps_what_a_kill_9_has_left(tmp_path):
+    state, ports, below = tmp_path / "state", free_ports(4), []
+    for number in (signal.SIGTERM, signal.SIGKILL, signal.SIGTERM):
+        up = harness.Up(state, on=ports).wait_ready()
         assert not [pid for pid in below if harness.is_alive(pid)]
-        body = {"inputs": [{"name": "x", "shape": [1, 8, 8, 1], "datatype": "FP32"}]}
-        body["inputs"][0]["data"] = [0.0] * 64
-        url = f"http://{second.http}/v2/models/digits/infer"
-        assert harness.request(url, "POST", body)[0] == 200
-    assert not [name for name in segments() if name.startswith(prefix(second))]
+        below = harness.descendants(up.program.process.pid)
+        clients = [keeps_alive(port, path) for port, path in zip(ports, PATHS, strict=True)]
+        code = up.program.stop(number)
+        assert code == (0 if number is signal.SIGTERM else -number), up.program.output
+        harness.until(lambda: not open_ports(up), what="workers die with their parent")  # noqa: B023
+        for client in clients:
+            with client:
+                while client.recv(1 << 16):  # what is not read would cut the connection off
+                    pass
+        assert lingering() >= set(ports)
+    assert not [name for name in segments() if name.startswith(prefix(up))]
+
+
+def keeps_alive(port, path):
+    """A client that has had an answer, and whose connection is open."""
+    client = socket.create_connection(("127.0.0.1", port))
+    if path:
+        client.sendall(f"GET {path} HTTP/1.1\r\nhost: localhost\r\n\r\n".encode())
+        assert client.recv(12) == b"HTTP/1.1 200"
+    else:
+        client.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\0\0\0\4" + b"\0" * 5)
+        assert client.recv(9)  # the server's settings
+    return client
+
+
+def lingering():
+    """The ports on which connections are left after their listeners."""
+    rows = (row.split() for row in Path("/proc/net/tcp").read_text().splitlines()[1:])
+    return {int(row[1].rpartition(":")[2], 16) for row in rows if row[3] == TIME_WAIT}
 
 
 def test_a_second_start_on_the_same_state_or_ports_fails_with_a_sentence(tmp_path):
