@@ -1,6 +1,7 @@
 """Signals and listening sockets: what a parent prepares before its children need it."""
 
 import asyncio
+import os
 import signal
 import socket
 from pathlib import Path
@@ -61,10 +62,11 @@ def listener(host: str, port: int) -> socket.socket:
 
 
 def inside(path: Path) -> socket.socket:
-    """A bound Unix socket in place of one that an earlier run has left."""
+    """A bound Unix socket, for this user alone, in place of one that an earlier run has left."""
     path.unlink(missing_ok=True)
     bound = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
+        os.fchmod(bound.fileno(), 0o600)  # before the file is there: Linux gives it this mode
         bound.bind(str(path))
     except OSError:
         bound.close()

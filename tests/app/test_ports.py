@@ -1,14 +1,15 @@
-"""Ports: taken by one gateway alone, at once after another run has ended."""
+"""Ports: taken by one gateway alone, at once after another run has ended; sockets for its owner."""
 
 import contextlib
 import socket
+import stat
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from ports import LOOPBACK, free_ports
 
-from serve.app.ports import listener, reserve
+from serve.app.ports import inside, listener, reserve
 from serve.core.errors import CannotStart
 
 _TIME_WAIT = "06"
@@ -111,3 +112,15 @@ def test_a_reserved_port_is_refused_to_programs_of_any_kind(port: int) -> None:
         for options in ((), (socket.SO_REUSEADDR,)):
             with pytest.raises(OSError, match="in use"), listening(port, *options):
                 pass
+
+
+def test_a_socket_in_the_state_folder_is_for_its_owner_and_replaces_an_old_one(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "control.sock"
+    for _ in range(2):
+        with inside(path) as bound:
+            assert stat.S_IMODE(path.stat().st_mode) == 0o600
+            bound.listen()
+            with socket.socket(socket.AF_UNIX) as client:
+                client.connect(str(path))

@@ -7,6 +7,7 @@ order: who has read revision n never finds a lower one later. Readers wait for n
 
 import asyncio
 import contextlib
+import os
 import sqlite3
 import time
 from collections.abc import Iterator
@@ -90,6 +91,7 @@ class Sqlite:
         url = sa.URL.create("sqlite", database=str(path))
         self._engine = sa.create_engine(url, connect_args={"timeout": _BUSY})
         self._writer = self._engine.execution_options(writes=True)
+        sa.event.listen(self._engine, "do_connect", lambda *_: _keep_private(path))
         sa.event.listen(self._engine, "connect", _on_connect)
         sa.event.listen(self._engine, "begin", _on_begin)
 
@@ -120,6 +122,18 @@ class Sqlite:
     def close(self) -> None:
         """See `Database`."""
         self._engine.dispose()
+
+
+def _keep_private(path: Path) -> None:
+    """Make the file before SQLite would, for this user alone; the files next to it get its mode.
+
+    What cannot be opened or changed here is left to SQLite, whose error says more.
+    """
+    with contextlib.suppress(OSError):
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
+    for suffix in ("", "-wal", "-shm"):  # of a store that another version has written
+        with contextlib.suppress(OSError):
+            os.chmod(f"{path}{suffix}", 0o600)  # noqa: PTH101
 
 
 def _on_connect(connection: Any, record: object) -> None:
