@@ -1,13 +1,16 @@
 """Child processes: their lines, their ends, their restarts, and what a killed parent leaves."""
 
 import asyncio
+import contextlib
 import json
+import logging
 import os
+import resource
 import signal
 import subprocess
 import sys
 import uuid
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -33,7 +36,7 @@ from serve.processes import (
 )
 from serve.processes.children import LINE_LIMIT
 from serve.processes.ledger import MARK_VARIABLE, own_mark
-from serve.processes.table import carries, rows, start_time
+from serve.processes.table import start_time
 
 ROOT = Path(__file__).parents[1]
 MINE = f"{MARK_VARIABLE}={own_mark()}"
@@ -445,17 +448,46 @@ def test_a_sweep_spares_the_children_of_this_process(tmp_path: Path, run: Run) -
     run(main())
 
 
-def test_a_child_that_cannot_be_written_down_is_not_left_running(tmp_path: Path, run: Run) -> None:
-    async def main() -> None:
-        (tmp_path / "file").touch()
-        ledger = Ledger(tmp_path / "file" / "children.json")
-        descriptors = open_files()
-        with pytest.raises(OSError, match="file"):
-            spawn(shell("sleep 60"), on_line=Lines(), ledger=ledger)
-        assert open_files() == descriptors
-        assert not any(row.session == row.pid and carries(row.pid, MINE) for row in rows())
+@contextlib.contextmanager
+def full_disk() -> Iterator[None]:
+    """No file may be written, as far as this process is concerned."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
-    run(main())
+
+def test_on_a_full_disk_children_start_and_end_and_are_written_down_later(
+    tmp_path: Path, run: Run, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "children.json"
+
+    async def main() -> None:
+        raised: list[dict[str, Any]] = []
+        asyncio.get_running_loop().set_exception_handler(lambda _, one: raised.append(one))
+        ledger = Ledger(path)
+        async with spawn(shell("sleep 60"), on_line=Lines(), ledger=ledger) as first:
+            with full_disk():
+                second = spawn(shell("sleep 60"), on_line=Lines(), ledger=ledger)
+                third = spawn(shell("exit 0"), on_line=Lines(), ledger=ledger)
+                await third.wait()
+                assert [entry.pid for entry in ledger.entries] == [first.pid, second.pid]
+                await first.stop()
+            assert [entry.pid for entry in Ledger(path).entries] == [first.pid]
+            async with spawn(shell("sleep 60"), on_line=Lines(), ledger=ledger) as fourth:
+                assert [entry.pid for entry in Ledger(path).entries] == [second.pid, fourth.pid]
+            await second.stop()
+        assert Ledger(path).entries == ()
+        assert not raised
+        assert os.listdir(tmp_path) == [path.name]  # noqa: PTH208
+
+    with caplog.at_level(logging.WARNING, "servegate.processes"):
+        run(main())
+    assert [record.message.partition(": ")[0] for record in caplog.records] == [
+        f"the list of child processes, {path}, cannot be written"
+    ]
 
 
 def test_the_ledger_is_readable_for_its_owner_only(tmp_path: Path) -> None:

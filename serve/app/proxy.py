@@ -36,8 +36,9 @@ def child_program(settings: Settings, kind: str, *, grace: float) -> Program:
 
 
 def relay_line(line: str) -> None:
-    """A child's log line is already formatted: pass it on."""
-    print(line, file=sys.stderr, flush=True)
+    """A child's log line is already formatted: pass it on, unless stderr is on a full disk."""
+    with contextlib.suppress(OSError):
+        print(line, file=sys.stderr, flush=True)
 
 
 @contextlib.asynccontextmanager

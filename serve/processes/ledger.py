@@ -14,6 +14,7 @@ Everything here is synchronous and done at the start, before the event loop has 
 import contextlib
 import fcntl
 import json
+import logging
 import os
 import select
 import signal
@@ -25,6 +26,7 @@ from pathlib import Path
 from serve.core.errors import CannotStart
 from serve.processes.table import boot, carries, rows, start_time
 
+_log = logging.getLogger("servegate.processes")
 MARK_VARIABLE = "SERVEGATE_CHILD_OF"
 SHARED_MEMORY = Path("/dev/shm")
 
@@ -42,10 +44,15 @@ class Entry:
 
 
 class Ledger:
-    """The file of running children: mode 0600, replaced whole, read again for every change."""
+    """The file of running children: mode 0600, replaced whole, read again for every change.
+
+    On a full disk it stays as it is. Children start and end all the same, and the next change that
+    can be written holds those before it.
+    """
 
     def __init__(self, path: Path) -> None:
         self._path = path
+        self._unwritten: tuple[Entry, ...] | None = None  # what the file should hold, and does not
 
     def __repr__(self) -> str:
         return f"<Ledger {self._path} {len(self.entries)} children>"
@@ -53,6 +60,8 @@ class Ledger:
     @property
     def entries(self) -> tuple[Entry, ...]:
         """What is written down; nothing if the file is missing, unreadable or from another boot."""
+        if self._unwritten is not None:
+            return self._unwritten
         try:
             page = json.loads(self._path.read_bytes())
             if page["boot"] != boot():
@@ -88,12 +97,26 @@ class Ledger:
         return tuple(swept)
 
     def _write(self, entries: tuple[Entry, ...]) -> None:
-        self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         page = {"boot": boot(), "children": [asdict(entry) for entry in entries]}
         draft = self._path.with_name(f".{self._path.name}.{os.getpid()}")
-        draft.touch(mode=0o600)
-        draft.write_text(json.dumps(page, indent=1))
-        draft.replace(self._path)
+        try:
+            self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            draft.touch(mode=0o600)
+            draft.write_text(json.dumps(page, indent=1))
+            draft.replace(self._path)
+        except OSError as error:
+            with contextlib.suppress(OSError):
+                draft.unlink()
+            if self._unwritten is None:
+                _log.warning(
+                    "the list of child processes, %s, cannot be written: %s. After a kill -9 of "
+                    "this process the next start may miss some of them",
+                    self._path,
+                    error.strerror or error,
+                )
+            self._unwritten = entries
+        else:
+            self._unwritten = None
 
 
 @contextlib.contextmanager
