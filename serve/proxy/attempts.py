@@ -23,6 +23,7 @@ from serve.proxy.admission import Admission
 from serve.proxy.balancing import pick
 from serve.proxy.health import Health
 from serve.proxy.loads import Loads
+from serve.proxy.slots import Slot
 from serve.telemetry import Meters
 from serve.wire.status import code_name, is_broken, refusal
 
@@ -45,6 +46,7 @@ class Home(Protocol):
     meters: Meters
     clock: Callable[[], float]
     turns: int
+    kept: set[Slot]
 
     def ended(
         self,
@@ -70,6 +72,7 @@ class Attempt:
     __slots__ = (
         "_begun",
         "_gateway",
+        "_is_detached",
         "_names",
         "_snapshot",
         "_tried",
@@ -99,6 +102,7 @@ class Attempt:
         self._names = names  # the replicas that have not been tried
         self._tried = 0
         self._begun = begun
+        self._is_detached = False  # its slot outlives it
 
     def __repr__(self) -> str:
         state = "ended" if self.is_ended else f"on {self.replica.name or 'no replica'}"
@@ -179,6 +183,15 @@ class Attempt:
             self._end()
             self._count(error.code)
 
+    def detach(self) -> Slot:
+        """Take the call's slot, before it ends: its replica goes on with it, and no caller waits.
+
+        The end is counted as ever; the slot is free when the replica is done.
+        """
+        assert self._tried and not self.is_ended
+        self._is_detached = True
+        return Slot(self._gateway, self.replica, None if self.choice is None else self.call.model)
+
     def left(self) -> None:
         """The caller has gone away before the answer: the call has ended."""
         if not self.is_ended:
@@ -236,6 +249,8 @@ class Attempt:
 
     def _end(self) -> None:
         self.is_ended = True
+        if self._is_detached:
+            return
         gateway = self._gateway
         if self._tried:
             gateway.loads.left(self.replica.name)

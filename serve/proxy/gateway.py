@@ -8,6 +8,7 @@ of it, and ends it exactly once:
                         ├─ refused ───▶ another replica, or the refusal is the answer
                         └─ answered | failed | left | passed_on ──▶ ended
 
+A call that ends before its replica is done with it leaves its slot behind: see `slots`.
 One snapshot is read per call, once, so a call sees one generation from its first line to its last.
 """
 
@@ -26,6 +27,7 @@ from serve.proxy.journal import Ended, Journal
 from serve.proxy.live import Live
 from serve.proxy.loads import Loads
 from serve.proxy.routing import Routing
+from serve.proxy.slots import Slot
 from serve.proxy.waking import Waiter, Waking
 from serve.telemetry import Meters
 
@@ -61,6 +63,7 @@ class Gateway:
         self._needs_key = needs_key
         self._journal = journal
         self._waking = waking or Waking(calls=0, seconds=0.0, tell=lambda: None)
+        self.kept: set[Slot] = set()  # of calls whose callers have gone
         self.turns = 0  # rises with every pick, so that equals take turns
 
     def __repr__(self) -> str:
@@ -158,7 +161,13 @@ class Gateway:
         return found
 
     def sweep(self) -> None:
-        """Look at the clock, for calls that wait."""
+        """Look at the clock, for calls that wait; and at replicas that are no longer called.
+
+        What such a replica still works on keeps no other one from its calls.
+        """
+        for slot in tuple(self.kept):
+            if not self.has(slot.replica):
+                slot.free()
         self._waking.sweep(self)
 
     def fleet(self, call: Call, act: Act = Act.ASK) -> tuple[Snapshot, Callable[[str], bool]]:

@@ -7,6 +7,7 @@ client are ended when their time is over.
 """
 
 import asyncio
+import math
 from collections.abc import Callable, Iterator
 
 from serve.core.errors import NotSent
@@ -74,7 +75,7 @@ class GrpcPool:
         self._memo = answer_memo()
         self._groups: dict[str, Group] = {}
         self._moved: list[Group] = []  # of replicas that now have another address
-        self._absorbed: dict[Leg, float] = {}  # until when
+        self._absorbed: dict[Leg, tuple[float, Callable[[], None]]] = {}  # until when, and then
 
     def __repr__(self) -> str:
         return f"<GrpcPool connections={self.connections} streams={self.streams}>"
@@ -121,17 +122,22 @@ class GrpcPool:
         group.question = None if upstream is None else VersionQuestion(upstream)
         return False
 
-    def absorb(self, leg: Leg) -> None:
-        """Nobody waits for this call: let it run to its end, within the limit of a call."""
+    def absorb(
+        self, leg: Leg, ended: Callable[[], None] = lambda: None, *, until: float = math.inf
+    ) -> None:
+        """Let a call that no caller waits for run to its end; then `ended` is called.
+
+        At `until`, and after the longest time for a call, it is cancelled.
+        """
         leg.receiver = Absorber(self._absorbed_ended)
         leg.source = None
-        self._absorbed[leg] = self._clock() + self._limits.call
+        self._absorbed[leg] = min(until, self._clock() + self._limits.call), ended
 
     def sweep(self) -> None:
         """Look at the clock, for all connections together."""
         now = self._clock()
-        for leg in [leg for leg, until in self._absorbed.items() if until <= now]:
-            del self._absorbed[leg]
+        for leg in [leg for leg, (until, _) in self._absorbed.items() if until <= now]:
+            self._absorbed_ended(leg)
             leg.link.reset(leg, CANCEL)
         for group in tuple(self._all()):
             for upstream in tuple(group.connections):
@@ -229,4 +235,6 @@ class GrpcPool:
             upstream.close()
 
     def _absorbed_ended(self, leg: Leg) -> None:
-        self._absorbed.pop(leg, None)
+        _, ended = self._absorbed.pop(leg, (0.0, None))
+        if ended is not None:
+            ended()

@@ -82,6 +82,11 @@ class HttpConnection(asyncio.Protocol):
         return self.transport is not None and not self.transport.get_write_buffer_size()
 
     @property
+    def awaits_answer(self) -> bool:
+        """Whether all that was written has gone out, and nothing of the answer has come."""
+        return self.consumer is not None and self._reply is None and self.has_sent_all
+
+    @property
     def answer_left(self) -> int:
         """Bytes of the answer's body that have not come yet; 0 where that is not known."""
         return self._left
@@ -97,6 +102,11 @@ class HttpConnection(asyncio.Protocol):
             self._chunks = None
         if self._interim:
             self._interim = 0
+
+    def hand_over(self, consumer: Consumer) -> None:
+        """From now on another consumer waits for the answer, of which nothing has come."""
+        assert self.consumer is not None and self._reply is None
+        self.consumer = consumer
 
     def write(self, *pieces: bytes) -> None:
         """Write a part of the request; small parts are joined, large ones are not copied."""

@@ -29,6 +29,7 @@ class Pool:
         self._idle: dict[Address, list[HttpConnection]] = {}
         self._busy: set[HttpConnection] = set()
         self._opening: set[asyncio.Task[None]] = set()
+        self._absorbed: dict[HttpConnection, tuple[float, Callable[[], None]]] = {}
         self._is_closed = False
         self._known: frozenset[Address] | None = None  # None: all
 
@@ -88,6 +89,22 @@ class Pool:
         self._busy.discard(connection)
         connection.abort()
 
+    def absorb(
+        self, connection: HttpConnection, ended: Callable[[], None], *, until: float
+    ) -> None:
+        """Read and drop the answer to a request that no caller waits for; then `ended` is called.
+
+        To close the connection would tell nobody when Triton is done with the call. At `until` it
+        is closed nevertheless.
+        """
+        self._absorbed[connection] = until, ended
+        connection.hand_over(_Dropped(lambda: self._absorbed_ended(connection)))
+
+    def _absorbed_ended(self, connection: HttpConnection) -> None:
+        _, ended = self._absorbed.pop(connection)
+        self.give_back(connection)
+        ended()
+
     def keep(self, replicas: Iterable[Replica]) -> None:
         """Only these are called from now on: idle connections to others hold up their end."""
         self._known = frozenset((one.host, one.http_port) for one in replicas)
@@ -95,6 +112,9 @@ class Pool:
     def sweep(self) -> None:
         """Close what was idle for long, was closed by the other side, or is not needed."""
         now = self._now = self._clock()
+        for connection in [one for one, (until, _) in self._absorbed.items() if until <= now]:
+            connection.abort()
+            self._absorbed_ended(connection)
         for address, idle in list(self._idle.items()):
             since = now - IDLE if self._known is None or address in self._known else math.inf
             kept = [one for one in idle if one.is_open and one.idle_since >= since]
@@ -110,15 +130,26 @@ class Pool:
         self._is_closed = True
         for task in self._opening:
             task.cancel()
+        for connection in tuple(self._absorbed):
+            connection.abort()
+            self._absorbed_ended(connection)
         for connection in [*self._busy, *(one for idle in self._idle.values() for one in idle)]:
             connection.abort()
         self._busy.clear()
         self._idle.clear()
 
-    async def fetch(self, replica: Replica, head: bytes, deadline: float) -> Reply:
+    async def fetch(
+        self,
+        replica: Replica,
+        head: bytes,
+        deadline: float,
+        leave: Callable[[HttpConnection], None] | None = None,
+    ) -> Reply:
         """One small question there and one whole reply back; for calls that need not be fast.
 
         Raises `NotSent`, `OutcomeUnknown` and `DeadlineExceeded` as every call to a Triton does.
+        When the caller does not wait for an answer of which nothing has come, `leave` gets the
+        connection; without it, it is closed.
         """
         connection = self.take(replica) or await self._connect(replica)
         answer = _Whole()
@@ -130,8 +161,10 @@ class Pool:
         except TimeoutError as error:
             raise DeadlineExceeded from error
         finally:
-            if answer.reply.done():
+            if answer.reply.done() and not answer.reply.cancelled():
                 self.give_back(connection)
+            elif leave is not None and connection.awaits_answer:
+                leave(connection)
             else:
                 self.discard(connection)
 
@@ -197,6 +230,32 @@ class _Whole:
 
     def request_resumed(self) -> None:
         """A question is small."""
+
+
+class _Dropped:
+    """Takes an answer that no caller waits for; `over` is called at its end."""
+
+    def __init__(self, over: Callable[[], None]) -> None:
+        self._over = over
+
+    def reply_head(self, head: ReplyHead, body: bytes, *, is_whole: bool) -> None:
+        if is_whole:
+            self._over()
+
+    def reply_body(self, data: bytes) -> None:
+        """Dropped."""
+
+    def reply_end(self) -> None:
+        self._over()
+
+    def reply_broken(self, why: str) -> None:
+        self._over()
+
+    def request_paused(self) -> None:
+        """The request is complete."""
+
+    def request_resumed(self) -> None:
+        """The request is complete."""
 
 
 def broken(why: str, replica: str = "") -> ServegateError:

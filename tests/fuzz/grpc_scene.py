@@ -105,7 +105,6 @@ class GrpcScene:
         self.loop.finish(self.others)
         self.loop.turn(self.listener.sweep, self.pool.sweep)
         assert self.listener.calls == 0 and self.listener.connections == 0, self.listener
-        assert self.plane.loads.total == 0 and not self.plane.loads.replicas, self.plane.loads
         self.plane.clock.now += 1000
         for _ in range(2):
             self.loop.turn(self.listener.sweep, self.pool.sweep)
@@ -113,6 +112,7 @@ class GrpcScene:
         self.plane.clock.now += 1000
         self.loop.turn(self.listener.sweep, self.pool.sweep)
         self.loop.finish(self.others)
+        assert self.plane.loads.total == 0 and not self.plane.loads.replicas, self.plane.loads
         assert self.listener.held == 0, self.listener.held
         assert self.pool.streams == 0, self.pool
         assert self.pool.connections == 0, self.pool

@@ -3,13 +3,19 @@
 import asyncio
 
 import pytest
-from builders import until
+from builders import snapshot, target, until, view
 from listeners.http_messages import INFER, chunked, reply, request
-from listeners.http_replicas import Received
-from listeners.http_scene import Scene, in_scene
+from listeners.http_replicas import Received, answers_good
+from listeners.http_scene import LIMITS, Scene, in_scene
 
 MIB = 1 << 20
 HEAD = f"POST {INFER} HTTP/1.1\r\nHost: x\r\n".encode()
+
+
+def left(scene: Scene) -> float:
+    """How many clients have left, as it was counted."""
+    labels = {"model": "m", "version": "1", "route": "latest", "protocol": "http"}
+    return scene.count("servegate_errors_total", error="client_left", **labels)
 
 
 # --- clients that leave ---------------------------------------------------------------------------
@@ -33,7 +39,7 @@ async def test_a_client_that_leaves_in_the_middle_of_its_body_ends_the_call(
 
 @pytest.mark.parametrize("leave", ["close", "reset"])
 @in_scene()
-async def test_a_client_that_leaves_before_its_answer_ends_the_call(
+async def test_a_call_keeps_its_slot_until_the_answer_when_its_client_has_left(
     scene: Scene, leave: str
 ) -> None:
     hand = scene.a.by_hand()
@@ -42,10 +48,72 @@ async def test_a_client_that_leaves_before_its_answer_ends_the_call(
     call = await hand.call()
     await call.read()
     getattr(client, leave)()
+    await until(lambda: left(scene) == 1)
+    assert (scene.plane.loads.models, len(scene.plane.loads.replicas)) == ({"m": 1}, 1)
+    call.write(reply(bytes(600_000)))
+    hand.done(call)
+    await until(lambda: scene.is_at_rest)
+    assert (scene.pool.idle, scene.a.open) == (1, 1), "the connection serves the next call"
+
+
+@in_scene(admitted=2, loops=("uvloop",))
+async def test_calls_whose_clients_have_left_count_against_the_limit(scene: Scene) -> None:
+    hand, calls = scene.a.by_hand(), []
+    for _ in range(2):
+        client = await scene.connect()
+        await client.send(request())
+        calls.append(await (await hand.call()).read())
+        client.reset()
+    await until(lambda: left(scene) == 2)
+    refused = await scene.ask(request())
+    assert (refused.status, refused.header("retry-after")) == (429, "1")
+    scene.a.script = answers_good
+    for call in calls:
+        call.write(reply())
+        hand.done(call)
+        await until(lambda: scene.plane.loads.total < 2)
+        assert (await scene.ask(request())).status == 200
+
+
+@pytest.mark.parametrize("how", ["breaks", "is late", "leaves"])
+@in_scene(loops=("uvloop",))
+async def test_a_call_without_client_and_answer_gives_its_slot_back_when_its_replica(
+    scene: Scene, how: str
+) -> None:
+    hand = scene.a.by_hand()
+    client = await scene.connect()
+    await client.send(request())
+    call = await hand.call()
+    await call.read()
+    client.reset()
+    await until(lambda: left(scene) == 1)
+    scene.pass_time(LIMITS.call - 1)
+    assert scene.plane.loads.total == 1
+    if how == "breaks":
+        call.reset()
+    elif how == "is late":
+        scene.pass_time(2)
+    else:
+        scene.plane.live.swap(snapshot(view(target(1, "b")), generation=2))
+        scene.plane.gateway.sweep()
+        assert scene.pool.busy == 1, "Triton is not told"
+    await until(lambda: scene.plane.loads.total == 0)
+    call.close()
+    await until(lambda: scene.is_at_rest)
+    assert left(scene) == 1
+
+
+@in_scene(loops=("uvloop",))
+async def test_a_stream_of_events_is_cut_off_when_its_client_leaves(scene: Scene) -> None:
+    hand = scene.a.by_hand()
+    client = await scene.connect()
+    await client.send(request(path="/v2/models/m/generate_stream"))
+    call = await hand.call()
+    await call.read()
+    client.reset()
     await until(lambda: scene.is_at_rest)
     await until(lambda: call._peer.reader.at_eof() or call._peer.reader.exception() is not None)
-    labels = {"model": "m", "version": "1", "route": "latest", "protocol": "http"}
-    assert scene.count("servegate_errors_total", error="client_left", **labels) == 1
+    assert left(scene) == 1
 
 
 @pytest.mark.parametrize("size", [100_000, 600_000, 8 * MIB])
@@ -72,10 +140,12 @@ async def test_clients_that_leave_with_requests_waiting_leave_nothing_behind(
     hand = scene.a.by_hand()
     client = await scene.connect()
     await client.send(request() + request(bytes(1000)) + chunked(b"abc")[:-3])
-    await hand.call()
+    call = await hand.call()
     assert scene.listener.held > 0
     client.reset()
-    await scene.until_swept(lambda: scene.is_at_rest)
+    await scene.until_swept(lambda: scene.listener.held == 0 and left(scene) == 1)
+    call.write(reply())
+    await until(lambda: scene.is_at_rest)
 
 
 @in_scene(admitted=1000, loops=("uvloop",))
@@ -84,10 +154,14 @@ async def test_five_hundred_clients_that_leave_at_once_leave_nothing_behind(scen
     clients = [await scene.connect() for _ in range(500)]
     for client in clients:
         await client.send(request())
-    await until(lambda: scene.plane.loads.total == 500)
+    calls = [await hand.call() for _ in clients]
     for client in clients:
         client.reset()
-    await until(lambda: scene.is_at_rest and not scene.listener.clients)
+    await until(lambda: not scene.listener.clients)
+    assert scene.plane.loads.total == 500
+    for call in calls:
+        call.write(reply())
+    await until(lambda: scene.is_at_rest)
     hand.done_all()
 
 

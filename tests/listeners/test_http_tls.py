@@ -113,8 +113,10 @@ async def test_a_client_that_leaves_ends_its_call(scene: Scene, leave: str) -> N
     hand = scene.a.by_hand()
     client = await scene.connect()
     await client.send(request())
-    await (await hand.call()).read()
+    call = await (await hand.call()).read()
     getattr(client, leave)()
-    await until(lambda: scene.is_at_rest)
+    await until(lambda: bool(scene.log.lines))
     assert scene.log.lines[-1][1] == "client_left"
+    call.write(reply())
+    await until(lambda: scene.is_at_rest)
     hand.done_all()

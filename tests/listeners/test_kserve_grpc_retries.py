@@ -23,6 +23,7 @@ ONE = snapshot(view(target(1, "a")))
 TWO = snapshot(view(target(1, "a", "b")))
 ABSENT = "Request for unknown model: 'm' is not found"
 UNAVAILABLE, NOT_FOUND, INTERNAL = 14, 5, 13
+LIMIT = 100  # calls in flight that the scene's gateway admits
 
 
 @pytest.fixture(params=LOOPS)
@@ -193,8 +194,8 @@ def test_a_client_that_leaves_is_told_to_triton_only_where_it_survives_it(
         client.call(1)
         await asked(scene)
         client.send(reset(1)) if how == "reset" else client.abort()
-        await until(lambda: scene.plane.loads.total == 0)
-        assert scene.pool.streams == (0 if is_told else 1)
+        await until(lambda: left(scene) == 1)
+        assert scene.pool.streams == scene.plane.loads.total == (0 if is_told else 1)
         if is_told:
             await until(lambda: bool(scene.triton.peer.of(RST_STREAM)))
         else:
@@ -224,14 +225,66 @@ def test_an_absorbed_call_is_given_up_after_the_longest_time_of_a_call(loop: str
         client = await scene.client()
         client.call(1)
         await asked(scene)
+        scene.sweep(10.0)
         client.send(reset(1))
-        await until(lambda: scene.plane.loads.total == 0)
-        scene.sweep(299.0)
-        assert scene.pool.streams == 1
+        await until(lambda: left(scene) == 1)
+        scene.sweep(289.0)
+        assert scene.pool.streams == scene.plane.loads.total == 1
         scene.sweep(2.0)
+        assert scene.plane.loads.total == 0
         await until(lambda: bool(scene.triton.peer.of(RST_STREAM)))
 
     play(scenario, loop, ONE)
+
+
+@pytest.mark.parametrize("how", ["deadline", "reset"])
+def test_calls_whose_callers_wait_no_longer_count_against_the_limit(loop: str, how: str) -> None:
+    async def scenario(scene: Scene) -> list[int | None]:
+        scene.triton.answers = False
+        client, numbers = await scene.client(), range(1, 2 * LIMIT, 2)
+        for number in numbers:
+            client.call(number, metadata=[("grpc-timeout", "1S")])
+        await until(lambda: len(scene.triton.calls) == LIMIT)
+        if how == "deadline":
+            scene.sweep(1.1)
+            await scene.over(client, *numbers)
+        else:
+            client.send(*(reset(number) for number in numbers))
+            await until(lambda: left(scene) == LIMIT)
+        refused = await scene.call(client, 1001)
+        at = [(number, peer) for peer in scene.triton.peers for number in peer.streams if number]
+        number, peer = at.pop()
+        scene.triton.answer(number, peer=peer)
+        await until(lambda: scene.plane.loads.total == LIMIT - 1)
+        scene.triton.answers = True
+        answered = await scene.call(client, 1003)
+        for number, peer in at:
+            scene.triton.answer(number, peer=peer)
+        return [refused.status, answered.status]
+
+    assert play(scenario, loop, ONE, resets=1000) == [8, 0]
+
+
+def test_a_slot_is_free_once_its_replica_is_not_called_any_more(loop: str) -> None:
+    async def scenario(scene: Scene) -> None:
+        scene.triton.answers = False
+        client = await scene.client()
+        client.call(1)
+        await asked(scene)
+        client.send(reset(1))
+        await until(lambda: left(scene) == 1)
+        scene.plane.live.swap(snapshot(view(target(1, "b")), generation=2))
+        scene.plane.gateway.sweep()
+        assert (scene.plane.loads.total, scene.pool.streams) == (0, 1)
+        scene.triton.answer(1)
+
+    play(scenario, loop, ONE)
+
+
+def left(scene: Scene) -> float:
+    """How many clients have left, as it was counted."""
+    labels = {"model": "m", "version": "1", "route": "latest", "protocol": "grpc"}
+    return scene.plane.count("servegate_errors_total", error="client_left", **labels)
 
 
 @pytest.mark.parametrize(("cancel", "passed"), [("absorb", None), ("forward", "20000m")])

@@ -2,8 +2,10 @@
 
 import dataclasses
 import struct
+from functools import partial
 from types import MappingProxyType
 
+import grpc
 import tfserving_bytes as tf
 from builders import snapshot, target, until, view
 from listeners.http_messages import reply
@@ -131,6 +133,25 @@ async def test_what_is_wrong_is_said_with_tensorflow_servings_codes(front: Front
     front.a.script = answering(reply(b'{"error":"unexpected shape"}', status=400))
     told = await front.rpc(PREDICT, tf.predict_request(tf.spec("m"), x=X))
     assert told[:2] == (INVALID, b"unexpected shape") and "servegate-error" not in told[2]
+
+
+@in_front()
+async def test_a_call_keeps_its_slot_until_the_answer_when_its_client_has_left(
+    front: Front,
+) -> None:
+    hand = front.a.by_hand()
+    request = tf.predict_request(tf.spec("m"), x=X)
+    async with grpc.aio.insecure_channel(f"127.0.0.1:{front.rpc_port}") as channel:
+        asked = channel.unary_unary(PREDICT)(request)
+        call = await hand.call()
+        asked.cancel()
+        labels = {"model": "m", "version": "1", "route": "split", "protocol": "grpc"}
+        left = partial(front.plane.count, "servegate_errors_total", error="client_left", **labels)
+        await until(lambda: left() == 1)
+    assert front.plane.loads.total == 1
+    call.write(reply())
+    await until(lambda: not front.plane.loads.total)
+    hand.done(call)
 
 
 @in_front(snapshot(view(target(1, "a", "b"))))

@@ -3,6 +3,7 @@
 import dataclasses
 import gzip
 import json
+from functools import partial
 from types import MappingProxyType
 
 from builders import snapshot, target, until, view
@@ -233,16 +234,21 @@ async def test_a_large_document_is_read_and_written_too(front: Front) -> None:
 
 
 @in_front()
-async def test_a_client_that_leaves_breaks_the_call_off(front: Front) -> None:
+async def test_a_call_keeps_its_slot_until_the_answer_when_its_client_has_left(
+    front: Front,
+) -> None:
     hand = front.a.by_hand()
     client = await front.connect()
     await client.send(request(json.dumps(ROWS).encode(), path=PREDICT))
     call = await hand.call()
     client.close()
+    labels = {"model": "m", "version": "1", "route": "split", "protocol": "http"}
+    left = partial(front.plane.count, "servegate_errors_total", error="client_left", **labels)
+    await until(lambda: left() == 1)
+    assert front.plane.loads.total == 1
+    call.write(reply())
     await until(lambda: not front.plane.loads.total)
     hand.done(call)
-    labels = {"model": "m", "version": "1", "route": "split", "protocol": "http"}
-    assert front.plane.count("servegate_errors_total", **labels, error="client_left") == 1
 
 
 # --- what is asked for is not there -----------------------------------------------------------

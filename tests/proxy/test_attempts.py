@@ -12,6 +12,7 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, multip
 from serve.core.calls import Reply, Verb
 from serve.core.errors import NotSent, OutcomeUnknown, ServegateError
 from serve.proxy.attempts import Attempt, attempts_allowed
+from serve.proxy.slots import Slot
 
 UNREACHABLE = NotSent("refused")
 BROKEN = OutcomeUnknown("broke")
@@ -80,13 +81,14 @@ def test_an_attempt_that_found_no_other_replica_has_ended() -> None:
 class Calls(RuleBasedStateMachine):
     """Many calls at a time, told anything in any order; each is followed from outside."""
 
-    attempts = Bundle("attempts")
+    attempts, slots = Bundle("attempts"), Bundle("slots")
 
     def __init__(self) -> None:
         super().__init__()
         self.plane = DataPlane(ON_ALL, limit=4)
         self.live: dict[int, Attempt] = {}
         self.tried: dict[int, list[str]] = {}
+        self.kept: dict[Slot, str | None] = {}  # and the model that each counts for
         self.ended = Counter[str]()
 
     @rule(
@@ -145,6 +147,20 @@ class Calls(RuleBasedStateMachine):
             }
             self._has_ended(attempt, *kinds.get(ending, ("errors",)))
 
+    @rule(target=slots, attempt=attempts, ending=st.sampled_from(sorted(ENDINGS)))
+    def end_before_its_replica_is_done(self, attempt: Attempt, ending: str) -> object:
+        if id(attempt) not in self.live:
+            return multiple()
+        slot = attempt.detach()
+        self.kept[slot] = attempt.call.model if attempt.choice is not None else None
+        self.end(attempt, ending)
+        return slot
+
+    @rule(slot=slots)
+    def free(self, slot: Slot) -> None:
+        slot.free()
+        self.kept.pop(slot, None)
+
     @rule(seconds=st.sampled_from([0.25, 1.0, 20.0]))
     def wait(self, seconds: float) -> None:
         self.plane.clock.now += seconds
@@ -154,11 +170,14 @@ class Calls(RuleBasedStateMachine):
         self.plane.live.swap(LATER)
 
     @invariant()
-    def what_is_in_flight_is_what_has_not_ended(self) -> None:
+    def what_is_in_flight_is_what_has_not_ended_and_what_replicas_still_work_on(self) -> None:
         live = self.live.values()
         models = Counter(one.call.model for one in live if one.choice is not None)
+        models.update(model for model in self.kept.values() if model is not None)
+        replicas = Counter(one.replica.name for one in live)
+        replicas.update(one.replica.name for one in self.kept)
         assert self.plane.loads.models == models
-        assert self.plane.loads.replicas == Counter(one.replica.name for one in live)
+        assert self.plane.loads.replicas == replicas
         assert not any(one.is_ended for one in live)
 
     @invariant()
@@ -174,6 +193,8 @@ class Calls(RuleBasedStateMachine):
     def teardown(self) -> None:
         for attempt in list(self.live.values()):
             attempt.left()
+        for slot in self.kept:
+            slot.free()
         assert repr(self.plane.loads) == "<Loads replicas={} models={}>"
 
     def _went_on(self, attempt: Attempt) -> None:

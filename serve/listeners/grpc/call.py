@@ -7,6 +7,7 @@ the client that goes away. Nothing here waits: `sweep` is how time passes.
 from serve.core.calls import Account, Reply
 from serve.core.errors import DeadlineExceeded, NoRoom, ServegateError, TooSlow
 from serve.listeners.grpc.desk import ClientLink, Desk
+from serve.proxy.attempts import Attempt
 from serve.triton.grpc_upstream import Leg
 from serve.wire.grpc_heads import OK_HEAD, OK_TRAILERS, error_block
 from serve.wire.grpc_messages import message
@@ -123,8 +124,11 @@ class ClientCall(Stream):
         if not self.is_remote_closed and not self.queue:
             link.reset(self, NO_ERROR)
 
-    def let_go(self, leg: Leg, *, is_whole: bool) -> None:
-        """Nobody waits for this leg any more; one that ends inside a message is always reset."""
+    def let_go(self, leg: Leg, attempt: Attempt, *, is_whole: bool, until: float) -> None:
+        """No caller waits for this leg any more; one that ends inside a message is always reset.
+
+        Where Triton goes on with it, it keeps the slot of the attempt, which is ended after this.
+        """
         leg.source = None
         if leg.is_local_closed and leg.is_remote_closed:
             return
@@ -133,7 +137,7 @@ class ClientCall(Stream):
             return
         if not leg.is_local_closed and not leg.ends:
             leg.link.send_data(leg, b"", END_STREAM)
-        self.desk.pool.absorb(leg)
+        self.desk.pool.absorb(leg, attempt.detach().free, until=until)
 
     # --- time -------------------------------------------------------------------------------------
 

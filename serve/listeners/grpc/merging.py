@@ -6,12 +6,14 @@ and its credit with it: a client that reads slowly slows its branches down, and 
 """
 
 from collections import deque
+from collections.abc import Callable
 
 from serve.core.calls import Reply
 from serve.core.errors import OutcomeUnknown, ServegateError
 from serve.listeners.grpc.branch import Branch
 from serve.listeners.grpc.call import ClientCall
 from serve.listeners.grpc.desk import ClientLink, Desk
+from serve.proxy.attempts import Attempt
 from serve.triton.grpc_upstream import Leg, Upstream
 from serve.wire import kserve_grpc
 from serve.wire.grpc_heads import OK_HEAD, OK_TRAILERS, AnswerHead, error_block
@@ -133,32 +135,34 @@ class MergedCall(ClientCall):
         block = trailers.block
         if trailers.http >= 0 and self.is_head_sent:  # a head of its own came with them
             block = error_block(Reply(status, b"", (), trailers.message), with_head=False)
-        for other in self.branches.values():
-            other.attempt.answered(status, good=False)  # it is the answer to them all
+        self.is_ended = True
+        self._drop_branches(lambda other: other.answered(status, good=False))  # the answer to all
         self._finish(block)
 
     def _finish(self, trailers: bytes) -> None:
-        """The end of the answers; branches that still run have lost their client."""
+        """The end of the answers. No branch is left."""
         self.is_ended = True
-        self._drop_branches()
+        self.source = None
+        self._drop_own()
         self.end_with(trailers + self.desk.decision(self.decision))
 
     def give_up(self, error: ServegateError | None) -> None:
         """See `ClientCall`."""
-        for branch in self.branches.values():
-            if error is None:
-                branch.attempt.left()
-            else:
-                branch.attempt.failed(error)
-        self._drop_branches()
+        self._drop_branches(Attempt.left if error is None else lambda one: one.failed(error))
+        self._drop_own()
 
-    def _drop_branches(self) -> None:
+    def _drop_branches(self, end: Callable[[Attempt], None]) -> None:
+        """Branches that still run have lost their client."""
         branches, self.branches = self.branches, {}
         self._floor = self.source = None
+        until = self.now() + self.desk.longest  # the stream itself may be older
         for branch in branches.values():
             leg, branch.leg = branch.leg, None
             branch.drop()
             if leg is not None:
-                self.let_go(leg, is_whole=branch.is_whole)
+                self.let_go(leg, branch.attempt, is_whole=branch.is_whole, until=until)
+            end(branch.attempt)
+
+    def _drop_own(self) -> None:
         self._own.clear()
         self.hold(-self._held)

@@ -113,13 +113,15 @@ class UnaryCall(UnaryRequest):
         self._leg = self.source = None
         self._whole = None
         self._release()
-        if attempt is not None:
-            if error is None:
-                attempt.left()
-            else:
-                attempt.failed(error)
+        if attempt is None:
+            return
         if leg is not None:
-            self.let_go(leg, is_whole=leg.is_local_closed)
+            until = attempt.begun + self.desk.longest
+            self.let_go(leg, attempt, is_whole=leg.is_local_closed, until=until)
+        if error is None:
+            attempt.left()
+        else:
+            attempt.failed(error)
 
     def reply_to(self, error: ServegateError) -> Reply:
         """To Triton a model that is not there is not ready, which is no error."""

@@ -13,7 +13,7 @@ the other parts of the same object.
 
 import math
 
-from serve.core.calls import Account, Call
+from serve.core.calls import Account, Call, Verb
 from serve.core.errors import Asleep, DeadlineExceeded, NoRoom, NotSent, ServegateError
 from serve.listeners.http.answer import Answer
 from serve.proxy.attempts import Attempt
@@ -81,11 +81,22 @@ class Exchange(Answer):
             self._watch_body(now)
 
     def lost(self) -> None:
-        """The client has gone away: its slot is free, and Triton hears of it."""
-        if not self.is_over:
-            if self.attempt is not None:
-                self.attempt.left()
-            self._close(reusable=False)
+        """The client has gone away. Triton hears of it unless it has the whole request.
+
+        Then it goes on with the call, whatever it hears: the answer is read and dropped, and the
+        call keeps its slot until it comes. A stream of events is cut off: it may never end.
+        """
+        if self.is_over:
+            return
+        attempt, upstream = self.attempt, self._upstream
+        if attempt is not None:
+            is_stream = self.asked.verb is Verb.GENERATE_STREAM
+            is_sent = self.is_complete and upstream is not None and upstream.awaits_answer
+            if upstream is not None and is_sent and not is_stream:
+                self._upstream = None
+                self._desk.pool.absorb(upstream, attempt.detach().free, until=self.deadline)
+            attempt.left()
+        self._close(reusable=False)
 
     def give_up(self, error: ServegateError) -> None:
         """End the call with an error of our own; an answer that has begun is broken off."""

@@ -34,6 +34,7 @@ from serve.proxy.gateway import Gateway
 from serve.tensors.tfserving import LARGE, Signature, Tensor, signature_of
 from serve.tensors.tfserving_examples import label_table
 from serve.tensors.tfserving_infer import Body, infer_body, read_outputs
+from serve.triton.http_connection import HttpConnection
 from serve.triton.http_pool import Pool, header_lines, request_line
 from serve.wire import restoring
 from serve.wire.kserve_http import end_to_end, upstream_path
@@ -157,8 +158,13 @@ class TfServing:
         self._known.pop(_key(attempt.choice.target), None)
 
     async def fetch(self, attempt: Attempt, request: bytes) -> Reply:
-        """One request to the attempt's replica."""
-        return await self._pool.fetch(attempt.replica, request, attempt.call.deadline)
+        """One request to the attempt's replica; it keeps its slot when its caller leaves first."""
+
+        def leave(connection: HttpConnection) -> None:
+            until = attempt.begun + self.limits.call
+            self._pool.absorb(connection, attempt.detach().free, until=until)
+
+        return await self._pool.fetch(attempt.replica, request, attempt.call.deadline, leave)
 
 
 class Calling:
