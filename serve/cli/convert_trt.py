@@ -29,6 +29,7 @@ def trt(
     atol: options.Atol = None,
     rtol: options.Rtol = None,
     max_batch_size: options.MaxBatchSize = None,
+    accept_unverified: options.AcceptUnverified = False,
     flavour: Annotated[
         list[Form] | None, typer.Option("--flavour", help="What to add, plan unless it is said.")
     ] = None,
@@ -115,6 +116,7 @@ def trt(
                 atol=atol or (),
                 rtol=rtol or (),
                 max_batch_size=max_batch_size,
+                accept_unverified=accept_unverified,
             )
             Converting(talking, limits).convert(request, name, out)
             source = out / name

@@ -4,8 +4,9 @@ import asyncio
 import signal
 import sys
 import tempfile
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,7 +17,7 @@ from serve.core.errors import GateRefused
 
 if TYPE_CHECKING:
     from serve.conversion.limits import Limits
-    from serve.conversion.report import OutputError, Report
+    from serve.conversion.report import OutputError, Report, StepResult
     from serve.conversion.request import Request
 
 STOPPED = "stopped; nothing is left behind"
@@ -47,20 +48,46 @@ class Converting:
         return f"<Converting within {self._limits}>"
 
     def convert(
-        self, request: "Request", name: str, out: Path, *, version: int = 1, shown_out: str = ""
+        self,
+        request: "Request",
+        name: str,
+        out: Path,
+        *,
+        version: int = 1,
+        shown_out: str = "",
+        loads: bool = True,
     ) -> "Report":
-        """Convert, and write OUT/NAME. After a refusal the report is told before it is raised."""
+        """Convert, and write OUT/NAME. After a refusal the report is told before it is raised.
+
+        `loads`: a Triton of this machine, if there is one, loads it before it is written.
+        """
         from serve.conversion.entry import check_free, write_entry
+        from serve.conversion.events import STAGES
         from serve.conversion.running import convert
+        from serve.conversion.serving import load as load_entry
 
         check_free(out / name, version)
         with workplace("convert") as folder:
-            work = folder / "work"
-            report = self._run(
-                work, lambda tell: convert(request, work, limits=self._limits, on_event=tell)
-            )
-            write_entry(work, report, name=name, out=out, version=version, shown_out=shown_out)
-            return report
+            work, state, memory = folder / "work", folder / "triton", self._limits.memory
+            tried: list[StepResult] = []
+            with self._stages(work) as tell:
+
+                def load(repository: Path) -> "StepResult":
+                    tell({"type": "stage", "stage": "serving", "text": STAGES["serving"]})
+                    tried.append(load_entry(repository, name, version, state=state, memory=memory))
+                    return tried[0]
+
+                report = asyncio.run(convert(request, work, limits=self._limits, on_event=tell))
+                write_entry(
+                    work,
+                    report,
+                    name=name,
+                    out=out,
+                    version=version,
+                    shown_out=shown_out,
+                    load=load if loads else None,
+                )
+            return replace(report, steps=(*report.steps, *tried))
 
     def verify(self, request: "Request", model: Path) -> "Report":
         """Hold the model against its source, and write nothing."""
@@ -68,19 +95,17 @@ class Converting:
 
         with workplace("verify") as folder:
             work = folder / "work"
-            return self._run(
-                work, lambda tell: verify(request, model, work, limits=self._limits, on_event=tell)
-            )
+            with self._stages(work) as tell:
+                return asyncio.run(verify(request, model, work, limits=self._limits, on_event=tell))
 
-    def _run(self, work: Path, start: "Callable[[OnEvent], Awaitable[Report]]") -> "Report":
+    @contextmanager
+    def _stages(self, work: Path) -> "Iterator[OnEvent]":
+        """Tells the stages; after a refusal the report is told before that is raised."""
         from serve.conversion.running import read_report
-
-        async def run(tell: OnEvent) -> "Report":
-            return await start(tell)
 
         try:
             with stages(self.talk) as tell:
-                return asyncio.run(run(tell))
+                yield tell
         except GateRefused as error:
             report = read_report(work)
             show(self.talk, report)

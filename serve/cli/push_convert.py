@@ -31,7 +31,9 @@ def converted(
     among the files.
     """
     with workplace("push") as folder:
-        report = Converting(talk, limits).convert(request, name, folder, shown_out="DIR")
+        report = Converting(talk, limits).convert(
+            request, name, folder, shown_out="DIR", loads=False
+        )
         show(talk, report, is_data=False)
         source = read_triton_folder(folder / name)
         yield replace(

@@ -14,7 +14,7 @@ import errno
 import fcntl
 import os
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from hashlib import sha256
@@ -22,9 +22,12 @@ from pathlib import Path
 from tempfile import mkdtemp
 from types import MappingProxyType
 
+import numpy as np
+
 from serve.conversion.command import command_of
+from serve.conversion.gate.golden import ZEROS
 from serve.conversion.rendering import render_html
-from serve.conversion.report import MODEL, Report
+from serve.conversion.report import MODEL, Report, StepResult
 from serve.conversion.temporary import temporary
 from serve.core.errors import CheckFailed, Conflict, Invalid, NoSpace
 from serve.core.naming import check_model_name
@@ -37,16 +40,26 @@ from serve.triton.generating import DEFAULT_BATCH, generate
 from serve.triton.layout import ModelFolder
 from serve.triton.lint import Severity, Subject, lint
 
+Load = Callable[[Path], StepResult]
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 def write_entry(
-    work: Path, report: Report, *, name: str, out: Path, version: int = 1, shown_out: str = ""
+    work: Path,
+    report: Report,
+    *,
+    name: str,
+    out: Path,
+    version: int = 1,
+    shown_out: str = "",
+    load: Load | None = None,
 ) -> Path:
     """OUT/NAME, out of the folder of a conversion that has passed; its path.
 
-    `shown_out` stands for OUT in the command that the report tells. `Conflict` when that version is
-    there already, `CheckFailed` when config.pbtxt does not fit the model; nothing is left then.
+    `load` has the last word before the entry is in its place, and its step goes into the report; it
+    is given a repository that holds the entry. `shown_out` stands for OUT in the command that the
+    report tells. `Conflict` when that version is there already, `CheckFailed` when config.pbtxt
+    does not fit the model; nothing is left then.
     """
     check_model_name(name)
     if not report.passed or not (work / MODEL).is_file():
@@ -57,7 +70,10 @@ def write_entry(
         report, command=command_of(report.request, name=name, out=shown_out or str(out))
     )
     with _draft(target) as draft:
-        _fill(draft, work, shown, name=name, version=version, config=_config_of(target))
+        config = _config_of(target)
+        _fill(draft, work, shown, name=name, version=version, config=config)
+        if load is not None:
+            _report(draft, replace(shown, steps=(*shown.steps, _loaded(draft, name, load))))
         _sync(draft)
         if target.exists():
             with _alone(target):
@@ -101,15 +117,17 @@ def _check_writable(folder: Path) -> None:
         raise Invalid(what, why=why or str(error), try_this="another folder as --out") from error
 
 
-def configuration(name: str, report: Report, sizes: Mapping[str, Shape]) -> str:
-    """The text of config.pbtxt. `sizes`: of each input, as the golden cases have them.
+def configuration(name: str, report: Report, sizes: Mapping[str, Shape] | None) -> str:
+    """The text of config.pbtxt. `sizes`: of each input, as the golden cases have them; None for no
+    warm-up.
 
     Without batches when a first dimension is fixed, or rows depend on their neighbours.
     """
     signature = signature_of(report)
     asked = report.request.max_batch_size
     largest = (DEFAULT_BATCH if asked is None else asked) if report.is_batched else 0
-    return generate(name, signature, max_batch_size=largest, warm_up=_warm_up(signature, sizes))
+    warm_up = None if sizes is None else _warm_up(signature, sizes)
+    return generate(name, signature, max_batch_size=largest, warm_up=warm_up)
 
 
 def signature_of(report: Report) -> Signature:
@@ -140,14 +158,32 @@ def _fill(
         shutil.copytree(work / CONTRACT, draft / CONTRACT)
     text = configuration(name, report, _sizes(draft)) if config is None else config
     (draft / CONFIG).write_text(text)
-    (draft / CONVERSION).write_bytes(report.to_bytes())
-    (draft / CONVERSION_PAGE).write_text(render_html(report))
+    _report(draft, report)
     _check(name, version, text, report)
 
 
-def _sizes(folder: Path) -> Mapping[str, Shape]:
-    """The shapes of the inputs of the first golden case; nothing without a contract."""
+def _report(draft: Path, report: Report) -> None:
+    (draft / CONVERSION).write_bytes(report.to_bytes())
+    (draft / CONVERSION_PAGE).write_text(render_html(report))
+
+
+def _loaded(draft: Path, name: str, load: Load) -> StepResult:
+    """What `load` says of the draft, in a repository where it has its name."""
+    with temporary(draft.parent, f".{name}.") as repository:
+        (repository / name).symlink_to(draft.absolute())
+        return load(repository)
+
+
+def _sizes(folder: Path) -> Mapping[str, Shape] | None:
+    """The shapes of the inputs of the first golden case; nothing without a contract.
+
+    None where the source does not take zeros and empty texts, of which Triton makes the warm-up: it
+    dies where its model fails on them.
+    """
     cases = read_contract(folder).cases
+    zeros = [case.inputs.values() for case in cases if case.name == ZEROS]
+    if cases and (not zeros or any(map(np.count_nonzero, zeros[0]))):
+        return None
     return {name: array.shape for name, array in cases[0].inputs.items()} if cases else {}
 
 

@@ -38,6 +38,7 @@ STAGES: Mapping[str, str] = {
     "numbers": "comparing numbers",
     "batch": "looking whether rows depend on their neighbours",
     "write": "writing the result",
+    "serving": "loading it in a Triton",
 }
 
 

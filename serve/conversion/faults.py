@@ -201,6 +201,12 @@ _ROWS = (
         "--precision fp32, or scale the layer",
         is_gate=True,
     ),
+    Fault(
+        "not_served",
+        "Triton does not serve the converted model as the golden cases ask",
+        "report it, with the log above and `servegate convert inspect`",
+        is_gate=True,
+    ),
     # TensorRT.
     Fault(
         "trt_unsupported",

@@ -29,6 +29,7 @@ class Step(StrEnum):
     BATCH = "batch independence"
     PRECISION = "precision"
     VERIFICATION = "verification"
+    SERVING = "serving"
 
 
 @dataclass(frozen=True, slots=True)

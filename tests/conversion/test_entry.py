@@ -5,12 +5,15 @@ import os
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from serve.conversion.entry import check_free, configuration, signature_of, write_entry
-from serve.conversion.report import Report
-from serve.core.errors import CheckFailed, Conflict, Invalid
+from serve.conversion.faults import failed
+from serve.conversion.report import Report, Step, StepResult
+from serve.core.errors import CheckFailed, Conflict, GateRefused, Invalid
 from serve.core.versions import File, Layout
+from serve.tensors.contracts import Case, write_contract
 from serve.triton.config import parse
 
 from .reports import REFUSED, X, Y, report, work_folder
@@ -73,6 +76,55 @@ def test_sizes_that_nobody_knows_are_not_warmed_up() -> None:
     assert not parse(configuration("m", one, {})).message.model_warmup
     warm = parse(configuration("m", one, {"x": (2, 5, 3)})).message.model_warmup
     assert list(warm[0].inputs["x"].dims) == [5, 3]
+
+
+def test_a_warm_up_of_zeros_is_left_out_where_the_source_does_not_take_them(
+    tmp_path: Path,
+) -> None:
+    """Triton's backend dies where a warm-up fails, as that of a text which is no number does."""
+
+    def warmed(name: str, *cases: Case) -> bool:
+        work = work_folder(tmp_path / name, report())
+        for path, data in write_contract(cases).items():
+            (work / path).write_bytes(data)
+        entry = write_entry(work, report(), name=name, out=tmp_path / "repo")
+        return bool(parse((entry / "config.pbtxt").read_text()).message.model_warmup)
+
+    def case(name: str, x: object) -> Case:
+        return Case({"x": np.asarray(x)}, {"y": np.ones((1, 3), np.float32)}, name)
+
+    ones = case("ones", np.ones((1, 3), np.float32))
+    assert warmed("taken", ones, case("zeros", np.zeros((1, 3), np.float32)))
+    assert not warmed("not-taken", ones)
+    assert not warmed("texts", ones, case("zeros", np.array([[b"0", b"", b""]], object)))
+
+
+def test_the_last_word_is_had_on_the_whole_entry_and_goes_into_its_report(tmp_path: Path) -> None:
+    work = work_folder(tmp_path / "work", report())
+    seen: list[list[str]] = []
+
+    def load(repository: Path) -> StepResult:
+        (model,) = repository.iterdir()
+        seen.append([model.name, *sorted(path.name for path in model.iterdir())])
+        return StepResult(Step.SERVING, True, "loaded")
+
+    entry = write_entry(work, report(), name="m", out=tmp_path / "repo", load=load)
+    shown = ["1", "config.pbtxt", "contract", "conversion.html", "conversion.json"]
+    assert seen == [["m", *shown]]
+    page = json.loads((entry / "conversion.json").read_bytes())
+    assert page["steps"][-1]["summary"] == "loaded"
+    assert [path.name for path in (tmp_path / "repo").iterdir()] == ["m"]
+
+
+def test_an_entry_that_does_not_load_is_not_written(tmp_path: Path) -> None:
+    work = work_folder(tmp_path / "work", report())
+
+    def load(_: Path) -> StepResult:
+        raise failed("not_served", "it did not load")
+
+    with pytest.raises(GateRefused):
+        write_entry(work, report(), name="m", out=tmp_path / "repo", load=load)
+    assert not (tmp_path / "repo").exists()
 
 
 def test_nothing_is_overwritten_and_a_further_version_is_offered(tmp_path: Path) -> None:

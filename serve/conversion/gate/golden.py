@@ -23,6 +23,7 @@ from serve.tensors.datatypes import BF16, Array
 from serve.tensors.judging import Tolerance
 from serve.tensors.signature import Signature
 
+ZEROS = "zeros"  # the name of the last case
 _MOST = MOST_BYTES // 2  # bytes in memory of all cases
 _AT_LEAST = 2.0  # times what the converted model is off
 
@@ -37,6 +38,7 @@ def cases(
     request: Request,
     rule: Rule,
     samples: Sequence[Samples],
+    is_batched: bool,
 ) -> tuple[Case, ...]:
     """`request.golden` cases of one row each, the user's samples first, and one of zeros.
 
@@ -45,17 +47,31 @@ def cases(
     inputs; the cases hold those of the converted model.
     """
     datatypes = {spec.name: BF16 for spec in signature.inputs if spec.datatype == BF16}
-    maker = _Maker(source, converted, norms, request, rule, MappingProxyType(datatypes))
+    maker = _Maker(source, converted, norms, request, rule, is_batched, MappingProxyType(datatypes))
     found: list[Case] = []
     left = _MOST
     for label, inputs in _inputs(signature, reach, request, samples):
-        if len(found) >= request.golden + (label == "zeros"):
+        if len(found) >= request.golden + (label == ZEROS):
             continue
         case = maker.case(label, inputs)
         if case is not None and case.size <= left:
             found.append(case)
             left -= case.size
     return tuple(found)
+
+
+def on_the_wire(tensors: Mapping[str, Array], *, is_batched: bool) -> Mapping[str, Array]:
+    """Tensors with the shapes that they have in Triton, as `serve.triton.generating` writes them.
+
+    Triton has no tensor without dimensions, and with batches none without one besides the rows.
+    """
+    least = 2 if is_batched else 1
+    return MappingProxyType(
+        {
+            name: one if one.ndim >= least else one.reshape(*one.shape, 1)
+            for name, one in tensors.items()
+        }
+    )
 
 
 def _inputs(
@@ -70,7 +86,7 @@ def _inputs(
         rng = np.random.default_rng([request.seed, 6, number])
         yield f"{family} {number}", inputs_for(signature, reach, size, family, rng)
     rng = np.random.default_rng([request.seed, 6])
-    yield "zeros", inputs_for(signature, reach, size, "zeros", rng)
+    yield ZEROS, inputs_for(signature, reach, size, "zeros", rng)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +98,7 @@ class _Maker:
     norms: Mapping[str, Norm]
     request: Request
     rule: Rule
+    is_batched: bool
     datatypes: Mapping[str, str]  # of inputs that numpy does not tell
 
     def case(self, label: str, inputs: Mapping[str, Array]) -> Case | None:
@@ -93,8 +110,8 @@ class _Maker:
             return None
         tolerances = {name: self._tolerance(name, one, got[name]) for name, one in floats.items()}
         case = Case(
-            MappingProxyType(dict(channels_first(inputs, self.request.nchw))),
-            MappingProxyType(dict(expected)),
+            on_the_wire(channels_first(inputs, self.request.nchw), is_batched=self.is_batched),
+            on_the_wire(expected, is_batched=self.is_batched),
             label,
             tolerances=MappingProxyType(tolerances),
             datatypes=self.datatypes,
@@ -103,7 +120,7 @@ class _Maker:
             write_contract((case,))
         except Invalid:  # too large, or a text that no archive keeps
             return None
-        return None if judge(case, got) else case
+        return None if judge(case, on_the_wire(got, is_batched=self.is_batched)) else case
 
     def _tolerance(self, name: str, expected: Array, got: Array) -> Tolerance:
         said = tolerance_of(self.request, name)

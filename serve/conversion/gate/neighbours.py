@@ -2,7 +2,8 @@
 
 Each row is asked alone; then among others, in another order, and beside zeros and large values, as
 strangers' requests may be. Both models are asked. A dependence is no fault of the conversion: the
-step passes, and the model is served without batching.
+step passes, and the model is served without batching. So is one with a tensor that has no dimension
+besides the rows, unless the user asks for batches.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -54,6 +55,10 @@ def independence(
     fixed = _without_rows(expected.inputs + found.inputs + found.outputs)
     if fixed:
         return _alone(f"'{fixed}' has no free first dimension")
+    flat = _without_width(expected.inputs + found.inputs + found.outputs)
+    if flat and request.max_batch_size is None:
+        why = f"'{flat}' has no dimension besides the rows"
+        return _alone(f"{why}; --max-batch-size 8 batches it, with a second dimension of 1")
     rng = np.random.default_rng([request.seed, 4])
     given = [_generated(expected, reach, "normal", ROWS, rng)]
     if samples is not None and samples.count > 1:
@@ -167,6 +172,14 @@ def _count(rows: Inputs) -> int:
 
 def _without_rows(specs: Sequence[TensorSpec]) -> str:
     return next((spec.name for spec in specs if not has_rows((spec,))), "")
+
+
+def _without_width(specs: Sequence[TensorSpec]) -> str:
+    """The first tensor of one dimension. With batches Triton gives it a second one, and callers
+    would have to know that: the signature has none."""
+    return next(
+        (spec.name for spec in specs if spec.shape is not None and len(spec.shape) == 1), ""
+    )
 
 
 def _alone(why: str) -> tuple[StepResult, bool]:

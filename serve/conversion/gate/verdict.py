@@ -90,7 +90,7 @@ def run_gate(
     if division is not None:
         steps.append(gate.verification(division))
     passed = all(step.passed for step in steps)
-    golden = gate.cases() if passed else ()
+    golden = gate.cases(is_batched=is_batched and request.max_batch_size != 0) if passed else ()
     accepted = (str(one.facts[UNVERIFIED]) for one in steps if UNVERIFIED in one.facts)
     warnings = (*(f"not verified: {why}" for why in accepted), *gate.warnings())
     return Verdict(tuple(steps), is_batched, golden, warnings)
@@ -171,7 +171,7 @@ class _Gate:
         said = f"not verified, which was accepted: {why}"
         return StepResult(Step.VERIFICATION, True, said, facts={UNVERIFIED: why})
 
-    def cases(self) -> tuple[Case, ...]:
+    def cases(self, *, is_batched: bool) -> tuple[Case, ...]:
         return cases(
             self.source,
             self.converted,
@@ -181,6 +181,7 @@ class _Gate:
             request=self.request,
             rule=self._rule,
             samples=self.users,
+            is_batched=is_batched,
         )
 
     def warnings(self) -> Iterator[str]:
