@@ -316,6 +316,7 @@ class Triton:
         self.says: Callable[[bytes], bytes] = lambda request: answer()
         self.greeting = settings()
         self.port = 0
+        self.on_connected: Callable[[Peer], None] = self._greet
         self._server: asyncio.Server | None = None
 
     async def start(self) -> None:
@@ -338,10 +339,13 @@ class Triton:
             def connection_made(self, transport: asyncio.BaseTransport) -> None:
                 super().connection_made(transport)
                 triton.peers.append(self)
-                if triton.greeting:
-                    self.send(triton.greeting)
+                triton.on_connected(self)
 
         return Connection(on_ended=self._ended)
+
+    def _greet(self, peer: Peer) -> None:
+        if self.greeting:
+            peer.send(self.greeting)
 
     def _ended(self, peer: Peer, stream: int) -> None:
         if self.answers:

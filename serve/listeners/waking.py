@@ -38,6 +38,10 @@ class _Sleeper:
     def on_asleep(self, error: ServegateError) -> None:
         self.coming.set_exception(error)
 
+    def on_fault(self, error: Exception) -> None:
+        if not self.coming.done():
+            self.coming.set_exception(error)
+
     def leave(self) -> None:
         """The task ends although an attempt may have come just now."""
         coming = self.coming

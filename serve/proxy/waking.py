@@ -12,8 +12,9 @@ gives up those whose time is over. None of this is met by a call that finds a re
 from collections.abc import Callable
 from typing import Protocol
 
+from serve.core import faults
 from serve.core.calls import Call, Verb
-from serve.core.errors import Asleep, ServegateError
+from serve.core.errors import Asleep, OutcomeUnknown, ServegateError
 from serve.core.snapshot import Snapshot
 from serve.proxy.attempts import NOWHERE, Attempt, Home
 
@@ -31,6 +32,9 @@ class Waiter(Protocol):
 
     def on_asleep(self, error: ServegateError) -> None:
         """It does not go on; that is counted."""
+
+    def on_fault(self, error: Exception) -> None:
+        """One of these has failed: end the call."""
 
 
 class Walk(Home, Protocol):
@@ -164,7 +168,7 @@ class Waking:
         if not one.is_ended:
             error = Asleep(one.call.model, why)
             one.failed(error)
-            one.waiter.on_asleep(error)
+            _give_up(one, error)
 
 
 def _begin(home: Walk, one: Waiting) -> bool:
@@ -175,9 +179,20 @@ def _begin(home: Walk, one: Waiting) -> bool:
         return False
     except ServegateError as error:
         one.end_quietly()
-        one.waiter.on_asleep(error)
+        _give_up(one, error)
         return True
     attempt.came_at(one.begun)
     one.end_quietly()
-    one.waiter.on_awake(attempt)
+    try:
+        one.waiter.on_awake(attempt)
+    except Exception as fault:  # of this call, not of those behind it
+        one.waiter.on_fault(fault)
+        attempt.failed(OutcomeUnknown(faults.WHAT, why=repr(fault)))
     return True
+
+
+def _give_up(one: Waiting, error: ServegateError) -> None:
+    try:
+        one.waiter.on_asleep(error)
+    except Exception as fault:
+        one.waiter.on_fault(fault)

@@ -5,8 +5,10 @@ uvloop and on asyncio alike.
 """
 
 import asyncio
+from collections.abc import Callable
 from typing import cast
 
+from serve.core import faults
 from serve.core.limits import Limits
 from serve.wire import http2
 from serve.wire.http2 import Fault
@@ -54,9 +56,23 @@ class Connection(Link, asyncio.Protocol):
 
     def abort(self, why: str) -> None:
         """Close at once."""
-        self._end(why)
-        if self.transport is not None:
-            self.transport.abort()
+        try:
+            self._end(why)
+        finally:
+            if self.transport is not None:
+                self.transport.abort()
+
+    def on_fault(self, error: Exception) -> None:
+        """See `Outflow`."""
+        faults.report(self, error)
+        faults.contained(self, self.abort, f"{faults.WHAT}: {error!r}")
+
+    def guarded(self, act: Callable[..., object], *arguments: object) -> None:
+        """Call this for the connection; a fault in it ends this connection alone."""
+        try:
+            act(*arguments)
+        except Exception as error:
+            self.on_fault(error)
 
     def flush(self) -> None:
         """Write what has been collected."""
@@ -97,12 +113,14 @@ class Connection(Link, asyncio.Protocol):
         try:
             self.receive(data)
         except Fault as fault:
-            self.close(fault.code, fault.why)
+            self.guarded(self.close, fault.code, fault.why)
+        except Exception as error:
+            self.on_fault(error)
         self.board.flush()
 
     def connection_lost(self, error: Exception | None) -> None:
         """The other side has closed, or the network has."""
-        self._end(str(error) if error else "it was closed")
+        self.guarded(self._end, str(error) if error else "it was closed")
         self.board.flush()
 
     def pause_writing(self) -> None:
@@ -112,5 +130,5 @@ class Connection(Link, asyncio.Protocol):
     def resume_writing(self) -> None:
         """The transport's buffer has room again."""
         self.is_choked = False
-        self.pump()
+        self.guarded(self.pump)
         self.board.flush()

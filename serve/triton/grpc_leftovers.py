@@ -8,6 +8,7 @@ their end and their answers are dropped.
 import re
 from collections.abc import Callable
 
+from serve.core import faults
 from serve.core.calls import Verb
 from serve.core.errors import BadRequest, NotSent, OutcomeUnknown
 from serve.triton.grpc_upstream import Leg, Upstream
@@ -46,6 +47,10 @@ class Absorber:
         """Nobody minds."""
         self._on_end(leg)
 
+    def on_fault(self, error: Exception) -> None:
+        """See `Receiver`."""
+        faults.report(self, error)
+
 
 class VersionQuestion:
     """Asks a Triton for its version. `is_safe` is False until it is known to be."""
@@ -74,6 +79,11 @@ class VersionQuestion:
 
     def on_lost(self, leg: Leg, error: NotSent | OutcomeUnknown) -> None:
         """It has to be asked again."""
+        self.is_lost = True
+
+    def on_fault(self, error: Exception) -> None:
+        """See `Receiver`."""
+        faults.report(self, error)
         self.is_lost = True
 
 

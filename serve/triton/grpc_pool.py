@@ -53,13 +53,20 @@ class Group:
             upstream = self.best()
             if upstream is None:
                 return
-            self.waiting.pop(0).on_connected(upstream)
+            waiter = self.waiting.pop(0)
+            try:
+                waiter.on_connected(upstream)
+            except Exception as error:
+                waiter.on_fault(error)
 
     def refuse(self, error: NotSent) -> None:
         """Nobody who waits will get a connection."""
         waiting, self.waiting = self.waiting, []
         for waiter in waiting:
-            waiter.on_not_connected(error)
+            try:
+                waiter.on_not_connected(error)
+            except Exception as fault:
+                waiter.on_fault(fault)
 
 
 class GrpcPool:
@@ -141,7 +148,7 @@ class GrpcPool:
             leg.link.reset(leg, CANCEL)
         for group in tuple(self._all()):
             for upstream in tuple(group.connections):
-                self._sweep(upstream, now)
+                upstream.guarded(self._sweep, upstream, now)
             group.serve()
         self._moved = [group for group in self._moved if group.connections]
         for name, group in tuple(self._groups.items()):
@@ -156,7 +163,7 @@ class GrpcPool:
                 group.opening.cancel()
             group.refuse(NotSent("the gateway stops"))
             for upstream in tuple(group.connections):
-                upstream.abort("the gateway stops")
+                upstream.guarded(upstream.abort, "the gateway stops")
         self.board.flush()
 
     # --- connections ------------------------------------------------------------------------------
@@ -198,8 +205,11 @@ class GrpcPool:
                 loop = asyncio.get_running_loop()
                 await loop.create_connection(lambda: upstream, replica.host, replica.grpc_port)
                 await settled.wait()
-        except (OSError, TimeoutError) as error:
+        except Exception as error:  # of the socket, of the name, or of a transport closed meanwhile
             why = str(error) or f"no connection within {self._connect_timeout:.3g} s"
+            # When the time is over in the same turn in which the connection is made, uvloop closes
+            # its transport and reports that to no one: this one looks ready, and is not.
+            upstream.abort(why)
         group.opening = None
         if upstream.is_ready and not upstream.is_closed:
             group.connections.append(upstream)

@@ -5,6 +5,7 @@ Predict calls do not go this way: they make no task and no future.
 
 import asyncio
 
+from serve.core import faults
 from serve.core.calls import Reply
 from serve.core.errors import BodyTooLarge, DeadlineExceeded, NotSent, OutcomeUnknown
 from serve.core.replicas import Replica
@@ -94,6 +95,12 @@ class _Question:
         """The answer will not come."""
         self._leg = None
         self._fail(error)
+
+    def on_fault(self, error: Exception) -> None:
+        """See `Receiver`."""
+        faults.report(self, error)
+        self._leg = None
+        self._fail(OutcomeUnknown(faults.WHAT, why=repr(error)))
 
     def _fail(self, error: NotSent | OutcomeUnknown | BodyTooLarge) -> None:
         if not self.reply.done():

@@ -52,6 +52,9 @@ class Receiver(Protocol):
     def on_lost(self, leg: "Leg", error: NotSent | OutcomeUnknown) -> None:
         """The answer will not come."""
 
+    def on_fault(self, error: Exception) -> None:
+        """One of these has failed: end the call. It must not be tried again."""
+
 
 class Waiter(Protocol):
     """Who waits for a connection."""
@@ -61,6 +64,9 @@ class Waiter(Protocol):
 
     def on_not_connected(self, error: NotSent) -> None:
         """It will not be there."""
+
+    def on_fault(self, error: Exception) -> None:
+        """One of these has failed: end the call. It must not be tried again."""
 
 
 class Leg(Stream):
@@ -88,13 +94,23 @@ class Leg(Stream):
         except BadRequest:  # it is Triton whose messages are none, not the client's
             self.link.fail(self, http2.PROTOCOL_ERROR)
             return
+        except Exception as error:
+            self.link.on_receiver_fault(self, error)
+            return
         if end:
             self.link.forget(self)
-            self.receiver.on_lost(self, self.link.broken("the answer ended without a status"))
+            self.lose("the answer ended without a status")
 
     def on_reset(self, code: int) -> None:
         """Triton has given the call up."""
-        self.receiver.on_lost(self, self.link.broken(f"RST_STREAM {code}", code))
+        self.lose(f"RST_STREAM {code}", code)
+
+    def lose(self, why: str, code: int = http2.NO_ERROR) -> None:
+        """The answer will not come: the receiver hears of it."""
+        try:
+            self.receiver.on_lost(self, self.link.broken(why, code))
+        except Exception as error:
+            self.link.on_receiver_fault(self, error)
 
 
 class Upstream(Connection):
@@ -223,20 +239,32 @@ class Upstream(Connection):
         if data[start : start + 1] > b"\1":  # no flag of gRPC's: `on_data` says so
             return after
         self.credit -= end - start
-        if len(self.streams) >= self.room:
-            leg.receiver.on_answer(leg, data[start:end])
-            self._on_trailers(leg, trailers)
-        else:
-            self.forget(leg)
-            leg.receiver.on_whole_answer(leg, data[start:end], trailers)
+        try:
+            if len(self.streams) >= self.room:
+                leg.receiver.on_answer(leg, data[start:end])
+                self._on_trailers(leg, trailers)
+            else:
+                self.forget(leg)
+                leg.receiver.on_whole_answer(leg, data[start:end], trailers)
+        except Exception as error:
+            self.on_receiver_fault(leg, error)
         return stop
+
+    def on_receiver_fault(self, leg: Leg, error: Exception) -> None:
+        """Who receives an answer has failed at it: only this call ends, not the connection."""
+        if self.streams.get(leg.id) is leg:
+            self.reset(leg, http2.CANCEL)
+        leg.receiver.on_fault(error)
 
     def _on_trailers(self, leg: Leg, trailers: AnswerHead) -> None:
         if leg.is_local_closed:
             self.forget(leg)
         else:
             self.reset(leg, http2.CANCEL)  # an answer before the whole request
-        leg.receiver.on_trailers(leg, trailers)
+        try:
+            leg.receiver.on_trailers(leg, trailers)
+        except Exception as error:
+            self.on_receiver_fault(leg, error)
         if len(self.streams) + 1 >= self.room:  # somebody may wait for this place
             self._on_change(self)
 
@@ -247,7 +275,7 @@ class Upstream(Connection):
             leg = self.streams[number]
             assert isinstance(leg, Leg)
             self.forget(leg)
-            leg.receiver.on_lost(leg, self.broken(f"GOAWAY {code}", http2.REFUSED_STREAM))
+            leg.lose(f"GOAWAY {code}", http2.REFUSED_STREAM)
         self._on_change(self)
 
     def on_closed(self, why: str) -> None:
@@ -257,6 +285,5 @@ class Upstream(Connection):
             assert isinstance(leg, Leg)
             is_sent = leg.id <= self.flushed_id
             self.forget(leg)
-            error = self.broken(why, http2.NO_ERROR if is_sent else http2.REFUSED_STREAM)
-            leg.receiver.on_lost(leg, error)
+            leg.lose(why, http2.NO_ERROR if is_sent else http2.REFUSED_STREAM)
         self._on_change(self)

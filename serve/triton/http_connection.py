@@ -11,10 +11,12 @@ again. Answers with chunks are read by llhttp, the others here: their head is ne
 """
 
 import asyncio
+from collections.abc import Callable
 from typing import Protocol, cast
 
 import httptools
 
+from serve.core import faults
 from serve.wire.http_head import LONGEST, BadHead, ReplyHead, ReplyHeads
 
 HIGH_WATER = 256 << 10  # bytes that wait to be written before the other side is paused
@@ -42,6 +44,9 @@ class Consumer(Protocol):
 
     def request_resumed(self) -> None:
         """The rest may come."""
+
+    def on_fault(self, error: Exception) -> None:
+        """One of these has failed: end the call. The connection is closed."""
 
 
 class HttpConnection(asyncio.Protocol):
@@ -167,27 +172,48 @@ class HttpConnection(asyncio.Protocol):
 
     def pause_writing(self) -> None:
         """Triton reads more slowly than we write."""
-        if self.consumer is not None:
-            self.consumer.request_paused()
+        consumer = self.consumer
+        if consumer is not None:
+            self._guarded(consumer, consumer.request_paused)
 
     def resume_writing(self) -> None:
         """Most of what waited is written."""
         if self._tells_when_drained and self.transport is not None:
             self._tells_when_drained = False
             self.transport.set_write_buffer_limits(HIGH_WATER)
-        if self.consumer is not None:
-            self.consumer.request_resumed()
+        consumer = self.consumer
+        if consumer is not None:
+            self._guarded(consumer, consumer.request_resumed)
 
     def data_received(self, data: bytes) -> None:
         """Bytes of an answer; bytes that nobody asked for end the connection."""
         consumer = self.consumer
         if consumer is None:
             self.abort()
-        elif self._reply is None:
-            self._read_head(consumer, data)
-        elif self._chunks is not None:
+            return
+        try:
+            if self._reply is None:
+                self._read_head(consumer, data)
+            else:
+                self._read_body(consumer, self._reply, data)
+        except Exception as error:
+            self._on_fault(consumer, error)
+
+    def _guarded(self, consumer: Consumer, act: Callable[..., None], *arguments: object) -> None:
+        """What a consumer does wrong ends its call and this connection, and nothing else."""
+        try:
+            act(*arguments)
+        except Exception as error:
+            self._on_fault(consumer, error)
+
+    def _on_fault(self, consumer: Consumer, error: Exception) -> None:
+        self.abort()
+        faults.contained(consumer, consumer.on_fault, error)
+
+    def _read_body(self, consumer: Consumer, reply: ReplyHead, data: bytes) -> None:
+        if self._chunks is not None:
             self._feed(data)
-        elif self._reply.length is None:
+        elif reply.length is None:
             consumer.reply_body(data)
         else:
             self._left -= len(data)
@@ -206,9 +232,10 @@ class HttpConnection(asyncio.Protocol):
         reply = self._reply
         ends_so = reply is not None and reply.length is None and not reply.is_chunked
         if error is None and ends_so:
-            consumer.reply_end()
+            self._guarded(consumer, consumer.reply_end)
         else:
-            consumer.reply_broken(str(error) if error else "the connection was closed")
+            why = str(error) if error else "the connection was closed"
+            self._guarded(consumer, consumer.reply_broken, why)
 
     # --- reading ----------------------------------------------------------------------------------
 
@@ -263,6 +290,8 @@ class HttpConnection(asyncio.Protocol):
         assert parser is not None
         try:
             parser.feed_data(data)
+        except httptools.HttpParserCallbackError as error:
+            raise error.__context__ or error from None  # a fault of ours, not of Triton's
         except httptools.HttpParserError as error:
             if self._chunks is parser:  # the connection may serve the next call already
                 self._break(str(error) or "the answer's chunks are malformed")

@@ -189,7 +189,7 @@ class Pool:
                 _, connection = await loop.create_connection(
                     lambda: HttpConnection(address), replica.host, replica.http_port
                 )
-        except (OSError, TimeoutError) as error:
+        except Exception as error:  # of the socket, of the name, or of a transport closed meanwhile
             why = str(error) or f"no connection within {self._connect_timeout:.3g} s"
             raise NotSent(f"replica {replica.name} cannot be reached", why=why) from error
         if not connection.is_open:
@@ -224,6 +224,9 @@ class _Whole:
     def reply_broken(self, why: str) -> None:
         if not self.reply.done():
             self.reply.set_exception(broken(why))
+
+    def on_fault(self, error: Exception) -> None:
+        self.reply_broken(repr(error))
 
     def request_paused(self) -> None:
         """A question is small."""

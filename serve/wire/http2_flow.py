@@ -45,7 +45,11 @@ class Board:
     def flush(self) -> None:
         """Write what has been collected: once per connection and turn of the loop."""
         while self.dirty:
-            self.dirty.pop().flush()
+            one = self.dirty.pop()
+            try:
+                one.flush()
+            except Exception as error:  # not of the connection that flushes
+                one.on_fault(error)
 
 
 class Outflow:
@@ -80,6 +84,10 @@ class Outflow:
 
     def flush(self) -> None:
         """Write what has been collected."""
+        raise NotImplementedError
+
+    def on_fault(self, error: Exception) -> None:
+        """Our own code has failed for this connection: it ends, and no other does."""
         raise NotImplementedError
 
     # --- sending ----------------------------------------------------------------------------------

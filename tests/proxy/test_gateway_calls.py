@@ -15,6 +15,9 @@ class Caller:
     def on_asleep(self, error: ServegateError) -> None:
         pass
 
+    def on_fault(self, error: Exception) -> None:
+        pass
+
 
 def test_calls_count_from_their_beginning_to_their_end() -> None:
     plane = DataPlane(snapshot(view(target()), view(target(model="n"), name="n")))

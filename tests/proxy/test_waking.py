@@ -256,6 +256,34 @@ def test_a_caller_that_gives_up_while_others_are_told_hears_nothing() -> None:
     assert first.error is not None and other.error is None
 
 
+@pytest.mark.parametrize("is_woken", [True, False])
+def test_a_caller_that_fails_does_not_keep_the_news_from_those_behind_it(is_woken: bool) -> None:
+    plane = DataPlane(ASLEEP)
+    faults: list[str] = []
+
+    class Failing(Caller):
+        def on_awake(self, attempt: Attempt) -> None:
+            raise ZeroDivisionError("awake")
+
+        def on_asleep(self, error: ServegateError) -> None:
+            raise ZeroDivisionError("asleep")
+
+        def on_fault(self, error: Exception) -> None:
+            faults.append(str(error))
+
+    Failing(plane)
+    other = Caller(plane)
+    if is_woken:
+        plane.wake(AWAKE)
+        assert faults == ["awake"] and other.attempt is not None
+        other.attempt.answered(200, good=True)
+    else:
+        plane.clock.now += 10
+        plane.gateway.sweep()
+        assert faults == ["asleep"] and other.error is not None
+    assert plane.loads.total == 0
+
+
 def test_an_operator_sees_how_many_wait() -> None:
     plane = DataPlane(ASLEEP)
     caller = Caller(plane)

@@ -42,3 +42,6 @@ class Caller:
     def on_asleep(self, error: ServegateError) -> None:
         assert self.attempt is None and self.error is None
         self.error = error
+
+    def on_fault(self, error: Exception) -> None:
+        raise error

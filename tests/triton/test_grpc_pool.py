@@ -1,6 +1,7 @@
 """The gRPC pool: connections are opened when needed, shared, and closed when they are not."""
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
@@ -13,6 +14,7 @@ from grpc_wire import (
     LIMITS,
     LOOPS,
     RST_STREAM,
+    Peer,
     Triton,
     goaway,
     message,
@@ -68,6 +70,9 @@ class Caller:
     def on_lost(self, leg: Leg, error: NotSent | OutcomeUnknown) -> None:
         self.errors.append(error)
 
+    def on_fault(self, error: Exception) -> None:
+        self.errors.append(error)
+
     @property
     def is_over(self) -> bool:
         return bool(self.statuses or self.errors)
@@ -99,11 +104,13 @@ class Scene:
         await until(lambda: all(caller.is_over for caller in callers), within=BOUND)
 
 
-def play(scenario: Callable[[Scene], Awaitable[T]], loop: str) -> T:
+def play(
+    scenario: Callable[[Scene], Awaitable[T]], loop: str, *, connect_timeout: float = 5.0
+) -> T:
     async def act() -> T:
         triton, clock = Triton(), Clock()
         await triton.start()
-        pool = GrpcPool(limits=LIMITS, connect_timeout=5.0, clock=clock)
+        pool = GrpcPool(limits=LIMITS, connect_timeout=connect_timeout, clock=clock)
         try:
             async with asyncio.timeout(BOUND):
                 return await scenario(Scene(pool, triton, clock))
@@ -326,3 +333,98 @@ def test_pushes_and_answers_to_nothing_end_the_connection(loop: str) -> None:
         return codes
 
     assert play(scenario, loop) == [1, 1]
+
+
+def test_a_connection_made_in_the_turn_in_which_its_time_is_over_takes_no_calls() -> None:
+    """uvloop closes its transport then, and does not say so: every later call would be lost."""
+
+    async def scenario(scene: Scene) -> list[int]:
+        greet = scene.triton.on_connected
+
+        def keep_the_loop_busy(peer: Peer) -> None:
+            greet(peer)
+            scene.triton.on_connected = greet
+            until = time.monotonic() + 0.3
+            while time.monotonic() < until:
+                pass
+
+        scene.triton.on_connected = keep_the_loop_busy
+        first = scene.call()
+        await scene.over(first)
+        others = [scene.call() for _ in range(3)]
+        await scene.over(*others)
+        return [status for one in others for status in one.statuses]
+
+    assert play(scenario, "uvloop", connect_timeout=0.2) == [0, 0, 0]
+
+
+class Faulty(Caller):
+    """A caller whose code fails at what `fails_at` names."""
+
+    fails_at = ""
+
+    def _fail(self, where: str) -> None:
+        if self.fails_at == where:
+            raise ZeroDivisionError(where)
+
+    def on_connected(self, upstream: Upstream) -> None:
+        super().on_connected(upstream)
+        self._fail("connected")
+
+    def on_not_connected(self, error: NotSent) -> None:
+        self._fail("not connected")
+
+    def on_answer(self, leg: Leg, piece: Piece) -> None:
+        self._fail("answer")
+        super().on_answer(leg, piece)
+
+    def on_trailers(self, leg: Leg, trailers: AnswerHead) -> None:
+        self._fail("trailers")
+        super().on_trailers(leg, trailers)
+
+    def on_lost(self, leg: Leg, error: NotSent | OutcomeUnknown) -> None:
+        self._fail("lost")
+
+
+def faulty(where: str) -> Faulty:
+    caller = Faulty()
+    caller.fails_at = where
+    return caller
+
+
+@pytest.mark.parametrize("where", ["connected", "answer", "trailers"])
+def test_a_caller_that_fails_costs_neither_the_connection_nor_other_calls(where: str) -> None:
+    async def scenario(scene: Scene) -> tuple[int, list[str], list[int]]:
+        bad, others = faulty(where), [Caller(), Caller()]
+        for caller in (others[0], bad, others[1]):
+            scene.pool.wait(scene.replica, caller)
+        await scene.over(*others, bad)
+        return len(scene.triton.peers), list(map(str, bad.errors)), others[0].statuses
+
+    assert play(scenario, "uvloop") == (1, [where], [0])
+
+
+def test_a_caller_that_fails_when_its_call_is_lost_does_not_keep_it_from_the_others() -> None:
+    async def scenario(scene: Scene) -> tuple[list[str], list[type[Exception]]]:
+        scene.triton.answers = False
+        bad, other = faulty("lost"), Caller()
+        for caller in (bad, other):
+            scene.pool.wait(scene.replica, caller)
+        await until(lambda: len(scene.triton.calls) == 2)
+        scene.triton.peer.abort()
+        await scene.over(bad, other)
+        return list(map(str, bad.errors)), list(map(type, other.errors))
+
+    assert play(scenario, "uvloop") == (["lost"], [OutcomeUnknown])
+
+
+def test_a_caller_that_fails_when_there_is_no_connection_does_not_keep_it_from_the_others() -> None:
+    async def scenario(scene: Scene) -> tuple[list[str], list[type[Exception]]]:
+        scene.triton.close()
+        bad, other = faulty("not connected"), Caller()
+        for caller in (bad, other):
+            scene.pool.wait(scene.replica, caller)
+        await scene.over(bad, other)
+        return list(map(str, bad.errors)), list(map(type, other.errors))
+
+    assert play(scenario, "uvloop") == (["not connected"], [NotSent])

@@ -42,6 +42,9 @@ class Trunk(Protocol):
     def on_branch_lost(self, branch: "Branch", error: NotSent | OutcomeUnknown) -> None:
         """The branch has broken."""
 
+    def on_fault(self, error: Exception) -> None:
+        """Our own code has failed for the branch: the stream ends."""
+
     def hold(self, count: int) -> None:
         """So many more bytes are held."""
 
@@ -201,3 +204,7 @@ class Branch:
         """The leg has broken."""
         self.leg = None
         self._trunk.on_branch_lost(self, error)
+
+    def on_fault(self, error: Exception) -> None:
+        """See `Receiver` and `Waiter`."""
+        self._trunk.on_fault(error)

@@ -4,8 +4,9 @@ A call is the client's stream. It is ended exactly once: by an answer, by an err
 the client that goes away. Nothing here waits: `sweep` is how time passes.
 """
 
+from serve.core import faults
 from serve.core.calls import Account, Reply
-from serve.core.errors import DeadlineExceeded, NoRoom, ServegateError, TooSlow
+from serve.core.errors import DeadlineExceeded, NoRoom, OutcomeUnknown, ServegateError, TooSlow
 from serve.listeners.grpc.desk import ClientLink, Desk
 from serve.proxy.attempts import Attempt
 from serve.triton.grpc_upstream import Leg
@@ -99,6 +100,14 @@ class ClientCall(Stream):
         self.is_ended = True
         self.give_up(error)
         self.answer_reply(self.reply_to(error))
+
+    def on_fault(self, error: Exception) -> None:
+        """Our own code has failed for this call, in another connection's callback: it ends."""
+        faults.report(self, error)
+        try:
+            self.fail(OutcomeUnknown(faults.WHAT, why=repr(error)))
+        except Exception as another:
+            self.link.on_fault(another)
 
     def reply_to(self, error: ServegateError) -> Reply:
         """The error as an answer."""

@@ -7,6 +7,7 @@ and the limits that keep one client from costing the others: see `core.limits`.
 import asyncio
 from typing import Any
 
+from serve.core import faults
 from serve.core.calls import Reply, Verb
 from serve.core.errors import NoRoom
 from serve.listeners.grpc.call import ClientCall, OwnCall
@@ -179,7 +180,10 @@ class GrpcClient(ClientLink):
             self._period = now
             self.updates_due = min(self.updates_due, _MOST_UPDATES)
         for call in tuple(self.streams.values()):
-            call.sweep(now)  # type: ignore[attr-defined]
+            try:
+                call.sweep(now)  # type: ignore[attr-defined]
+            except Exception as error:
+                call.on_fault(error)  # type: ignore[attr-defined]
         if self._consumed != self.consumed or not self.is_inside_head:
             self._consumed, self._whole_at = self.consumed, now
         if self.streams:
@@ -216,6 +220,9 @@ class GrpcClient(ClientLink):
         Over TLS a client that did not agree to HTTP/2 (RFC 9113 3.3) gets nothing to read either.
         """
         super().connection_made(transport)
+        self.guarded(self._greet, transport)
+
+    def _greet(self, transport: asyncio.BaseTransport) -> None:
         self.peer = _address(transport.get_extra_info("peername"))
         secure = transport.get_extra_info("ssl_object")
         is_welcome = len(self._clients) < self._limits.connections
@@ -232,8 +239,13 @@ class GrpcClient(ClientLink):
 
     def connection_lost(self, error: Exception | None) -> None:
         """See `Connection`."""
-        super().connection_lost(error)
         self._clients.discard(self)
+        super().connection_lost(error)
+
+    def on_fault(self, error: Exception) -> None:
+        """See `Outflow`. A transport that has failed may not say that it is closed."""
+        self._clients.discard(self)
+        super().on_fault(error)
 
     def pause_writing(self) -> None:
         """A client that reads nothing gets no more to read, and is not read itself."""
@@ -259,7 +271,7 @@ class GrpcClient(ClientLink):
         self._closed_at = self._desk.clock()
         for call in tuple(self.streams.values()):
             self.forget(call)
-            call.on_reset(http2.CANCEL)
+            faults.contained(call, call.on_reset, http2.CANCEL)
 
 
 def _address(peer: Any) -> str:

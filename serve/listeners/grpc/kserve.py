@@ -81,17 +81,17 @@ class KServeGrpc:
         """Look at the clock, for all connections together."""
         now = self._desk.clock()
         for client in tuple(self._clients):
-            client.sweep(now)
+            client.guarded(client.sweep, now)
         self._desk.board.flush()
 
     def drain(self) -> None:
         """Ask all clients to go; calls in flight end as they would."""
-        for client in self._clients:
-            client.drain()
+        for client in tuple(self._clients):
+            client.guarded(client.drain)
         self._desk.board.flush()
 
     def close(self) -> None:
         """Abort every connection."""
         for client in tuple(self._clients):
-            client.abort("the gateway stops")
+            client.guarded(client.abort, "the gateway stops")
         self._desk.board.flush()

@@ -23,6 +23,9 @@ class Sleeper(Protocol):
     def on_asleep(self, sleep: "Sleep", error: ServegateError) -> None:
         """There will be none; that is counted."""
 
+    def on_fault(self, error: Exception) -> None:
+        """Our own code has failed for the message: the stream ends."""
+
 
 class Sleep:
     """One message: what has come of it, and whether that is all."""
@@ -48,6 +51,10 @@ class Sleep:
     def on_asleep(self, error: ServegateError) -> None:
         """See `Waiter`."""
         self._stream.on_asleep(self, error)
+
+    def on_fault(self, error: Exception) -> None:
+        """See `Waiter`."""
+        self._stream.on_fault(error)
 
     def end(self, error: ServegateError | None) -> None:
         """The stream has ended; without an error, because the client has gone."""

@@ -6,6 +6,7 @@ from typing import Protocol
 
 import httptools
 
+from serve.core import faults
 from serve.core.calls import PREDICTIONS
 from serve.core.errors import ServegateError
 from serve.core.limits import Limits
@@ -120,7 +121,8 @@ class Desk:
         """Keep all deadlines and time limits; called about ten times a second."""
         self.now = self.clock()
         for client in tuple(self.clients):
-            client.tick(self.now)
+            if not faults.contained(client, client.tick, self.now):
+                client.abort()
         for memo in (self._request_lines, self._decisions):
             if len(memo) > _REMEMBERED:
                 memo.clear()

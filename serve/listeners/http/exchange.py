@@ -13,8 +13,16 @@ the other parts of the same object.
 
 import math
 
+from serve.core import faults
 from serve.core.calls import Account, Call, Verb
-from serve.core.errors import Asleep, DeadlineExceeded, NoRoom, NotSent, ServegateError
+from serve.core.errors import (
+    Asleep,
+    DeadlineExceeded,
+    NoRoom,
+    NotSent,
+    OutcomeUnknown,
+    ServegateError,
+)
 from serve.listeners.http.answer import Answer
 from serve.proxy.attempts import Attempt
 from serve.triton.http_connection import HttpConnection
@@ -111,6 +119,15 @@ class Exchange(Answer):
         else:
             self._client.refuse(self, error)
 
+    def on_fault(self, error: Exception) -> None:
+        """Our own code has failed for this call, in another connection's callback: both end."""
+        faults.report(self, error)
+        attempt = self.attempt
+        self._close(reusable=False)
+        if attempt is not None:
+            attempt.failed(OutcomeUnknown(faults.WHAT, why=repr(error)))
+        self._client.abort()
+
     # --- its model's pool sleeps ------------------------------------------------------------------
 
     def _sleep(self, call: Call) -> None:
@@ -160,8 +177,11 @@ class Exchange(Answer):
     def _opened(self, upstream: HttpConnection) -> None:
         if self.is_over or self.attempt is None:
             self._desk.pool.give_back(upstream)
-        else:
+            return
+        try:
             self._begin(self.attempt, upstream)
+        except Exception as fault:
+            self.on_fault(fault)
 
     def _unreachable(self, error: NotSent) -> None:
         attempt = self.attempt
@@ -169,7 +189,8 @@ class Exchange(Answer):
             return
         try:
             attempt.not_sent(error)
+            self._send(attempt)
         except ServegateError as refusal:
             self.give_up(refusal)
-        else:
-            self._send(attempt)
+        except Exception as fault:
+            self.on_fault(fault)

@@ -18,6 +18,7 @@ from uvicorn.config import Config
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 from uvicorn.server import ServerState
 
+from serve.core import faults
 from serve.core.errors import ServegateError
 from serve.listeners.http.asking import peer_of
 from serve.listeners.http.desk import Answered, Desk
@@ -271,7 +272,7 @@ class Row(HttpToolsProtocol):
         self._row.clear()
         for one in waiting:
             if isinstance(one, Exchange):
-                one.lost()
+                faults.contained(one, one.lost)
 
     # --- the end ----------------------------------------------------------------------------------
 
