@@ -3,6 +3,12 @@
 Supervision sees a process that ends. One that hangs, or was stopped by a signal, keeps its share of
 the connections and answers none of them. A process is only judged once it has answered in this
 life: starting may take as long as it takes.
+
+A process under load may be too busy to answer in time, and killing it would lose its calls. Its CPU
+time tells the two apart:
+
+    silent, and uses no CPU time        3 times in a row, about 12 s     stopped, or deadlocked
+    silent, and uses CPU time          15 times in a row, about 60 s     an endless loop
 """
 
 import asyncio
@@ -10,18 +16,19 @@ import contextlib
 import logging
 import os
 import signal
-from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
 from serve.app.asking import Line
-from serve.processes import State, Supervised
+from serve.processes import State, Supervised, cpu_seconds
 
 _log = logging.getLogger("servegate.watching")
 INTERVAL = 2.0  # seconds between two questions
-SILENCES = 3  # unanswered questions in a row that are one too many
+SILENCES = 3  # unanswered questions in a row that are too many without CPU time between them
+BUSY_SILENCES = 15  # that are too many in any case
+BUSY = 0.01  # seconds of CPU time between two questions that a stopped process does not use
 PATIENCE = 2.0  # seconds for one answer of a worker
 
 
@@ -75,17 +82,48 @@ class WatchedWorker:
             return Heard(line.listener, answer.status == 200)
 
 
-class Watch:
-    """Counts silences; `look` asks every process once."""
+@dataclass(slots=True)
+class Pulse:
+    """A process that has answered, and its silences in a row since then."""
 
-    def __init__(self, watched: Mapping[str, Watchable], kill: Callable[[int, int], None]) -> None:
+    pid: int
+    used: float  # seconds of CPU time at the last look
+    silent: int = 0
+    idle: int = 0  # how many of the last silences were without CPU time
+
+    def answered(self, used: float) -> None:
+        """It is well."""
+        self.used, self.silent, self.idle = used, 0, 0
+
+    def was_silent(self, used: float) -> str:
+        """One more silence: why it is to be killed, empty while it is not."""
+        self.silent += 1
+        self.idle = 0 if used - self.used >= BUSY else self.idle + 1
+        self.used = used
+        if self.idle >= SILENCES:
+            return "hangs: it does not answer and uses no CPU time"
+        if self.silent >= BUSY_SILENCES:
+            return "is busy and has not answered for too long"
+        return ""
+
+
+class Watch:
+    """Counts silences; `look` asks every process once. `used` gives the CPU time of one."""
+
+    def __init__(
+        self,
+        watched: Mapping[str, Watchable],
+        kill: Callable[[int, int], None],
+        used: Callable[[int], float] = cpu_seconds,
+    ) -> None:
         self._watched = watched
         self._kill = kill
-        self._silent: Counter[int] = Counter()
-        self._known: dict[str, int] = {}  # process ids that have answered
+        self._used = used
+        self._known: dict[str, Pulse] = {}
 
     def __repr__(self) -> str:
-        return f"<Watch {sorted(self._watched)} silent={dict(self._silent)}>"
+        silent = {name: one.silent for name, one in self._known.items() if one.silent}
+        return f"<Watch {sorted(self._watched)} silent={silent}>"
 
     async def look(self) -> None:
         """Ask all at once, and kill those that were silent too often."""
@@ -95,17 +133,18 @@ class Watch:
         heard = await self._watched[name].ask()
         if heard.pid is None:
             return
-        if heard.is_well:
-            if self._known.get(name) != heard.pid:
-                _log.debug("%s (%d) answers and is watched", name, heard.pid)
-            self._known[name] = heard.pid
-            self._silent.pop(heard.pid, None)
-        elif self._known.get(name) == heard.pid:
-            self._silent[heard.pid] += 1
-            if self._silent[heard.pid] >= SILENCES:
-                _log.error("%s (%d) runs but does not answer: it is killed", name, heard.pid)
-                del self._silent[heard.pid], self._known[name]
-                self._kill(heard.pid, signal.SIGKILL)
+        pulse, used = self._known.get(name), self._used(heard.pid)
+        if pulse is not None and pulse.pid != heard.pid:
+            pulse = None  # it has been replaced
+        if heard.is_well and pulse is not None:
+            pulse.answered(used)
+        elif heard.is_well:
+            _log.debug("%s (%d) answers and is watched", name, heard.pid)
+            self._known[name] = Pulse(heard.pid, used)
+        elif pulse is not None and (why := pulse.was_silent(used)):
+            _log.error("%s (%d) %s; it is killed", name, heard.pid, why)
+            del self._known[name]
+            self._kill(heard.pid, signal.SIGKILL)
 
 
 @contextlib.asynccontextmanager

@@ -17,7 +17,7 @@ tells how much memory a child and its own children take.
 from serve.processes.children import Child, Exit, Program, spawn
 from serve.processes.family import Family
 from serve.processes.forked import Forked
-from serve.processes.kernel import carry_name
+from serve.processes.kernel import carry_name, cpu_seconds
 from serve.processes.ledger import Entry, Ledger, hold_lock, sweep_shared_memory
 from serve.processes.supervised import (
     Backoff,
@@ -46,6 +46,7 @@ __all__ = [
     "Supervised",
     "SystemClock",
     "carry_name",
+    "cpu_seconds",
     "hold_lock",
     "spawn",
     "start_time",

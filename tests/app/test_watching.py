@@ -5,8 +5,8 @@ import os
 import socket
 from pathlib import Path
 
-from serve.app.watching import SILENCES, Heard, Watch, Watched, WatchedWorker
-from serve.processes import Condition, State
+from serve.app.watching import BUSY_SILENCES, SILENCES, Heard, Watch, Watched, WatchedWorker
+from serve.processes import Condition, State, cpu_seconds
 
 
 class FakeChild:
@@ -25,7 +25,9 @@ class Scene:
         self.child = FakeChild()
         self.killed: list[int] = []
         watched = Watched(self.child, self.child.answers)  # type: ignore[arg-type]
-        self.watch = Watch({"one": watched}, lambda pid, number: self.killed.append(pid))
+        self.watch = Watch(
+            {"one": watched}, lambda pid, number: self.killed.append(pid), lambda pid: 1.0
+        )
 
     def look(self, times: int = 1) -> None:
         async def several() -> None:
@@ -95,11 +97,19 @@ class Workers:
     def __init__(self) -> None:
         self.worker = FakeWorker()
         self.killed: list[int] = []
-        self.watch = Watch({"worker-0": self.worker}, lambda pid, number: self.killed.append(pid))
+        self.used = 1.0  # seconds of CPU time so far
+        self.watch = Watch(
+            {"worker-0": self.worker},
+            lambda pid, number: self.killed.append(pid),
+            lambda pid: self.used,
+        )
 
-    def look(self, *heard: Heard) -> None:
+    def look(self, *heard: Heard, busy: float = 0.0) -> None:
+        """Look so often; it uses so many seconds of CPU time before each look."""
+
         async def several() -> None:
             for self.worker.heard in heard:
+                self.used += busy
                 await self.watch.look()
 
         asyncio.run(several())
@@ -112,6 +122,36 @@ def test_a_worker_that_no_longer_answers_is_killed() -> None:
     scene = Workers()
     scene.look(WELL, *[SILENT] * SILENCES)
     assert scene.killed == [21]
+
+
+def test_a_worker_that_is_busy_is_not_killed_for_being_late() -> None:
+    scene = Workers()
+    scene.look(WELL, *[SILENT] * (BUSY_SILENCES - 1), busy=0.5)
+    assert scene.killed == []
+    scene.look(WELL, *[SILENT] * (BUSY_SILENCES - 1), busy=0.5)
+    assert scene.killed == []
+
+
+def test_a_worker_that_is_busy_for_ever_is_killed_at_last() -> None:
+    scene = Workers()
+    scene.look(WELL, *[SILENT] * BUSY_SILENCES, busy=0.5)
+    assert scene.killed == [21]
+
+
+def test_a_worker_that_was_busy_and_then_hangs_is_killed() -> None:
+    scene = Workers()
+    scene.look(WELL, *[SILENT] * SILENCES, busy=0.5)
+    scene.look(*[SILENT] * (SILENCES - 1))
+    assert scene.killed == []
+    scene.look(SILENT)
+    assert scene.killed == [21]
+
+
+def test_the_kernel_says_how_much_cpu_time_a_process_has_used() -> None:
+    before = cpu_seconds(os.getpid())
+    sum(range(100_000))
+    assert before < cpu_seconds(os.getpid())
+    assert cpu_seconds((1 << 22) - 1) == 0.0  # the kernel gives lower numbers first
 
 
 def test_a_worker_whose_socket_nobody_listens_on_is_being_started() -> None:
