@@ -8,6 +8,8 @@ from pathlib import Path
 
 from serve.core.errors import CannotStart
 
+BACKLOG = 2048  # connections that the kernel keeps while a worker is too busy to accept them
+
 
 def stop_on_signals() -> asyncio.Event:
     """An event that SIGINT or SIGTERM sets, in the running loop."""

@@ -18,7 +18,7 @@ from serve.app.feed import Feed
 from serve.app.journals import Journals
 from serve.app.managing import ControlManager
 from serve.app.paths import SNAPSHOT_FILE, worker_socket
-from serve.app.ports import inside, listener
+from serve.app.ports import BACKLOG, inside, listener
 from serve.app.serving import Server
 from serve.app.tls import HTTP, HTTP2, Tls, client_context
 from serve.app.waking import Caller
@@ -132,12 +132,14 @@ class Worker:
             protocol=partial(HttpClient, http),
             tls=self._context("http", HTTP),
             handshake=settings.head_timeout,
+            backlog=BACKLOG,
             timeout_graceful_shutdown=settings.drain_timeout,
         )
         secure = self._context("grpc", HTTP2)
         rpc = await asyncio.get_running_loop().create_server(
             grpc.connection,
             sock=self._port(settings.grpc_port),
+            backlog=BACKLOG,
             ssl=secure,
             ssl_handshake_timeout=settings.head_timeout if secure else None,
         )

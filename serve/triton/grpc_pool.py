@@ -144,8 +144,8 @@ class GrpcPool:
         """Look at the clock, for all connections together."""
         now = self._clock()
         for leg in [leg for leg, (until, _) in self._absorbed.items() if until <= now]:
-            self._absorbed_ended(leg)
-            leg.link.reset(leg, CANCEL)
+            leg.link.guarded(self._absorbed_ended, leg)
+            leg.link.guarded(leg.link.reset, leg, CANCEL)
         for group in tuple(self._all()):
             for upstream in tuple(group.connections):
                 upstream.guarded(self._sweep, upstream, now)

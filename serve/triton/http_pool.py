@@ -9,6 +9,7 @@ import asyncio
 import math
 from collections.abc import Callable, Iterable
 
+from serve.core import faults
 from serve.core.calls import Headers, Reply
 from serve.core.errors import DeadlineExceeded, NotSent, OutcomeUnknown, ServegateError
 from serve.core.replicas import Replica
@@ -114,7 +115,7 @@ class Pool:
         now = self._now = self._clock()
         for connection in [one for one, (until, _) in self._absorbed.items() if until <= now]:
             connection.abort()
-            self._absorbed_ended(connection)
+            faults.contained(connection, self._absorbed_ended, connection)
         for address, idle in list(self._idle.items()):
             since = now - IDLE if self._known is None or address in self._known else math.inf
             kept = [one for one in idle if one.is_open and one.idle_since >= since]
@@ -226,6 +227,7 @@ class _Whole:
             self.reply.set_exception(broken(why))
 
     def on_fault(self, error: Exception) -> None:
+        faults.report(self, error)
         self.reply_broken(repr(error))
 
     def request_paused(self) -> None:
@@ -253,6 +255,10 @@ class _Dropped:
 
     def reply_broken(self, why: str) -> None:
         self._over()
+
+    def on_fault(self, error: Exception) -> None:
+        faults.report(self, error)
+        faults.contained(self, self._over)
 
     def request_paused(self) -> None:
         """The request is complete."""
