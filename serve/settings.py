@@ -69,7 +69,9 @@ class Settings:
     max_streams: int = _row(256, "calls at one time on one gRPC connection")
     max_frame_bytes: int = _row(1 << 18, "largest HTTP/2 frame")
     max_continuations: int = _row(8, "CONTINUATION frames of one HTTP/2 header block")
-    max_resets: int = _row(500, "streams that a gRPC client may reset within ten seconds")
+    max_resets: int = _row(
+        500, "streams that a gRPC client may reset within ten seconds; ten times that for calls"
+    )
     max_pings: int = _row(2000, "HTTP/2 control frames of a client within ten seconds")
     head_timeout: float = _row(10.0, "longest time for a request head to come")
     body_timeout: float = _row(30.0, "longest time without a byte of a body that is owed")

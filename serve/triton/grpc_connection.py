@@ -40,6 +40,11 @@ class Connection(Link, asyncio.Protocol):
         state = "closed" if self.is_closed else f"streams={len(self.streams)}"
         return f"<{type(self).__name__} {state}>"
 
+    @property
+    def last_taken(self) -> int:
+        """The highest stream that was not ignored, as GOAWAY says it."""
+        return self.last_id
+
     def on_closed(self, why: str) -> None:
         """The connection carries nothing any more; its streams are still in `streams`."""
         raise NotImplementedError
@@ -48,7 +53,7 @@ class Connection(Link, asyncio.Protocol):
         """Say goodbye and close; bytes that are already written still go out."""
         if self.is_closed:
             return
-        self.send(http2.goaway(max(self.last_id, 0), code, why))  # -1: it opened no stream
+        self.send(http2.goaway(max(self.last_taken, 0), code, why))  # -1: it opened no stream
         self.flush()
         self._end(why or "it was closed")
         if self.transport is not None:

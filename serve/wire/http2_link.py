@@ -13,7 +13,8 @@ Theory. Whoever breaks a rule of the connection gets a GOAWAY (`Fault`), of a st
     a stream that depends on itself                                 stream   PROTOCOL_ERROR
     DATA after END_STREAM                                           stream   STREAM_CLOSED
     frames on a stream that is gone (they may have crossed)         nothing
-    more control frames, resets, continuations than allowed         link     ENHANCE_YOUR_CALM
+    more continuations than allowed                                 link     ENHANCE_YOUR_CALM
+    more control frames or resets than allowed                      its owner says
 """
 
 from collections.abc import Callable
@@ -29,7 +30,7 @@ from serve.wire.http2 import (
 )
 from serve.wire.http2_flow import CONNECTION_WINDOW
 from serve.wire.http2_reader import Reader
-from serve.wire.http2_stream import STREAM_WINDOW
+from serve.wire.http2_stream import STREAM_WINDOW, Stream
 
 _MANY_SETTINGS = 6 * 64  # bytes
 _DEFAULT_TABLE = 4096
@@ -56,6 +57,10 @@ class Link(Reader):
     def on_goaway(self, last: int, code: int) -> None:
         """The peer will not look at streams above `last`."""
         raise NotImplementedError
+
+    def on_stream_reset(self, stream: Stream) -> None:
+        """The peer has reset this stream, which has heard of it."""
+        self.on_stream_fault()
 
     def on_settings(self, values: dict[int, int]) -> None:
         """The peer's settings are in force."""
@@ -86,7 +91,7 @@ class Link(Reader):
         if stream is not None:
             self.forget(stream)
             stream.on_reset(http2.code_of(payload))
-            self.on_stream_fault()
+            self.on_stream_reset(stream)
 
     def _settings(self, payload: bytes, flags: int, number: int) -> None:
         if number:

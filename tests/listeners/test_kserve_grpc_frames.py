@@ -319,6 +319,84 @@ def test_a_flood_of_resets_ends_the_connection(loop: str) -> None:
     assert play(scenario, loop, ONE) == [CALM]
 
 
+def test_cancelled_calls_and_deadlines_that_pass_are_no_flood(loop: str) -> None:
+    async def scenario(scene: Scene) -> tuple[list[int], int | None]:
+        scene.triton.answers = False
+        client = await scene.client()
+        client.call(1)
+        stream = 3
+        for _ in range(9):
+            numbers = range(stream, stream + 40, 2)
+            for number in numbers:
+                client.call(number)
+            await until(lambda: sum(one.ended for one in scene.triton.calls) == 21)
+            client.send(*(reset(number) for number in numbers))
+            await until(client.ping())
+            for peer in scene.triton.peers:
+                for number in [n for n in peer.streams if n > 1]:
+                    scene.triton.answer(number, peer=peer)
+                    del peer.streams[number]
+            await until(lambda: scene.plane.loads.total == 1)
+            stream += 40
+        scene.triton.answer(1, peer=scene.triton.peers[0])
+        [first] = await scene.over(client, 1)
+        return [one.code for one in client.of(GOAWAY)], first.status
+
+    assert play(scenario, loop, ONE) == ([], 0)
+
+
+@pytest.mark.parametrize(
+    ("what", "most"), [("a stream", 20), ("a call", 200), ("control frames", 300)]
+)
+def test_a_client_that_exceeds_a_limit_gets_the_answers_to_its_running_calls(
+    loop: str, what: str, most: int
+) -> None:
+    async def scenario(scene: Scene) -> tuple[int, int | None, list[tuple[int, int]]]:
+        scene.triton.answers = False
+        client = await scene.client()
+        client.call(1)
+        await until(lambda: any(one.ended for one in scene.triton.calls))
+        stream, count = 1, 0
+        while not client.of(GOAWAY):
+            count += 1
+            if what == "control frames":
+                await until(client.ping())
+                continue
+            stream += 2
+            client.call(stream) if what == "a call" else client.open(stream)
+            client.send(reset(stream))
+            await until(client.ping())
+        client.call(stream + 2)
+        await until(client.ping())
+        scene.triton.answer(1)
+        [first] = await scene.over(client, 1)
+        scene.sweep()
+        await until(lambda: client.is_closed)
+        assert len(scene.triton.calls) == (1 + most + 1 if what == "a call" else 1)
+        said = [(one.code, one.number - stream) for one in client.of(GOAWAY)]
+        return count, first.status, said
+
+    count, status, said = play(scenario, loop, ONE, cancel="forward", pings=300)
+    assert abs(count - most) <= 1
+    assert (status, said) == (0, [(CALM, 0), (0, 0)])
+
+
+def test_a_client_that_goes_on_after_it_was_asked_to_go_is_cut_off(loop: str) -> None:
+    async def scenario(scene: Scene) -> list[int]:
+        scene.triton.answers = False
+        client = await scene.client()
+        client.call(1)
+        for stream in range(3, 101, 2):
+            client.open(stream)
+            client.send(reset(stream))
+        client.send(frame(PING, 0, 0, bytes(8)) * 100)
+        await until(lambda: client.is_closed)
+        scene.triton.answer(1)
+        return [one.code for one in client.of(GOAWAY)]
+
+    assert play(scenario, loop, ONE) == [CALM, CALM]
+
+
 def test_resets_are_counted_within_ten_seconds(loop: str) -> None:
     async def scenario(scene: Scene) -> int:
         client = await scene.client()

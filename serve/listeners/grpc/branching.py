@@ -26,6 +26,11 @@ class BranchedCall(MergedCall):
         self._renamed: dict[str, Target] = {}  # versions that Triton knows by other names
         self._last_replica = ""
 
+    @property
+    def has_begun(self) -> bool:
+        """See `ClientCall`."""
+        return bool(self._last_replica)
+
     def _work(self) -> None:
         """Route and send what has come."""
         raise NotImplementedError

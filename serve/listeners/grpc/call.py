@@ -82,6 +82,11 @@ class ClientCall(Stream):
         """Whether the client has begun something that it has to finish."""
         return not self.is_remote_closed
 
+    @property
+    def has_begun(self) -> bool:
+        """Whether the gateway has taken it for a call: it was routed, and admitted."""
+        return False
+
     def give_up(self, error: ServegateError | None) -> None:
         """Let go of everything behind the call; without an error the client has gone."""
 

@@ -20,6 +20,7 @@ from serve.wire.grpc_heads import status_block
 from serve.wire.grpc_requests import RequestHead
 from serve.wire.hpack_blocks import Blocks
 from serve.wire.http2 import END_STREAM, ENHANCE_YOUR_CALM, PROTOCOL_ERROR, Fault, Malformed
+from serve.wire.http2_stream import Stream
 from serve.wire.status import OK
 
 PERIOD = 10.0  # seconds in which resets and control frames are counted
@@ -27,16 +28,22 @@ LAST_WORD = 0.5  # seconds between the two GOAWAYs of a drain
 LINGER = 2.0  # seconds for a client to take what was written when its connection is closed
 _SMALL = 1 << 12  # bytes
 _MOST_UPDATES = 1 << 12  # that may be due from one period to the next
+_CANCELLED = 10  # times as many resets of calls are taken: deadlines that pass under load are some
 
 
 class GrpcClient(ClientLink):
     """One client. It is one of `clients`, all that are connected, until its connection is closed.
 
     (Not before there is one: a TLS handshake that fails tells nobody.)
+
+    A client that exceeds a limit of control frames or resets is asked to go: GOAWAY says which of
+    its streams were taken, those calls get their answers, and then the connection ends. One that
+    exceeds it again is cut off, and so is one that breaks a rule of HTTP/2 itself.
     """
 
     __slots__ = (
         "_blocks",
+        "_cancelled",
         "_clients",
         "_closed_at",
         "_consumed",
@@ -44,10 +51,12 @@ class GrpcClient(ClientLink):
         "_faults",
         "_idle_since",
         "_is_going",
+        "_last_taken",
         "_last_word",
         "_limits",
         "_period",
         "_talk",
+        "_was_warned",
         "_whole_at",
     )
 
@@ -60,7 +69,9 @@ class GrpcClient(ClientLink):
         self._blocks = Blocks(desk.heads, desk.limits.head)
         self._last_word: float | None = None  # when the second GOAWAY is due
         self._is_going = False  # it has been said
-        self._talk = self._faults = 0  # in the present period
+        self._last_taken = 0  # the stream that it named
+        self._was_warned = False  # it was said because a limit was exceeded
+        self._talk = self._faults = self._cancelled = 0  # in the present period
         self._idle_since = self._whole_at = self._period = desk.clock()
         self._consumed = 0  # bytes of whole frames that the last sweep knew
         self._closed_at = 0.0
@@ -161,13 +172,40 @@ class GrpcClient(ClientLink):
         """See `Link`."""
         self._talk += 1
         if self._talk > self._limits.pings:
-            raise Fault(ENHANCE_YOUR_CALM, f"more than {self._limits.pings} control frames")
+            self._calm(f"more than {self._limits.pings} control frames")
 
     def on_stream_fault(self) -> None:
         """See `Link`."""
         self._faults += 1
         if self._faults > self._limits.resets:
-            raise Fault(ENHANCE_YOUR_CALM, f"more than {self._limits.resets} streams reset")
+            self._calm(f"more than {self._limits.resets} streams reset")
+
+    def on_stream_reset(self, stream: Stream) -> None:
+        """See `Link`. What became a call was cancelled, or its deadline has passed.
+
+        That is no abuse as such, for it keeps its slot where its replica still works on it.
+        """
+        if not stream.has_begun:  # type: ignore[attr-defined]
+            self.on_stream_fault()
+            return
+        self._cancelled += 1
+        most = _CANCELLED * self._limits.resets
+        if self._cancelled > most:
+            self._calm(f"more than {most} calls cancelled")
+
+    def _calm(self, why: str) -> None:
+        """A limit is exceeded: the client is to go when its calls have ended, or at once."""
+        has_calls = any(one.has_begun for one in self.streams.values())  # type: ignore[attr-defined]
+        if self._was_warned or not has_calls:
+            raise Fault(ENHANCE_YOUR_CALM, why)
+        self._was_warned = True
+        self._talk = self._faults = self._cancelled = 0
+        self._say_last(ENHANCE_YOUR_CALM, why)
+
+    @property
+    def last_taken(self) -> int:
+        """See `Connection`."""
+        return self._last_taken if self._is_going else self.last_id
 
     def sweep(self, now: float) -> None:
         """Look at the clock: deadlines of calls, and what the connection itself owes."""
@@ -176,7 +214,7 @@ class GrpcClient(ClientLink):
                 self.transport.abort()
             return
         if now - self._period >= PERIOD:
-            self._talk = self._faults = 0
+            self._talk = self._faults = self._cancelled = 0
             self._period = now
             self.updates_due = min(self.updates_due, _MOST_UPDATES)
         for call in tuple(self.streams.values()):
@@ -192,8 +230,8 @@ class GrpcClient(ClientLink):
             self.close(ENHANCE_YOUR_CALM, "a head that does not end")
         elif now - self._idle_since > self._limits.idle:
             self.close()
-        elif self._last_word is not None:
-            self._go(now, self._last_word)
+        elif self._last_word is not None and now >= self._last_word:
+            self._go()
 
     # --- coming and going -------------------------------------------------------------------------
 
@@ -204,12 +242,19 @@ class GrpcClient(ClientLink):
         self._last_word = self._desk.clock() + LAST_WORD
         self.send(http2.goaway(http2.LAST_STREAM, http2.NO_ERROR))
 
-    def _go(self, now: float, last_word: float) -> None:
-        if not self._is_going and now >= last_word:
-            self._is_going = True
-            self.send(http2.goaway(self.last_id, http2.NO_ERROR))
-        if self._is_going and not self.streams:
+    def _go(self) -> None:
+        if not self._is_going:
+            self._say_last(http2.NO_ERROR)
+        if not self.streams:
             self.close()
+
+    def _say_last(self, code: int, why: str = "") -> None:
+        """Take no more calls, and say which one was the last."""
+        if not self._is_going:
+            self._last_word = self._desk.clock()
+            self._last_taken = self.last_id
+            self._is_going = True
+        self.send(http2.goaway(self._last_taken, code, why))
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """See `Connection`. Beyond the limit it ends before a word is said.

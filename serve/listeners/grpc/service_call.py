@@ -39,7 +39,7 @@ def serve(
 class ServiceCall(ClientCall):
     """What both kinds have in common: whole messages in, and a task that ends with the call."""
 
-    __slots__ = ("_flag", "_held", "_messages", "_parts", "_task")
+    __slots__ = ("_flag", "_held", "_messages", "_parts", "_task", "_was_run")
 
     def __init__(self, link: ClientLink, number: int, desk: Desk, head: RequestHead) -> None:
         super().__init__(link, number, desk, head)
@@ -48,6 +48,12 @@ class ServiceCall(ClientCall):
         self._flag = 0
         self._held = 0  # bytes that the board counts for this call
         self._task: asyncio.Task[None] | None = None
+        self._was_run = False
+
+    @property
+    def has_begun(self) -> bool:
+        """See `ClientCall`."""
+        return self._was_run
 
     def on_message(self, body: bytes, size: int) -> None:
         """A whole message, which took `size` bytes on the wire."""
@@ -112,6 +118,7 @@ class ServiceCall(ClientCall):
 
     def run(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Start the task, which sends the answer."""
+        self._was_run = True
         self._task = asyncio.get_running_loop().create_task(self._run(work))
 
     async def _run(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:

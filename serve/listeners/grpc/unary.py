@@ -105,6 +105,11 @@ class UnaryCall(UnaryRequest):
             upstream = came - (self._sent_at or attempt.begun)
         return self.account_of(self.received, self.answered, max(0.0, upstream))
 
+    @property
+    def has_begun(self) -> bool:
+        """See `ClientCall`."""
+        return self._attempt is not None
+
     # --- ends -------------------------------------------------------------------------------------
 
     def give_up(self, error: ServegateError | None) -> None:
