@@ -19,6 +19,7 @@ import pytest
 import uvloop
 from living import ends, lives
 
+from serve.app.up import CONTROL_BACKOFF
 from serve.core.errors import CannotStart
 from serve.processes import (
     Backoff,
@@ -289,6 +290,47 @@ def test_thirty_healthy_seconds_forgive_earlier_failures(run: Run) -> None:
             running.cancel()
         assert clock.slept == [0.2, 0.4, 0.2, 0.4]
         assert sleeper.condition.reason == "killed by signal 9 (SIGKILL)"
+
+    run(main())
+
+
+@pytest.mark.parametrize(
+    ("answers", "lived", "slept"),
+    [
+        (True, 2.0, [0.2] * 6),
+        (True, 1.0, [0.2, 0.4, 0.8, 1.6, 3.0, 3.0]),
+        (False, 60.0, [0.2, 0.4, 0.8, 1.6, 3.0, 3.0]),  # a start that never comes to its end
+    ],
+)
+def test_a_control_plane_that_has_answered_is_started_again_at_once(
+    run: Run, answers: bool, lived: float, slept: list[float]
+) -> None:
+    async def main() -> None:
+        clock, conditions = ScriptedClock(), Conditions()
+
+        async def probe() -> None:
+            if not answers:
+                await asyncio.get_running_loop().create_future()
+
+        control = Supervised(
+            lambda: Program("sleeper", ("/bin/sleep", "60")),
+            on_line=Lines(),
+            on_change=conditions,
+            probe=probe,
+            backoff=CONTROL_BACKOFF,
+            clock=clock,
+        )
+        async with asyncio.TaskGroup() as tasks:
+            running = tasks.create_task(control.run())
+            for restarts in range(len(slept)):
+                await conditions.until(State.RUNNING if answers else State.STARTING, restarts)
+                while control.condition.pid is None:  # noqa: ASYNC110 - it has no event
+                    await asyncio.sleep(0)
+                clock.time += lived
+                os.kill(control.condition.pid, signal.SIGKILL)
+                await conditions.until(State.BACKING_OFF, restarts)
+            running.cancel()
+        assert clock.slept[: len(slept)] == slept
 
     run(main())
 

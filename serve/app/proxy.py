@@ -2,10 +2,11 @@
 
 import asyncio
 import contextlib
+import logging
 import os
 import socket
 import sys
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -18,9 +19,18 @@ from serve.app.probes import Probes
 from serve.app.secret import shared_secret
 from serve.app.tls import HTTP, Tls
 from serve.app.watching import WatchedWorker, watching
-from serve.processes import Ledger, Program, State, Supervised, hold_lock
+from serve.processes import (
+    Backoff,
+    Condition,
+    Ledger,
+    Program,
+    State,
+    Supervised,
+    hold_lock,
+)
 from serve.settings import PREFIX, Settings
 
+_log = logging.getLogger("servegate.processes")
 _WORKERS = "workers"
 
 
@@ -43,20 +53,34 @@ def relay_line(line: str) -> None:
 
 @contextlib.asynccontextmanager
 async def running(
-    programs: Sequence[Callable[[], Program]], ledger: Ledger
-) -> AsyncIterator[list[Supervised]]:
-    """Keep the programs running inside the block; they are stopped together at its end.
+    name: str,
+    program: Callable[[], Program],
+    ledger: Ledger,
+    *,
+    probe: Callable[[], Awaitable[None]] | None = None,
+    backoff: Backoff | None = None,
+) -> AsyncIterator[Supervised]:
+    """Keep a program of ours running inside the block; see `Supervised`."""
 
-    Each is asked for anew before every start.
-    """
-    supervised = [Supervised(program, on_line=relay_line, ledger=ledger) for program in programs]
+    def report(now: Condition) -> None:
+        if now.state is State.BACKING_OFF:
+            words = "%s has ended: %s; it is started again in %.1f s"
+            _log.warning(words, name, now.reason, now.delay)
+
+    supervised = Supervised(
+        program,
+        on_line=relay_line,
+        on_change=report,
+        ledger=ledger,
+        probe=probe,
+        backoff=backoff,
+    )
     async with asyncio.TaskGroup() as tasks:
-        started = [tasks.create_task(one.run()) for one in supervised]
+        started = tasks.create_task(supervised.run())
         try:
             yield supervised
         finally:
-            for task in started:
-                task.cancel()
+            started.cancel()
 
 
 class DataPlane:
@@ -92,7 +116,9 @@ class DataPlane:
     async def __aenter__(self) -> "DataPlane":
         settings = self._settings
         self._stack.callback(self._release)
-        parents = await self._working.enter_async_context(running([self._program], self._ledger))
+        parent = await self._working.enter_async_context(
+            running(_WORKERS, self._program, self._ledger)
+        )
         # Takes a while to import: the workers start meanwhile.
         from serve.app.metrics import Scrape, serving_metrics
         from serve.telemetry import Meters
@@ -108,9 +134,7 @@ class DataPlane:
             looking = asyncio.create_task(self._tls.keep())
             self._stack.callback(looking.cancel)
         scrape = Scrape(workers, self._sources, self._processes, own=meters.text)
-        self._probes = Probes(
-            workers, runs=lambda: all(one.condition.state is State.RUNNING for one in parents)
-        )
+        self._probes = Probes(workers, runs=lambda: parent.condition.state is State.RUNNING)
         port = listener(settings.host, settings.metrics_port)
         await self._stack.enter_async_context(
             serving_metrics(port, scrape, self._probes, tls=context)

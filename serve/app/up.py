@@ -28,13 +28,18 @@ from serve.app.secret import shared_secret
 from serve.app.tls import Tls
 from serve.app.watching import Watched, watching
 from serve.core.errors import CannotStart, Invalid
-from serve.processes import Ledger, Program, Supervised, hold_lock
+from serve.processes import Backoff, Ledger, Program, Supervised, hold_lock
 from serve.settings import Settings
 from serve.triton.installation import Facts, Installation
 from serve.triton.launcher import Launcher
 from serve.triton.repository_url import triton_url
 
 CONTROL_GRACE = 4.0
+# A control plane that has answered for two seconds and dies is started again at once. A pause of
+# three seconds keeps one that dies earlier, again and again, to half a core: a start takes about
+# two seconds of CPU time, which the calls on this machine lack.
+CONTROL_BACKOFF = Backoff(longest=3.0, healthy=2.0)
+_POLL = 0.1  # seconds between two looks at a control plane that starts
 TRITON_DRAIN = 3
 
 if TYPE_CHECKING:
@@ -66,7 +71,13 @@ async def run_up(settings: Settings, *, say: Say, on_ready: "Callable[[Ready], N
         async with _tritons(settings, ledger) as local:
             control = partial(_control_program, local)
             async with (
-                running([control], ledger) as (supervised,),
+                running(
+                    "control",
+                    control,
+                    ledger,
+                    probe=partial(_until_control_answers, local),
+                    backoff=CONTROL_BACKOFF,
+                ) as supervised,
                 plane,
                 watching({"control": Watched(supervised, partial(_control_answers, local))}),
             ):
@@ -199,6 +210,11 @@ async def _control_answers(local: Local) -> bool:
     from serve.app.metrics import answers  # imported by then
 
     return await answers(control_socket(local.settings))
+
+
+async def _until_control_answers(local: Local) -> None:
+    while not await _control_answers(local):  # noqa: ASYNC110 - another process
+        await asyncio.sleep(_POLL)
 
 
 def _reserve(settings: Settings) -> socket.socket:
