@@ -13,6 +13,7 @@ from typing import Any
 
 from serve.app.addresses import require_safe_addresses
 from serve.app.journals import require_otel
+from serve.app.open_files import allow_open_files
 from serve.app.paths import LEDGER_FILE, LOCK_FILE, worker_socket
 from serve.app.ports import listener, reserve, stop_on_signals
 from serve.app.probes import Probes
@@ -169,6 +170,8 @@ async def run_proxy(settings: Settings, *, say: Callable[[str], None]) -> None:
     """`servegate proxy`: the data plane alone, in front of a control plane elsewhere."""
     await require_safe_addresses(settings, data=True, knows_keys=False)
     stop = stop_on_signals()
+    if warning := allow_open_files(settings, data=True):
+        say(warning)
     with hold_lock(settings.state_path / LOCK_FILE):
         ledger = Ledger(settings.state_path / LEDGER_FILE)
         ledger.sweep()

@@ -21,6 +21,7 @@ from serve.app.addresses import require_safe_addresses
 from serve.app.asking import INSIDE
 from serve.app.autoscaling import Autoscaler, following
 from serve.app.control_line import ControlLine
+from serve.app.open_files import allow_open_files
 from serve.app.paths import DELIVERY_FOLDER, FORKS, LEDGER_FILE, LOCK_FILE, control_socket
 from serve.app.ports import reserve, stop_on_signals
 from serve.app.proxy import DataPlane, child_program, running
@@ -52,6 +53,8 @@ async def run_up(settings: Settings, *, say: Say, on_ready: "Callable[[Ready], N
     """Run everything until SIGINT or SIGTERM; `say` gets progress, `on_ready` the end of it."""
     stop = stop_on_signals()
     _require_own_tritons(settings)
+    if warning := allow_open_files(settings, data=True):
+        say(warning)
     with contextlib.ExitStack() as stack:
         stack.enter_context(hold_lock(settings.state_path / LOCK_FILE))
         await require_safe_addresses(settings, data=True, admin=True)
@@ -94,6 +97,7 @@ async def run_control(settings: Settings, *, say: Say) -> None:
     os.environ.setdefault(*FORKS)
     from serve.app.control import ControlPlane
 
+    allow_open_files(settings, data=False)
     with hold_lock(settings.state_path / LOCK_FILE):
         await require_safe_addresses(settings, admin=True)
         with _reserve(settings):
