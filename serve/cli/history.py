@@ -76,8 +76,28 @@ def show_diff(
         _print_line(line)
 
 
-@app.command("rollback")
-def roll_back(
+@app.command("undo")
+def undo(
+    revision: Number,
+    yes: Yes = False,
+    reason: Reason = "",
+    admin_url: AdminUrl = None,
+    key_file: KeyFile = None,
+    json: AsJson = False,
+) -> None:
+    """Take one change back: what it changed is as before it. Later changes of other fields stay.
+
+    Refused when a later revision changed the same again. The undo is a change of today: it is
+    checked like any other, and can be undone itself.
+
+    Example: servegate history undo 41 --reason 'version 3 is too slow'
+    """
+    admin = connect(admin_url, key_file, reason=reason, timeout=_PATIENCE)
+    _go_back(admin, revision, "undo", yes=yes, json=json)
+
+
+@app.command("restore")
+def restore(
     revision: Number,
     yes: Yes = False,
     reason: Reason = "",
@@ -87,21 +107,42 @@ def roll_back(
 ) -> None:
     """Give a route, label, model, pool or configuration the state it had after a revision.
 
-    That is a change of today: it is checked like any other, and can be rolled back itself.
+    To take a revision back, use undo: restore keeps what the revision did. The store as a whole
+    comes from a backup with `servegate restore`.
 
-    Example: servegate history rollback 12 --reason 'version 3 is too slow'
+    Example: servegate history restore 12 --reason 'the last good split'
     """
     admin = connect(admin_url, key_file, reason=reason, timeout=_PATIENCE)
+    _go_back(admin, revision, "restore", yes=yes, json=json)
+
+
+app.command("rollback", hidden=True)(restore)  # its former name
+
+
+def _go_back(admin: AdminClient, revision: int, verb: str, *, yes: bool, json: bool) -> None:
     one = admin.get(f"/api/history/{revision}")
-    thing = f"{one['kind']} {one['key']}".rstrip()
+    thing, path = f"{one['kind']} {one['key']}".rstrip(), f"/api/history/{revision}/{verb}"
+    if verb == "undo":
+        asked, is_so = f"revision {revision} is taken back", "it changed nothing"
+        result = f"revision {revision} is taken back: {thing}"
+    else:
+        asked, is_so = f"{thing} goes back to revision {revision}", "it is so already"
+        result = f"{thing} is as after revision {revision}"
     if not yes:
-        (newest,) = _list(admin, kind=one["kind"], key=one["key"], before=0, limit=1)
-        lines = _diff(admin, newest["revision"], revision)["lines"]
-        require_yes("\n".join([f"{thing} goes back to revision {revision}:", *lines]))
-    answer = admin.post(f"/api/history/{revision}/rollback", None)
+        lines = admin.post(f"{path}?dry_run=true", None)["lines"]
+        if lines:
+            require_yes("\n".join([f"{asked}:", *lines]))
+    answer = admin.post(path, None)
     if json:
         as_json(answer)
-    tell_done(answer, f"{thing} is as after revision {revision}")
+    if answer["changed"]:
+        for line in answer["lines"]:
+            say(f"  {line}")
+        tell_done(answer, result)
+        return
+    say(f"warning: nothing was changed: {is_so}")
+    if verb == "restore":
+        say(f"to take revision {revision} back: servegate history undo {revision}")
 
 
 def _list(admin: AdminClient, **query: Any) -> Any:

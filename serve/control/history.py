@@ -1,7 +1,13 @@
-"""History: every change in order, what two revisions differ in, and the way back to one of them.
+"""History: every change in order, what two revisions differ in, and the two ways back.
 
-A rollback is a change like any other. It is asked of the same commands (`restoring.py`), so it
-passes the same checks: a version that is not ready now gets no calls because it once did.
+| command     | what the thing has then                                                  |
+|-------------|--------------------------------------------------------------------------|
+| `restore N` | its body as it was right after revision N                                |
+| `undo N`    | its present body, with each field that N changed as it was before N;     |
+|             | refused when a later revision changed one of these fields again          |
+
+Both are changes like any other. They are asked of the same commands (`restoring.py`), so they pass
+the same checks: a version that is not ready now gets no calls because it once did.
 """
 
 import json
@@ -11,10 +17,11 @@ from typing import Any
 
 from serve.control.decisions import KEY
 from serve.control.models import By, Written
-from serve.control.storing.store import Store
+from serve.control.storing.store import Store, etag
 from serve.control.versions import VERSION
-from serve.core.errors import Invalid, UnknownRevision
+from serve.core.errors import Invalid, LaterChanges, UnknownRevision
 
+_MOST_LATER = 1000  # changes of one thing since a revision that is to be undone
 _HIGHEST = 2**63 - 1  # what the databases can hold
 _SECRETS = {KEY: ("digest",)}  # fields that no answer shows
 _WHY_NOT = {
@@ -56,8 +63,27 @@ class Difference:
         return f"{self.field or 'value'}: {_shown(self.old)} → {_shown(self.new)}"
 
 
+@dataclass(frozen=True, slots=True)
+class Way:
+    """A way back that was not taken yet: the body that the thing would have, in place of another.
+
+    `etag` is that of the present body; `reason` is written with the change.
+    """
+
+    revision: Revision
+    present: Any
+    body: Any
+    etag: str
+    reason: str
+
+    @property
+    def changes(self) -> tuple[Difference, ...]:
+        """What would change; nothing where the thing has this body already."""
+        return differences(self.present, self.body)
+
+
 class History:
-    """The questions about what was changed, and the command that goes back.
+    """The questions about what was changed, and the commands that go back.
 
     `restores` has a command for every kind of thing that can go back; see `restores_of`.
     """
@@ -97,17 +123,94 @@ class History:
             )
         return differences(one.after, two.after)
 
-    async def rollback(self, number: int, by: By) -> Written:
-        """Give the thing the body that it had right after a revision, as a change of today."""
+    async def restoring(self, number: int) -> Way:
+        """The way back to the body that the thing had right after a revision."""
+        revision = await self._restorable(number)
+        newest = (await self._later(revision) or [revision])[0]
+        return _way(revision, newest, revision.after, f"restored revision {number}")
+
+    async def undoing(self, number: int) -> Way:
+        """The way back from one change; `LaterChanges` where others were built on it."""
+        revision = await self._restorable(number)
+        later = await self._later(revision)
+        fields = _changed(revision)
+        if len(later) == _MOST_LATER or any(fields & _changed(one) for one in later):
+            raise await self._not_alone(revision, [one for one in later if fields & _changed(one)])
+        newest = later[0] if later else revision
+        body = _without(newest.after, revision, fields) if later else revision.before
+        return _way(revision, newest, body, f"undid revision {number}")
+
+    async def restore(self, number: int, by: By) -> Written | None:
+        """Give the thing the body that it had right after a revision; None where it has that."""
+        return await self.take(await self.restoring(number), by)
+
+    async def undo(self, number: int, by: By) -> Written | None:
+        """Take one change back; None where it changed nothing."""
+        return await self.take(await self.undoing(number), by)
+
+    async def take(self, way: Way, by: By) -> Written | None:
+        """Go this way, as a change of today; None where nothing changes."""
+        if not way.changes:
+            return None
+        reason = way.reason + (f": {by.reason}" if by.reason else "")
+        restore = self._restores[way.revision.kind]
+        who = By(by.author, reason, by.if_match or way.etag)
+        return await restore(way.revision.key, way.body, who)
+
+    async def _restorable(self, number: int) -> Revision:
         revision = await self.get(number)
-        restore = self._restores.get(revision.kind)
-        if restore is None:
+        if revision.kind not in self._restores:
             raise Invalid(
-                f"revision {number} cannot be rolled back to: it changed {revision.thing}",
+                f"revision {number} cannot be taken back or restored: it changed {revision.thing}",
                 why=_WHY_NOT.get(revision.kind, f"only {', '.join(self._restores)} can go back"),
             )
-        reason = f"rollback to revision {number}" + (f": {by.reason}" if by.reason else "")
-        return await restore(revision.key, revision.after, By(by.author, reason, by.if_match))
+        return revision
+
+    async def _later(self, revision: Revision) -> list[Revision]:
+        """The changes of the same thing since a revision, the newest first."""
+        found = await self.all(kind=revision.kind, key=revision.key, limit=_MOST_LATER)
+        return [one for one in found if one.number > revision.number]
+
+    async def _not_alone(self, revision: Revision, later: list[Revision]) -> LaterChanges:
+        former = await self.all(
+            kind=revision.kind, key=revision.key, before=revision.number, limit=1
+        )
+        return LaterChanges(
+            revision.number,
+            revision.thing,
+            [
+                f"revision {one.number} by {one.author}: "
+                + "; ".join(str(each) for each in differences(one.before, one.after))
+                for one in later
+            ],
+            [one.number for one in later],
+            former[0].number if former else None,
+        )
+
+
+def _way(revision: Revision, newest: Revision, body: Any, reason: str) -> Way:
+    tag = etag(newest.number if newest.after is not None else 0)
+    return Way(revision, newest.after, body, tag, reason)
+
+
+def _changed(revision: Revision) -> frozenset[str]:
+    """The fields that a revision changed. Each is one decision, a whole split for example."""
+    before, after = _object(revision.before), _object(revision.after)
+    return frozenset(
+        name for name in {**before, **after} if differences(before.get(name), after.get(name))
+    )
+
+
+def _without(present: Any, revision: Revision, fields: frozenset[str]) -> Any:
+    """The present body with these fields as they were before the revision."""
+    before = _object(revision.before)
+    kept = {name: part for name, part in _object(present).items() if name not in fields}
+    body = kept | {name: before[name] for name in fields if name in before}
+    return body or (None if revision.before is None else body)
+
+
+def _object(body: Any) -> Mapping[str, Any]:
+    return body if isinstance(body, dict) else {}
 
 
 def differences(old: Any, new: Any) -> tuple[Difference, ...]:

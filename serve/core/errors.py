@@ -306,6 +306,28 @@ class PreconditionFailed(Conflict):
         )
 
 
+class LaterChanges(Conflict):
+    """A change cannot be taken back alone: later ones changed the same fields again."""
+
+    code = "later_changes"
+
+    def __init__(
+        self,
+        revision: int,
+        thing: str,
+        changes: Iterable[str],
+        later: Iterable[int],
+        former: int | None,
+    ) -> None:
+        undo = " and ".join(f"servegate history undo {number}" for number in later)
+        restore = f", or servegate history restore {former}" if former else ""
+        super().__init__(
+            f"revision {revision} cannot be taken back alone: {thing} was changed again",
+            why="; ".join(changes),
+            try_this=f"{undo} first{restore}",
+        )
+
+
 class WrongOffset(Conflict):
     """A piece of a blob does not start where the last one ended; `offset` is where that is."""
 

@@ -29,7 +29,7 @@ def test_what_differs_is_data_and_the_rest_is_talk() -> None:
     assert "-max_batch_size: 8" in lines and "+max_batch_size: 16" in lines
     assert "+  max_queue_delay_microseconds: 500" in lines
     assert "warning: dynamic_batching.preferred_batch_size: batches hardly exceed" in done.stderr
-    end = "1 replica runs m@3 so. The way back: servegate history rollback 12"
+    end = "1 replica runs m@3 so. The way back: servegate history restore 12"
     assert done.stderr.splitlines()[-1] == end
 
 

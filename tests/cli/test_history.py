@@ -87,28 +87,53 @@ def test_differences_are_coloured_on_a_terminal(url: str) -> None:
 
 
 def test_going_back_needs_a_yes_where_nobody_can_be_asked(url: str) -> None:
-    refused = run(url, "rollback", "1")
+    refused = run(url, "restore", "1")
     assert refused.returncode == 2 and "--yes" in refused.stderr
     assert "split.1: 60 → 100" in refused.stderr
-    done = run(url, "rollback", "1", "--yes", "--reason", "too slow")
+    done = run(url, "restore", "1", "--yes", "--reason", "too slow")
     assert done.returncode == 0 and "route m is as after revision 1" in done.stderr
+    assert "  split.1: 60 → 100\n" in done.stderr
     assert json.loads(run(url, "show", "--json").stdout)[0]["reason"] == (
-        "rollback to revision 1: too slow"
+        "restored revision 1: too slow"
     )
 
 
 def test_going_back_is_shown_and_asked_on_a_terminal(url: str) -> None:
-    seen = on_a_terminal(url, "rollback", "1", keys="n\n")
-    assert "route m goes back to revision 1:" in seen and "split.1: 60 → 100" in seen
+    seen = on_a_terminal(url, "undo", "2", keys="n\n")
+    assert "revision 2 is taken back:" in seen and "split.1: 60 → 100" in seen
     assert len(json.loads(run(url, "show", "--json").stdout)) == 2
-    seen = on_a_terminal(url, "rollback", "1", keys="y\n")
-    assert "route m is as after revision 1" in seen
+    seen = on_a_terminal(url, "undo", "2", keys="y\n")
+    assert "revision 2 is taken back: route m: " in seen
     assert len(json.loads(run(url, "show", "--json").stdout)) == 3
+
+
+@pytest.mark.parametrize("verb", ["rollback", "restore"])
+def test_restoring_the_state_that_is_there_warns_and_changes_nothing(url: str, verb: str) -> None:
+    done = run(url, verb, "2", "--yes")
+    assert done.returncode == 0
+    assert done.stderr == (
+        "warning: nothing was changed: it is so already\n"
+        "to take revision 2 back: servegate history undo 2\n"
+    )
+    assert len(json.loads(run(url, "show", "--json").stdout)) == 2
+
+
+def test_an_undo_that_later_changes_forbid_says_which(url: str) -> None:
+    assert run(url, "undo", "2", "--yes").returncode == 0
+    done = run(url, "undo", "2", "--yes")
+    assert done.returncode == 5
+    assert "revision 3 by" in done.stderr and "servegate history undo 3 first" in done.stderr
+    assert "servegate history restore 1" in done.stderr
 
 
 @pytest.mark.parametrize(
     ("arguments", "code"),
-    [(("rollback", "99", "--yes"), 3), (("diff", "99"), 3), (("diff", "0"), 2)],
+    [
+        (("undo", "99", "--yes"), 3),
+        (("restore", "99", "--yes"), 3),
+        (("diff", "99"), 3),
+        (("diff", "0"), 2),
+    ],
 )
 def test_exit_codes_say_what_went_wrong(url: str, arguments: tuple[str, ...], code: int) -> None:
     done = run(url, *arguments)

@@ -12,7 +12,7 @@ from serve.control.history import History, differences
 from serve.control.models import By, Written
 from serve.control.restoring import Restoring
 from serve.control.storing.store import Change, Store, etag
-from serve.core.errors import Invalid, PreconditionFailed, UnknownRevision
+from serve.core.errors import Invalid, LaterChanges, PreconditionFailed, UnknownRevision
 from serve.core.routes import Split
 
 T = TypeVar("T")
@@ -169,17 +169,17 @@ def test_no_answer_shows_the_digest_of_a_key(scene: Scene) -> None:
 def test_a_route_goes_back_as_a_new_change_of_today(scene: Scene) -> None:
     async def scenario() -> None:
         first, second = await scene.set("route", "m", split(v1=100), split(v2=100))
-        written = await scene.history.rollback(first, By("eve", "too slow", etag(second)))
+        written = await scene.history.restore(first, By("eve", "too slow", etag(second)))
         entry = (await scene.store.read())["route", "m"]
         assert (entry.body, entry.etag) == (split(v1=100), written.etag)
         newest = (await scene.history.all())[0]
         assert (newest.author, newest.reason, newest.before) == (
             "eve",
-            f"rollback to revision {first}: too slow",
+            f"restored revision {first}: too slow",
             split(v2=100),
         )
         with pytest.raises(PreconditionFailed):
-            await scene.history.rollback(second, By("eve", "", etag(second)))
+            await scene.history.restore(second, By("eve", "", etag(second)))
 
     scene.play(scenario)
 
@@ -201,7 +201,7 @@ def test_each_kind_goes_back_by_its_own_command(
 ) -> None:
     async def scenario() -> None:
         _, number, _ = await scene.set(kind, key, {"version": 1}, body, {"version": 2})
-        await scene.history.rollback(number, BY)
+        await scene.history.restore(number, BY)
         assert scene.commands.asked == [asked]
 
     scene.play(scenario)
@@ -211,9 +211,9 @@ def test_what_is_served_goes_back_only_from_the_state_that_was_seen(scene: Scene
     async def scenario() -> None:
         first, second = await scene.set(SERVING, "m", {"unloaded": True}, {"config": "{}"})
         with pytest.raises(PreconditionFailed):
-            await scene.history.rollback(first, By("eve", "", etag(first)))
+            await scene.history.restore(first, By("eve", "", etag(first)))
         assert scene.commands.asked == []
-        written = await scene.history.rollback(first, By("eve", "", etag(second)))
+        written = await scene.history.restore(first, By("eve", "", etag(second)))
         assert written == Written(9, etag(second))  # the stand-in writes nothing
 
     scene.play(scenario)
@@ -232,9 +232,82 @@ def test_what_cannot_go_back_is_refused_with_the_reason(
     scene: Scene, kind: str, key: str, body: Any, why: str
 ) -> None:
     async def scenario() -> None:
-        number = await scene.store.apply(Change(kind, key, body, "ada"))
+        number, _ = [
+            await scene.store.apply(Change(kind, key, each, "ada")) for each in (body, {"x": 1})
+        ]
         with pytest.raises(Invalid, match=why):
-            await scene.history.rollback(number, BY)
+            await scene.history.restore(number, BY)
         assert scene.commands.asked == []
+
+    scene.play(scenario)
+
+
+def test_the_bad_revision_is_undone_and_not_restored(scene: Scene) -> None:
+    async def scenario() -> None:
+        _, bad = await scene.set("route", "m", split(v1=100), split(v2=100))
+        assert await scene.history.restore(bad, BY) is None
+        assert scene.commands.asked == []
+        written = await scene.history.undo(bad, BY)
+        entry = (await scene.store.read())["route", "m"]
+        assert written is not None
+        assert (entry.body, entry.etag) == (split(v1=100), written.etag)
+        newest = (await scene.history.all())[0]
+        assert newest.reason == f"undid revision {bad}: too slow"
+        await scene.history.undo(newest.number, BY)
+        assert (await scene.store.read())["route", "m"].body == split(v2=100)
+
+    scene.play(scenario)
+
+
+def test_an_undo_is_refused_where_later_changes_are_built_on_it(scene: Scene) -> None:
+    async def scenario() -> None:
+        first, bad, later = await scene.set(
+            "route", "m", split(v1=100), split(v1=60, v2=40), split(v1=50, v2=50)
+        )
+        with pytest.raises(LaterChanges) as refused:
+            await scene.history.undo(bad, BY)
+        assert refused.value.why == f"revision {later} by ada: split.1: 60 → 50; split.2: 40 → 50"
+        assert refused.value.try_this == (
+            f"servegate history undo {later} first, or servegate history restore {first}"
+        )
+        assert scene.commands.asked == []
+        await scene.history.restore(first, BY)
+        assert scene.commands.asked[0][:2] == ("route", "m")
+
+    scene.play(scenario)
+
+
+@pytest.mark.parametrize(
+    ("bodies", "number", "asked"),
+    [
+        ([{"objective": "p99<9ms"}, {"objective": "p99<9ms", "pool": "b"}], 0, ("", "b")),
+        (
+            [{"pool": "a"}, {"pool": "b"}, {"pool": "b", "objective": "p99<9ms"}],
+            1,
+            ("p99<9ms", "a"),
+        ),
+        ([{"pool": "a"}], 0, ("", "")),
+        ([{"pool": "a"}, None], 1, ("", "a")),
+    ],
+)
+def test_an_undo_leaves_later_changes_of_other_fields(
+    scene: Scene, bodies: list[Any], number: int, asked: tuple[str, str]
+) -> None:
+    async def scenario() -> None:
+        made = await scene.set("model", "m", *bodies)
+        await scene.set("model", "x", {"pool": "z"})
+        await scene.history.undo(made[number], BY)
+        assert scene.commands.asked == [("model", "m", *asked)]
+
+    scene.play(scenario)
+
+
+def test_an_undo_holds_only_for_the_state_that_it_was_decided_on(scene: Scene) -> None:
+    async def scenario() -> None:
+        _, bad = await scene.set("route", "m", split(v1=100), split(v2=100))
+        way = await scene.history.undoing(bad)
+        await scene.set("route", "m", split(v3=100))
+        with pytest.raises(PreconditionFailed):
+            await scene.history.take(way, BY)
 
     scene.play(scenario)

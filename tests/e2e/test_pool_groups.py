@@ -39,7 +39,7 @@ def test_a_model_is_served_by_the_other_pool_of_its_group(tmp_path):
             assert status_of(up) == 200  # nobody else has it
             newest = up.get("/api/history?kind=pool&key=l4")[1]["revision"]
             done = harness.servegate(
-                "history", "rollback", str(newest), "--yes", "--admin-url", up.admin
+                "history", "restore", str(newest), "--yes", "--admin-url", up.admin
             )
             assert done.returncode == 0, done.stderr
             assert up.get("/api/pools/l4")["settings"]["group"] == "vision"

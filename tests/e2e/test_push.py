@@ -219,6 +219,6 @@ def test_history_undoes_a_route_with_one_command(up, tmp_path):
     revisions = json.loads(shown.stdout)
     first = min(entry["revision"] for entry in revisions)
     assert pushing.factor_of(up, "undone") == 3.0
-    done = harness.servegate("history", "rollback", str(first), "--yes", "--admin-url", up.admin)
+    done = harness.servegate("history", "restore", str(first), "--yes", "--admin-url", up.admin)
     assert done.returncode == 0, done.stderr
     assert pushing.factor_of(up, "undone") == 2.0

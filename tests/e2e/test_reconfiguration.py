@@ -25,7 +25,7 @@ def push(up, name):
     pushing.brought(up, pushing.proven(folder, 2.0), name)
 
 
-def test_a_change_reaches_every_replica_without_a_failed_call_and_goes_back_by_rollback(up):
+def test_a_change_reaches_every_replica_without_a_failed_call_and_goes_back_by_restore(up):
     push(up, "m")
     with calling(up, "m") as load:
         delay = {"max_queue_delay_microseconds": 700}
@@ -35,13 +35,13 @@ def test_a_change_reaches_every_replica_without_a_failed_call_and_goes_back_by_r
         again = put(up, "m", {"max_batch_size": 32})
         assert in_triton(up, "m")["max_batch_size"] == 32
         revision = done["etag"].strip('"')
-        back = harness.servegate("history", "rollback", revision, "--yes", "--admin-url", up.admin)
+        back = harness.servegate("history", "restore", revision, "--yes", "--admin-url", up.admin)
         assert back.returncode == 0, back.stderr
         assert in_triton(up, "m")["max_batch_size"] == 16
     assert load.failed() == []
     page = shown(up, "m")
     assert page["fields"] == done["fields"]
-    assert "rollback" in page["reason"] and page["etag"] != again["etag"]
+    assert "restored" in page["reason"] and page["etag"] != again["etag"]
 
 
 def test_a_configuration_with_which_the_objective_is_missed_is_taken_back(up):

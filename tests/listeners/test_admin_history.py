@@ -68,16 +68,37 @@ def test_two_states_are_compared(app: FastAPI) -> None:
 
 
 def test_a_route_goes_back(app: FastAPI) -> None:
-    answer = send(app, "POST", "/api/history/1/rollback", servegate_author="eve")
+    answer = send(app, "POST", "/api/history/1/restore", servegate_author="eve")
     assert (answer.status_code, answer.headers["etag"]) == (200, '"5"')
     route = get(app, "/api/routes/m").json()
     assert route["split"] == {"1": 100}
     newest = get(app, "/api/history/5").json()
-    assert (newest["author"], newest["reason"]) == ("eve", "rollback to revision 1")
+    assert (newest["author"], newest["reason"]) == ("eve", "restored revision 1")
+
+
+def test_a_change_is_undone_and_what_differs_is_told(app: FastAPI) -> None:
+    path, query = "/api/history/2/undo", {"dry_run": "true"}
+    told = play(app, lambda client: client.post(path, params=query)).json()
+    lines = ["split.1: 60 → 100", "split.2: 40 → (nothing)"]
+    assert (told["changed"], told["lines"]) == (False, lines)
+    answer = send(app, "POST", "/api/history/2/undo", servegate_author="eve")
+    assert (answer.status_code, answer.headers["etag"]) == (200, '"5"')
+    assert (answer.json()["changed"], answer.json()["lines"]) == (True, lines)
+    assert get(app, "/api/history/5").json()["reason"] == "undid revision 2"
+    assert get(app, "/api/routes/m").json()["split"] == {"1": 100}
+    assert_error(send(app, "POST", "/api/history/2/undo"), 409, "later_changes")
+
+
+def test_a_state_that_is_in_force_is_not_written_again(app: FastAPI) -> None:
+    for path in ("/api/history/2/restore", "/api/history/2/rollback"):
+        answer = send(app, "POST", path)
+        assert (answer.status_code, answer.json()["changed"]) == (200, False)
+        assert answer.json()["lines"] == []
+    assert get(app, "/api/history").json()[0]["revision"] == 4
 
 
 def test_going_back_wants_the_state_that_was_seen(app: FastAPI) -> None:
-    answer = send(app, "POST", "/api/history/1/rollback", if_match='"1"')
+    answer = send(app, "POST", "/api/history/1/restore", if_match='"1"')
     assert_error(answer, 412, "precondition_failed")
 
 
@@ -87,7 +108,7 @@ def test_going_back_is_checked_like_any_change(tmp_path: Path) -> None:
         change = Change("label", "m:stable", {"version": version}, "ada")
         asyncio.run(one.store.apply(change))
     asyncio.run(one.reload())
-    answer = send(app, "POST", "/api/history/1/rollback")
+    answer = send(app, "POST", "/api/history/1/restore")
     assert_error(answer, 409, "version_not_ready")
     assert get(app, "/api/history").json()[0]["revision"] == 2
 
@@ -95,7 +116,7 @@ def test_going_back_is_checked_like_any_change(tmp_path: Path) -> None:
 def test_what_there_is_not_is_unknown(app: FastAPI) -> None:
     for path in ("/api/history/99", "/api/history/99/diff", "/api/history/1/diff?with=99"):
         assert_error(get(app, path), 404, "unknown_revision")
-    assert_error(send(app, "POST", "/api/history/99/rollback"), 404, "unknown_revision")
+    assert_error(send(app, "POST", "/api/history/99/restore"), 404, "unknown_revision")
     assert_error(get(app, f"/api/history/{10**30}"), 404, "unknown_revision")
 
 
@@ -112,4 +133,4 @@ def test_the_digest_of_a_key_is_in_no_answer_and_a_key_does_not_go_back(tmp_path
         answer = get(app, path)
         assert answer.status_code == 200
         assert "d1g35t" not in answer.text and "digest" not in answer.text
-    assert_error(send(app, "POST", "/api/history/1/rollback"), 422, "invalid")
+    assert_error(send(app, "POST", "/api/history/1/restore"), 422, "invalid")

@@ -84,7 +84,7 @@ def test_what_was_set_is_in_the_history_and_can_be_rolled_back_to(app: FastAPI) 
         send(app, "PUT", "/api/pools/default", body={"most": most}, servegate_author="ada")
     newest, first = get(app, "/api/history?kind=pool").json()
     assert (newest["author"], newest["key"], newest["summary"]) == ("ada", "default", "most: 3 → 4")
-    path = f"/api/history/{first['revision']}/rollback"
+    path = f"/api/history/{first['revision']}/restore"
     assert send(app, "POST", path).status_code == 200
     assert get(app, "/api/pools/default").json()["settings"]["most"] == 3
 

@@ -162,9 +162,9 @@ def test_the_history_goes_back_to_a_configuration(scene: Scene) -> None:
 
     async def back(client: Client) -> httpx2.Response:
         number = page["etag"].strip('"')
-        return await client.post(f"/api/history/{number}/rollback?wait=0")
+        return await client.post(f"/api/history/{number}/restore?wait=0")
 
     _, rolled, shown = play(scene, change, back, get)
     assert rolled.status_code in (200, 202), rolled.text
     assert shown.json()["fields"] == {"max_batch_size": 16}
-    assert shown.json()["reason"].startswith("rollback to revision")
+    assert shown.json()["reason"].startswith("restored revision")

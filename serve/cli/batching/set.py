@@ -148,7 +148,7 @@ def way_back(before: Mapping[str, Any], which: str) -> str:
     """The command that brings back what was so before."""
     number = str(before["etag"]).strip('"')
     if number.isdigit() and int(number):
-        return f"servegate history rollback {number}"
+        return f"servegate history restore {number}"
     return f"servegate batching set {which} --reset"
 
 

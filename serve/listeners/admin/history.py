@@ -7,13 +7,15 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query, Response
 from pydantic import BaseModel
 
-from serve.control.history import Difference, Revision, differences
+from serve.control.history import Difference, Revision, Way, differences
+from serve.control.models import By, Written
 from serve.control.versions import VERSION
 from serve.listeners.admin import schemas
-from serve.listeners.admin.context import ByWhom, InControl
+from serve.listeners.admin.context import ByWhom, Control, InControl
 from serve.listeners.admin.models import Wait, done
 
 router = APIRouter(tags=["history"], responses={404: {"model": schemas.ErrorBody}})
+DryRun = Annotated[bool, Query(description="only say what would change")]
 _LONGEST = 200  # characters of a summary
 
 
@@ -50,6 +52,16 @@ class DiffView(BaseModel):
     kind: str
     key: str
     changes: list[DifferenceView]
+    lines: list[str]
+
+
+class WayBackView(schemas.Done):
+    """A way back that was taken, or would be: `changed` says whether anything was changed.
+
+    `lines` say what differs, field by field; none where nothing does.
+    """
+
+    changed: bool
     lines: list[str]
 
 
@@ -92,12 +104,50 @@ async def show_diff(
     )
 
 
-@router.post("/api/history/{revision}/rollback", summary="Go back to an earlier state")
-async def roll_back(
-    revision: int, control: InControl, who: ByWhom, response: Response, wait: Wait = 5.0
-) -> schemas.Done:
-    """The thing gets the body that it had right after the revision, if that is allowed today."""
-    return await done(control, await control.history.rollback(revision, who), wait, response)
+@router.post("/api/history/{revision}/undo", summary="Take one change back")
+async def undo(
+    revision: int,
+    control: InControl,
+    who: ByWhom,
+    response: Response,
+    dry_run: DryRun = False,
+    wait: Wait = 5.0,
+) -> WayBackView:
+    """The fields that the revision changed are as before it, unless later ones changed them again.
+
+    Nothing is changed by a revision that changed nothing, and by a dry run.
+    """
+    way = await control.history.undoing(revision)
+    return await _take(way, control, who, response, dry_run=dry_run, wait=wait)
+
+
+@router.post("/api/history/{revision}/restore", summary="Go back to an earlier state")
+@router.post("/api/history/{revision}/rollback", include_in_schema=False)  # its former name
+async def restore(
+    revision: int,
+    control: InControl,
+    who: ByWhom,
+    response: Response,
+    dry_run: DryRun = False,
+    wait: Wait = 5.0,
+) -> WayBackView:
+    """The thing gets the body that it had right after the revision, if that is allowed today.
+
+    Nothing is changed where it has that body now, and by a dry run.
+    """
+    way = await control.history.restoring(revision)
+    return await _take(way, control, who, response, dry_run=dry_run, wait=wait)
+
+
+async def _take(
+    way: Way, control: Control, who: By, response: Response, *, dry_run: bool, wait: float
+) -> WayBackView:
+    lines = [str(each) for each in way.changes]
+    written = None if dry_run else await control.history.take(way, who)
+    is_changed = written is not None
+    written = written or Written(control.publisher.snapshot.generation, way.etag)
+    told = await done(control, written, wait if is_changed else 0.0, response)
+    return WayBackView(**told.model_dump(), changed=is_changed, lines=lines)
 
 
 def _line(one: Revision) -> dict[str, Any]:

@@ -129,7 +129,9 @@ async def roll_back(
     await _of_model(visit.control, model, revision)
     who = as_asked(visit, reason, if_match)
     try:
-        await history_api.roll_back(revision, visit.control, who, Response(), _SECONDS)
+        await history_api.restore(
+            revision, visit.control, who, Response(), dry_run=False, wait=_SECONDS
+        )
     except PreconditionFailed:
         return go(_path(model, "?changed=1"), visit)
     return go(_path(model), visit)

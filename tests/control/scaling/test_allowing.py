@@ -194,11 +194,11 @@ def test_history_tells_what_was_set_and_leads_back(tmp_path: Path) -> None:
     do(*(one.pools.set("default", {"most": most}, ADA) for most in (3, 5)))
     newest, first = do(history.all(kind=POOL, key="default"))
     assert [str(each) for each in do(history.diff(newest.number))] == ["most: 3 → 5"]
-    do(history.rollback(first.number, By("bob")))
+    do(history.restore(first.number, By("bob")))
     assert told(one, "default").bounds.most == 3
-    do(one.pools.clear("default", ADA), history.rollback(newest.number, By("bob")))
+    do(one.pools.clear("default", ADA), history.restore(newest.number, By("bob")))
     assert told(one, "default").bounds.most == 5
     cleared = do(history.all(kind=POOL, key="default"))[1]
     assert cleared.after is None
-    do(history.rollback(cleared.number, By("bob")))
+    do(history.restore(cleared.number, By("bob")))
     assert not told(one, "default").is_set

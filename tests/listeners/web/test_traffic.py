@@ -74,7 +74,7 @@ def test_going_back_shows_what_changes_and_then_changes_it(pages: Pages) -> None
     answer = pages.post(path, reason="worse", **hidden(asked))
     assert answer.headers["location"] == "/traffic/m"
     assert split(pages) == {"1": 100}
-    assert f"rollback to revision {first}: worse" in words(pages.get("/traffic/m"))
+    assert f"restored revision {first}: worse" in words(pages.get("/traffic/m"))
 
 
 def test_a_question_that_is_no_longer_about_the_present_goes_nowhere(pages: Pages) -> None:
