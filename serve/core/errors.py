@@ -444,6 +444,20 @@ class Asleep(NoReplica):
         self.retry_after = 5  # seconds
 
 
+class NotLoaded(NoReplica):
+    """The replicas that should hold the version have not loaded it: one has just started, perhaps.
+
+    `until` is how long the call may wait for that, by the gateway's clock; 0 when it may not wait.
+    """
+
+    code = "not_loaded"
+
+    def __init__(self, model: str, version: str) -> None:
+        super().__init__(model, version, "the replicas that should hold it have not loaded it")
+        self.try_this = "again in a moment"
+        self.until = 0.0
+
+
 class Overloaded(ServegateError):
     """The concurrency limit of a model is reached; nothing was sent."""
 

@@ -1,4 +1,4 @@
-"""Waiting for a pool to wake, for listeners whose calls are tasks.
+"""Waiting for a pool to wake or a version to be loaded, for listeners whose calls are tasks.
 
 Those whose calls are no tasks are `Waiter`s themselves: see `proxy/waking.py`.
 """
@@ -6,7 +6,7 @@ Those whose calls are no tasks are `Waiter`s themselves: see `proxy/waking.py`.
 import asyncio
 
 from serve.core.calls import Call
-from serve.core.errors import ServegateError
+from serve.core.errors import NotLoaded, ServegateError
 from serve.proxy.attempts import Attempt
 from serve.proxy.gateway import Gateway
 
@@ -17,7 +17,16 @@ async def until_awake(gateway: Gateway, call: Call) -> Attempt:
     Whatever comes instead is raised, and was counted: `Asleep` when the pool does not wake in time.
     """
     sleeper = _Sleeper()
-    waiting = gateway.wait(call, sleeper)
+    return await _coming(sleeper, gateway.wait(call, sleeper))
+
+
+async def until_loaded(gateway: Gateway, attempt: Attempt, error: NotLoaded) -> Attempt:
+    """The next attempt of a call whose attempt has ended with `NotLoaded`; or the error."""
+    sleeper = _Sleeper()
+    return await _coming(sleeper, gateway.wait_loaded(attempt, sleeper, error))
+
+
+async def _coming(sleeper: "_Sleeper", waiting: Attempt) -> Attempt:
     try:
         return await sleeper.coming
     except asyncio.CancelledError:

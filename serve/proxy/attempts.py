@@ -4,19 +4,22 @@
 |----------------------------------------------------------------------|-----------|------------|
 | connecting failed, not a byte was written (`NotSent`)                | no        | another    |
 | a complete 503 / UNAVAILABLE that Triton itself wrote                | no        | another    |
-| "unknown model" from a replica that the snapshot says has it         | no        | another    |
+| "unknown model" from a replica that the snapshot says has it         | no        | another *  |
 | reset, EOF or timeout after bytes were written (`OutcomeUnknown`)    | perhaps   | fail       |
 | any other answer                                                     | yes       | the answer |
 
 Never the same replica twice, at most two extra attempts, never for a model that serves sequences,
 whose state lives on one replica.
+
+* Where no replica is left the call waits for a moment and begins anew (`NotLoaded`): a Triton that
+has just started does not know its models yet. Callers never hear of that.
 """
 
 from collections.abc import Callable, Collection
 from typing import Protocol
 
 from serve.core.calls import Call, Choice, Reply
-from serve.core.errors import DeadlineExceeded, NoReplica, NotSent, ServegateError
+from serve.core.errors import DeadlineExceeded, NoReplica, NotLoaded, NotSent, ServegateError
 from serve.core.replicas import Replica
 from serve.core.snapshot import Snapshot
 from serve.proxy.admission import Admission
@@ -30,6 +33,7 @@ from serve.wire.status import code_name, is_broken, refusal
 NOWHERE = Replica("", "", 0, 0, 0, "")  # where a call is that goes to no replica (yet)
 
 EXTRA_ATTEMPTS = 2
+PATIENCE = 1.0  # seconds from its beginning in which a call waits for a version to be loaded
 
 
 def attempts_allowed(*, stateful: bool) -> int:
@@ -143,11 +147,13 @@ class Attempt:
         self.go_to_replica(gateway.clock())
         gateway.meters.retried(self.call, "not sent")
 
-    def refused(self, reply: Reply, *, can_repeat: bool = True) -> bool:
+    def refused(self, reply: Reply, *, can_repeat: bool = True, can_wait: bool = True) -> bool:
         """Learn from an error answer of Triton; True when another replica is to be tried.
 
         `can_repeat` says whether the whole request is still at hand. The answer is False for every
-        reply that is to be passed on as it is; `answered` ends such a call.
+        reply that is to be passed on as it is; `answered` ends such a call. That a replica does not
+        know the version is never passed on: `NotLoaded` ends the attempt when no other is left. A
+        call that `can_wait` is not counted then: the caller of this lets it `wait_loaded`.
         """
         if self.is_ended:
             return False
@@ -161,6 +167,8 @@ class Attempt:
         if proof.lacks_version:
             gateway.health.failed(self.replica.name, self._target())
         if not can_repeat or not self._may_go_on():
+            if proof.lacks_version:
+                raise self._not_loaded(can_wait=can_wait and can_repeat)
             return False
         self.go_to_replica(gateway.clock())
         gateway.meters.retried(call, proof.reason)
@@ -233,8 +241,8 @@ class Attempt:
 
     def _may_go_on(self) -> bool:
         """Whether the rule allows another attempt; then the present replica is no candidate."""
-        stateful = self.choice is not None and self.choice.stateful
-        if self._tried >= attempts_allowed(stateful=stateful) or len(self._names) < 2:
+        allowed = attempts_allowed(stateful=self._is_stateful())
+        if self._tried >= allowed or len(self._names) < 2:
             return False
         self._names = tuple(name for name in self._names if name != self.replica.name)
         return True
@@ -243,9 +251,23 @@ class Attempt:
         """The version as health knows it; empty when the call names no model."""
         return "" if self.choice is None else "/".join(self.choice.labels[:2])
 
+    def _is_stateful(self) -> bool:
+        return self.choice is not None and self.choice.stateful
+
+    def _version(self) -> str:
+        return str(self.choice.target.version) if self.choice else ""
+
     def _nobody(self, why: str) -> NoReplica:
-        version = str(self.choice.target.version) if self.choice else ""
-        return NoReplica(self.call.model, version, why)
+        return NoReplica(self.call.model, self._version(), why)
+
+    def _not_loaded(self, *, can_wait: bool) -> NotLoaded:
+        error, until = NotLoaded(self.call.model, self._version()), self._begun + PATIENCE
+        if not can_wait or self._is_stateful() or self._gateway.clock() >= until:
+            self._end_with(error)
+        else:
+            error.until = until
+            self._end()
+        return error
 
     def _end(self) -> None:
         self.is_ended = True

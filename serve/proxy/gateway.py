@@ -5,7 +5,7 @@
 of it, and ends it exactly once:
 
     begin ──▶ attempt ──┬─ not_sent ──▶ another replica, or NoReplica
-                        ├─ refused ───▶ another replica, or the refusal is the answer
+                        ├─ refused ───▶ another replica, `NotLoaded`, or the refusal is the answer
                         └─ answered | failed | left | passed_on ──▶ ended
 
 A call that ends before its replica is done with it leaves its slot behind: see `slots`.
@@ -17,7 +17,7 @@ from collections.abc import Callable
 
 from serve.core.access import Access, Act, Key
 from serve.core.calls import Call, Choice, Verb
-from serve.core.errors import Asleep, ServegateError
+from serve.core.errors import Asleep, NotLoaded, ServegateError
 from serve.core.replicas import Replica
 from serve.core.snapshot import Snapshot
 from serve.proxy.admission import Admission
@@ -151,6 +151,13 @@ class Gateway:
         What comes back is ended when the caller leaves first. `Asleep` when it cannot wait.
         """
         return self._waking.wait(self, call, waiter)
+
+    def wait_loaded(self, attempt: Attempt, waiter: Waiter, error: NotLoaded) -> Attempt:
+        """Let a call wait for a moment whose attempt has ended with `NotLoaded`; see `wait`.
+
+        The error itself is raised, and counted, when the call cannot wait.
+        """
+        return self._waking.wait_loaded(self, attempt, waiter, error)
 
     @property
     def calls(self) -> dict[str, int]:

@@ -4,6 +4,9 @@
                                 ├─ its time is over, the worker stops ──▶ on_asleep
                                 └─ the caller has left ──▶ forgotten
 
+In the same way, for a moment, calls wait whose replicas have not loaded the version (`NotLoaded`):
+with each look at the clock they begin anew.
+
 A call that waits has no task, future or timer: it is an attempt that has not begun, in the order in
 which they came. The sweeper begins those that can be by now, as many as admission lets in, and
 gives up those whose time is over. None of this is met by a call that finds a replica.
@@ -13,8 +16,8 @@ from collections.abc import Callable
 from typing import Protocol
 
 from serve.core import faults
-from serve.core.calls import Call, Verb
-from serve.core.errors import Asleep, OutcomeUnknown, ServegateError
+from serve.core.calls import Call, Choice, Verb
+from serve.core.errors import Asleep, NotLoaded, OutcomeUnknown, ServegateError
 from serve.core.snapshot import Snapshot
 from serve.proxy.attempts import NOWHERE, Attempt, Home
 
@@ -47,10 +50,11 @@ class Walk(Home, Protocol):
 class Waiting(Attempt):
     """The place of an attempt that cannot begin yet. `left` and `failed` end it, and are counted.
 
-    `until`: by the gateway's clock.
+    `until`: by the gateway's clock. `missing` is the error of a call whose pool is awake, and has
+    not loaded the version; `asked` is that version.
     """
 
-    __slots__ = ("_row", "until", "waiter")
+    __slots__ = ("_row", "asked", "missing", "until", "waiter")
 
     def __init__(
         self, home: Home, call: Call, waiter: Waiter, until: float, row: "dict[Waiting, None]"
@@ -58,6 +62,8 @@ class Waiting(Attempt):
         super().__init__(home, call, None, _NOTHING, (), home.clock())
         self.waiter = waiter
         self.until = until
+        self.missing: NotLoaded | None = None
+        self.asked: Choice | None = None
         self._row = row  # of all that wait
         row[self] = None
 
@@ -71,6 +77,9 @@ class Waiting(Attempt):
     def _end(self) -> None:
         super()._end()
         self._row.pop(self, None)
+
+    def _count(self, error: str) -> None:
+        self._gateway.ended(self.call, self.asked, NOWHERE, error, self.begun, error=error)
 
 
 class Waking:
@@ -106,7 +115,8 @@ class Waking:
     def wanted(self) -> frozenset[str]:
         """The models of all who wait, and of those who could not be kept since this was asked."""
         in_vain, self._in_vain = self._in_vain, set()
-        return frozenset(in_vain.union(self.waiting))
+        asleep = (one.call.model for one in self._waiting if one.missing is None)
+        return frozenset(in_vain.union(asleep))
 
     def wait(self, home: Home, call: Call, waiter: Waiter) -> Waiting:
         """Keep a call that `begin` has refused with `Asleep`; or refuse it, which is counted.
@@ -119,11 +129,32 @@ class Waking:
             error = Asleep(call.model, why)
             home.ended(call, None, NOWHERE, error.code, home.clock(), error=error.code)
             raise error
-        is_first = all(one.call.model != call.model for one in self._waiting)
+        is_first = all(
+            one.call.model != call.model or one.missing is not None for one in self._waiting
+        )
         until = min(call.deadline, home.clock() + self._seconds)
         waiting = Waiting(home, call, waiter, until, self._waiting)
         if is_first:
             self._tell()
+        return waiting
+
+    def wait_loaded(
+        self, home: Home, attempt: Attempt, waiter: Waiter, error: NotLoaded
+    ) -> Waiting:
+        """Keep a call whose attempt has ended with this error; or refuse it, which is counted.
+
+        A call that begins anew has come when it first came, so it does not wait for ever.
+        """
+        if not error.until:
+            raise error
+        call, until = attempt.call, min(attempt.call.deadline, error.until)
+        if until <= home.clock() or self._is_closed or self.count >= self._calls:
+            code, begun = error.code, attempt.begun
+            home.ended(call, attempt.choice, attempt.replica, code, begun, error=code)
+            raise error
+        waiting = Waiting(home, call, waiter, until, self._waiting)
+        waiting.came_at(attempt.begun)
+        waiting.missing, waiting.asked = error, attempt.choice
         return waiting
 
     def _wish(self, call: Call) -> None:
@@ -166,7 +197,7 @@ class Waking:
 
     def _give_up(self, one: Waiting, why: str) -> None:
         if not one.is_ended:
-            error = Asleep(one.call.model, why)
+            error = one.missing or Asleep(one.call.model, why)
             one.failed(error)
             _give_up(one, error)
 

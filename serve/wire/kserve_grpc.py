@@ -5,6 +5,7 @@ import re
 from serve.core.calls import Verb
 from serve.core.errors import BadVersion, NotHere
 from serve.wire import protobuf, unserved
+from serve.wire.grpc_messages import PREFIX_SIZE, Piece, read_prefix
 
 SERVICE = "/inference.GRPCInferenceService/"
 SERVER_LIVE = SERVICE + "ServerLive"
@@ -64,6 +65,17 @@ def stream_error(sentence: str, request_id: bytes) -> bytes:
     """A `ModelStreamInferResponse`: one request of a stream has failed, and the stream goes on."""
     identity = protobuf.field(3, request_id) if request_id else b""
     return protobuf.field(1, sentence.encode()) + protobuf.field(2, identity)
+
+
+def stream_sentence(piece: Piece) -> str:
+    """The error in a `ModelStreamInferResponse`, when this is all of one; else nothing."""
+    if bytes(piece[PREFIX_SIZE : PREFIX_SIZE + 1]) != b"\x0a":  # an answer begins with field 2
+        return ""
+    flag, length = read_prefix(piece)
+    if flag or len(piece) != PREFIX_SIZE + length:
+        return ""
+    sentence = dict(protobuf.fields(bytes(piece[PREFIX_SIZE:]))).get(1)
+    return sentence.decode(errors="replace") if isinstance(sentence, bytes) else ""
 
 
 def method_of(verb: Verb) -> str:

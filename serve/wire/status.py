@@ -193,6 +193,7 @@ _BEFORE_EXECUTION = re.compile(
     re.DOTALL,
 )
 _UNKNOWN = "Request for unknown model: '"
+_REFUSED = PREDICTIONS | {Verb.STREAM, Verb.METADATA, Verb.CONFIG}
 _BUSY = Refusal("refused", lacks_version=False)
 _ABSENT = Refusal("version absent", lacks_version=True)
 
@@ -201,12 +202,12 @@ def refusal(protocol: str, verb: Verb, reply: Reply, target: Target) -> Refusal 
     """Whether the reply is a complete refusal by Triton itself; None for every other answer.
 
     Retry rules 3 and 4: a 503 / UNAVAILABLE from the server before it executed anything, and
-    "unknown model" from a replica that should have it. The whole message must be one of Triton's
-    sentences, and about `target` where it names a model: gRPC libraries make up UNAVAILABLE
-    themselves, and so does code in a model. Where the model calls others, 503 proves nothing: it
-    may have run, and pass on what another model was refused with.
+    "unknown model" from a replica that should have it, also in answer to a question. The whole
+    message must be one of Triton's sentences, and about `target` where it names a model: gRPC
+    libraries make up UNAVAILABLE themselves, and so does code in a model. Where the model calls
+    others, 503 proves nothing: it may have run, and pass on what another model was refused with.
     """
-    if verb not in PREDICTIONS:
+    if verb not in _REFUSED:
         return None
     absent, busy = (404, 503) if protocol == "http" else (NOT_FOUND, UNAVAILABLE)
     if reply.status != absent and (reply.status != busy or target.calls_others):
@@ -214,7 +215,7 @@ def refusal(protocol: str, verb: Verb, reply: Reply, target: Target) -> Refusal 
     said = _said(protocol, reply)
     if said.startswith(_UNKNOWN):
         return _ABSENT if said in _absences(target) else None
-    if reply.status == busy and _BEFORE_EXECUTION.fullmatch(said):
+    if reply.status == busy and verb in PREDICTIONS and _BEFORE_EXECUTION.fullmatch(said):
         return _BUSY
     return None
 

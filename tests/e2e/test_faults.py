@@ -3,6 +3,8 @@
 import json
 import os
 import signal
+import threading
+from collections import Counter
 
 import harness
 import pytest
@@ -12,6 +14,7 @@ from ports import free_ports
 
 pytestmark = pytest.mark.triton
 
+METADATA = "/v2/models/counting"
 SEVEN = (harness.ROOT / "examples/digits/seven.json").read_bytes()
 
 
@@ -53,6 +56,38 @@ def test_killing_one_of_two_tritons_fails_only_calls_in_flight_and_executes_none
     assert len(load.failures) <= clients, load.failures
     assert len(executed) == len(set(executed)), "a call was executed twice"
     assert set(load.answered) <= set(executed)
+
+
+def test_no_caller_is_told_that_a_restarted_triton_does_not_know_its_model_yet(tmp_path):
+    models = tmp_path / "models"
+    repositories.python_model(models, "counting", repositories.PLAIN)
+    flags = ("--model-repo", str(models), "--replicas", "1", "--workers", "1")
+    questions = Counter()
+    with harness.up(tmp_path / "state", *flags) as up:
+        stop = threading.Event()
+
+        def ask(path, body):
+            while not stop.is_set():
+                method = "GET" if body is None else "POST"
+                questions[path, harness.request(f"http://{up.http}{path}", method, body)[0]] += 1
+
+        rows = {"instances": [1.0, 2.0]}
+        asked = {METADATA: None, f"{METADATA}/config": None, "/v1/models/counting:predict": rows}
+        threads = [threading.Thread(target=ask, args=each) for each in asked.items()]
+        with Load(up.http, counting_body, 8) as load:
+            for thread in threads:
+                thread.start()
+            load.wait_calls(100)
+            killed = up.children()["local-0"]
+            os.kill(killed, signal.SIGKILL)
+            harness.until(lambda: up.children().get("local-0", killed) != killed)
+            answered = len(load.answered)
+            harness.until(lambda: len(load.answered) > answered + 50, what="it serves again")
+            stop.set()
+            for thread in threads:
+                thread.join(30)
+    statuses = {status for _, status in questions} | set(load.outcomes)
+    assert statuses <= {200, 502, 503, 504}, (questions, load.outcomes)
 
 
 def test_a_killed_control_plane_leaves_calls_alone_and_is_taken_over(counting):

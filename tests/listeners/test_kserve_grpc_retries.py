@@ -22,6 +22,7 @@ from grpc_wire import (
 ONE = snapshot(view(target(1, "a")))
 TWO = snapshot(view(target(1, "a", "b")))
 ABSENT = "Request for unknown model: 'm' is not found"
+BUSY = "[request id: 1] Exceeds maximum queue size"
 UNAVAILABLE, NOT_FOUND, INTERNAL = 14, 5, 13
 LIMIT = 100  # calls in flight that the scene's gateway admits
 
@@ -72,12 +73,12 @@ def test_the_refusal_of_the_last_replica_is_the_answer(loop: str) -> None:
         client = await scene.client()
         client.call(1)
         await asked(scene)
-        scene.triton.refuse(1, NOT_FOUND, ABSENT)
+        scene.triton.refuse(1, UNAVAILABLE, BUSY)
         [received] = await scene.over(client, 1)
         return received
 
     received = play(scenario, loop, ONE)
-    assert (received.status, received.trailers["grpc-message"]) == (NOT_FOUND, ABSENT)
+    assert (received.status, received.trailers["grpc-message"]) == (UNAVAILABLE, BUSY)
     assert "servegate-error" not in received.trailers
 
 
@@ -93,11 +94,11 @@ def test_a_request_that_is_too_large_to_be_kept_is_not_repeated(loop: str) -> No
             client.send(frame(DATA, END_STREAM * (at + (1 << 14) >= len(whole)), 1, piece))
         await until(lambda: any(t.calls for t in scene.tritons.values()))
         [first] = [t for t in scene.tritons.values() if t.calls]
-        first.refuse(1, NOT_FOUND, ABSENT)
+        first.refuse(1, UNAVAILABLE, BUSY)
         [received] = await scene.over(client, 1)
         return received.status
 
-    assert play(scenario, loop, TWO) == NOT_FOUND
+    assert play(scenario, loop, TWO) == UNAVAILABLE
 
 
 @pytest.mark.parametrize("how", ["refused stream", "goaway", "goaway after the head"])

@@ -259,8 +259,8 @@ async def test_questions_are_answered_with_the_models_own_name(scene: Scene) -> 
 
 @in_scene(RENAMED)
 async def test_an_error_to_a_question_names_the_model_by_its_own_name(scene: Scene) -> None:
-    said = b'{"error":"Request for unknown model: @ is not found"}'
-    scene.a.script = answering(reply(said.replace(b"@", b"'m--0a1b'"), status=404))
+    said = b'{"error":"the configuration of @ cannot be read"}'
+    scene.a.script = answering(reply(said.replace(b"@", b"'m--0a1b'"), status=500))
     assert (await scene.ask(get("/v2/models/m"))).body == said.replace(b"@", b"'m'")
 
 

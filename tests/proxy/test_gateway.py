@@ -10,6 +10,7 @@ from serve.core.errors import (
     DeadlineExceeded,
     NoReplica,
     NoSnapshot,
+    NotLoaded,
     NotSent,
     OutcomeUnknown,
     Overloaded,
@@ -86,8 +87,17 @@ def test_a_request_that_is_no_longer_at_hand_is_not_repeated() -> None:
     plane = DataPlane(ON_ALL)
     attempt = plane.begin()
     before = attempt.replica
-    assert not attempt.refused(ABSENT, can_repeat=False)
+    assert not attempt.refused(BUSY, can_repeat=False)
     assert attempt.replica is before and not attempt.is_ended
+
+
+def test_a_request_that_is_no_longer_at_hand_ends_where_the_version_is_not_loaded() -> None:
+    plane = DataPlane(ON_ALL)
+    attempt = plane.begin()
+    before = attempt.replica
+    with pytest.raises(NotLoaded) as raised:
+        attempt.refused(ABSENT, can_repeat=False)
+    assert attempt.is_ended and not raised.value.until
     assert not plane.health.is_usable(before.name, "m/1")  # what it said is learned all the same
 
 

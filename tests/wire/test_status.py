@@ -59,6 +59,7 @@ EXPECTED: dict[type[ServegateError], tuple[int, str]] = {
     errors.NoSnapshot: (503, "UNAVAILABLE"),
     errors.NoReplica: (503, "UNAVAILABLE"),
     errors.Asleep: (503, "UNAVAILABLE"),
+    errors.NotLoaded: (503, "UNAVAILABLE"),
     errors.NoControl: (503, "UNAVAILABLE"),
     errors.Overloaded: (429, "RESOURCE_EXHAUSTED"),
     errors.NoRoom: (429, "RESOURCE_EXHAUSTED"),
@@ -164,6 +165,7 @@ def test_statistics_of_what_cannot_be_reached_are_an_error_like_any_other() -> N
         errors.Overloaded("m", 5),
         errors.NoRoom(5),
         errors.NoReplica("m", "1"),
+        errors.NotLoaded("m", "1"),
         errors.NoSnapshot(),
     ],
 )
@@ -299,9 +301,16 @@ def test_a_replica_that_lacks_a_model_that_calls_others_has_not_executed_it() ->
 
 
 @pytest.mark.parametrize("verb", Verb)
-def test_only_predict_calls_are_refused(verb: Verb) -> None:
-    refusal = status.refusal("http", verb, http(503, NOT_READY), PLAIN)
+def test_only_predict_calls_are_refused_by_a_busy_server(verb: Verb) -> None:
+    refusal = status.refusal("http", verb, http(503, FULL), PLAIN)
     assert (refusal is not None) is (verb in PREDICTIONS)
+
+
+@pytest.mark.parametrize("verb", Verb)
+def test_a_version_that_is_absent_is_recognised_in_answers_to_questions_too(verb: Verb) -> None:
+    refusal = status.refusal("http", verb, http(404, UNKNOWN), PLAIN)
+    may_be_told = PREDICTIONS | {Verb.STREAM, Verb.METADATA, Verb.CONFIG}
+    assert (refusal is not None) is (verb in may_be_told)
 
 
 def test_words_of_a_caller_that_are_no_text_are_told_as_far_as_they_are() -> None:

@@ -14,7 +14,7 @@ refused are calls of their own.
 from collections import deque
 from typing import Protocol
 
-from serve.core.calls import Account
+from serve.core.calls import Account, Reply
 from serve.core.errors import NotSent, OutcomeUnknown
 from serve.listeners.grpc.restoring import StreamRestoring
 from serve.proxy.attempts import Attempt
@@ -23,6 +23,8 @@ from serve.wire.grpc_heads import AnswerHead
 from serve.wire.grpc_messages import Messages
 from serve.wire.http2 import END_STREAM
 from serve.wire.http2_stream import Piece
+from serve.wire.kserve_grpc import stream_sentence
+from serve.wire.status import NOT_FOUND
 
 KEPT = 1 << 18  # bytes of the first message
 
@@ -38,6 +40,9 @@ class Trunk(Protocol):
 
     def on_branch_answer(self, branch: "Branch", head: AnswerHead | None) -> None:
         """The branch has something to say, or has ended."""
+
+    def on_branch_refused(self, branch: "Branch", reply: Reply) -> bool:
+        """The first message was answered with an error; whether it is dealt with."""
 
     def on_branch_lost(self, branch: "Branch", error: NotSent | OutcomeUnknown) -> None:
         """The branch has broken."""
@@ -176,6 +181,9 @@ class Branch:
 
     def on_answer(self, leg: Leg, piece: Piece) -> None:
         """A piece of the answers."""
+        if self.kept is not None and self._is_refused(piece):
+            leg.consume(len(piece))
+            return
         self.release()
         share = self.share
         share.answered_at = share.answered_at or self._trunk.now()
@@ -187,8 +195,19 @@ class Branch:
                 self._trunk.hold(len(out))
         self._trunk.on_branch_answer(self, head)
 
+    def _is_refused(self, piece: Piece) -> bool:
+        """Whether the first answer is an error that is dealt with elsewhere."""
+        sentence = stream_sentence(piece)
+        refusal = Reply(NOT_FOUND, b"", (), sentence)
+        return bool(sentence) and self._trunk.on_branch_refused(self, refusal)
+
     def on_trailers(self, leg: Leg, trailers: AnswerHead) -> None:
         """The branch's end."""
+        if self.kept is not None and trailers.status:
+            refusal = Reply(trailers.status, b"", (), trailers.message)
+            self.leg = None
+            if self._trunk.on_branch_refused(self, refusal):
+                return
         self.release()
         head, leg.head = leg.head, None
         self.leg, self.trailers = None, trailers
@@ -197,7 +216,7 @@ class Branch:
     def on_whole_answer(self, leg: Leg, piece: Piece, trailers: AnswerHead) -> None:
         """Both."""
         self.on_answer(leg, piece)
-        if self.leg is not None:
+        if self.leg is leg:
             self.on_trailers(leg, trailers)
 
     def on_lost(self, leg: Leg, error: NotSent | OutcomeUnknown) -> None:

@@ -1,5 +1,6 @@
 """The branches of a stream: where its messages go, and what becomes of them when one is lost."""
 
+from serve.core.calls import Reply
 from serve.core.errors import NotSent, OutcomeUnknown, ServegateError
 from serve.core.snapshot import Target
 from serve.listeners.grpc.branch import Branch, Share, branch_key
@@ -10,6 +11,7 @@ from serve.proxy.attempts import Attempt
 from serve.wire import protobuf
 from serve.wire.grpc_messages import PREFIX_SIZE
 from serve.wire.grpc_requests import RequestHead
+from serve.wire.http2 import END_STREAM
 from serve.wire.http2_stream import Piece
 
 
@@ -102,20 +104,54 @@ class BranchedCall(MergedCall):
         branch.drop()
         self.fail(error)
 
-    def _go_elsewhere(self, branch: Branch, kept: list[Piece], error: NotSent) -> None:
-        attempt = branch.attempt
+    def on_branch_refused(self, branch: Branch, reply: Reply) -> bool:
+        """See `Trunk`. A replica that has not loaded the model is replaced by another one.
+
+        There is no waiting for it here: the messages behind this one would wait as well.
+        """
+        attempt, kept, key, final = branch.attempt, branch.kept, branch.key, None
+        if kept is None or not branch.is_whole:
+            return False
         try:
-            attempt.not_sent(error)
+            if not attempt.refused(reply, can_wait=False):
+                return False
+        except ServegateError as error:
+            final = error
+        del self.branches[key]
+        leg, branch.leg = branch.leg, None
+        if leg is not None and not leg.is_remote_closed:  # it waits for more, and works on nothing
+            leg.source = None
+            if not leg.is_local_closed and not leg.ends:
+                leg.link.send_data(leg, b"", END_STREAM)
+            self.desk.pool.absorb(leg)
+        if final is None:
+            self._send_again(branch, kept)
+        else:
+            self._fail_kept(branch, kept, final)
+        self._work()
+        return True
+
+    def _go_elsewhere(self, branch: Branch, kept: list[Piece], error: NotSent) -> None:
+        try:
+            branch.attempt.not_sent(error)
         except ServegateError as final:
-            branch.drop()
-            if self._into is branch:
-                self._into, self._is_skipping = None, True
-            if self.head.ends_on_error:
-                self.fail(final)
-            else:
-                request_id = protobuf.request_id(b"".join(kept[:2])[PREFIX_SIZE:], is_whole=True)
-                self.say_error(final, request_id or b"")
-            return
+            self._fail_kept(branch, kept, final)
+        else:
+            self._send_again(branch, kept)
+
+    def _fail_kept(self, branch: Branch, kept: list[Piece], final: ServegateError) -> None:
+        branch.drop()
+        if self._into is branch:
+            self._into, self._is_skipping = None, True
+        if self.head.ends_on_error:
+            self.fail(final)
+        else:
+            request_id = protobuf.request_id(b"".join(kept[:2])[PREFIX_SIZE:], is_whole=True)
+            self.say_error(final, request_id or b"")
+
+    def _send_again(self, branch: Branch, kept: list[Piece]) -> None:
+        """Send what was kept to the replica that the attempt has come to."""
+        attempt = branch.attempt
         other = self.branches.get(branch.key)
         if other is None:
             self._last_replica = attempt.replica.name

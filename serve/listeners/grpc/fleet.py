@@ -13,6 +13,7 @@ from serve.core.errors import (
     Asleep,
     BadRequest,
     NoReplica,
+    NotLoaded,
     NotSent,
     ServegateError,
     UnknownModel,
@@ -21,7 +22,7 @@ from serve.core.errors import (
 from serve.core.snapshot import Snapshot
 from serve.listeners.fleet import PATIENCE, Part, ask_all
 from serve.listeners.grpc.services import Asked, Service, Unary
-from serve.listeners.waking import until_awake
+from serve.listeners.waking import until_awake, until_loaded
 from serve.proxy.attempts import NOWHERE, Attempt
 from serve.proxy.gateway import Gateway
 from serve.proxy.routing import targets_of
@@ -92,9 +93,14 @@ class FleetGrpc:
             attempt = self._gateway.begin(call)
         except Asleep:
             attempt = await until_awake(self._gateway, call)
-        choice = attempt.choice
-        assert choice is not None, "metadata of a model always have a version"
-        reply = await self._walk(attempt, choice.pinned)
+        while True:
+            choice = attempt.choice
+            assert choice is not None, "metadata of a model always have a version"
+            try:
+                reply = await self._walk(attempt, choice.pinned)
+                break
+            except NotLoaded as error:
+                attempt = await until_loaded(self._gateway, attempt, error)
         said: Headers = ((b"servegate-version", attempt.decision.encode("latin-1", "replace")),)
         if reply.status:
             words = reply.message.replace(f"'{choice.target.physical_name}'", f"'{model}'")

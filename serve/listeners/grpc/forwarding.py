@@ -7,7 +7,7 @@ back meanwhile, so a client that has more of it waits as well.
 """
 
 from serve.core.calls import Call
-from serve.core.errors import NotSent, OutcomeUnknown, ServegateError, Unavailable
+from serve.core.errors import NotLoaded, NotSent, OutcomeUnknown, ServegateError, Unavailable
 from serve.listeners.grpc.call import ClientCall
 from serve.listeners.grpc.restoring import Restoring
 from serve.proxy.attempts import Attempt
@@ -54,7 +54,7 @@ class Forwarding(ClientCall):
         """See `Receiver`."""
         raise NotImplementedError
 
-    # --- its model's pool sleeps ------------------------------------------------------------------
+    # --- its model's pool sleeps, or has not loaded it --------------------------------------------
 
     def _sleep(self, call: Call, piece: Piece) -> None:
         """Wait for a replica. `piece` begins with the prefix of the message."""
@@ -62,6 +62,13 @@ class Forwarding(ClientCall):
         self._attempt = self.desk.gateway.wait(call, self)
         self._pieces = [piece]
         self._count(len(piece))
+
+    def _wait_loaded(self, attempt: Attempt, error: NotLoaded) -> None:
+        """Wait until a replica has loaded the model; what was kept is sent again then."""
+        try:
+            self._attempt = self.desk.gateway.wait_loaded(attempt, self, error)
+        except NotLoaded as final:
+            self.fail(final)
 
     def on_awake(self, attempt: Attempt) -> None:
         """See `Waiter`."""

@@ -150,8 +150,11 @@ class UnaryRequest(Forwarding):
         self._send_first(attempt, piece, length)
 
     def on_awake(self, attempt: Attempt) -> None:
-        """See `Waiter`. What has come meanwhile is sent as if it had come at once."""
-        self._attempt = attempt
+        """See `Waiter`. What has come meanwhile is sent as if it had come at once.
+
+        A message that was sent before has names at its end; those that follow them now count.
+        """
+        self._attempt, self._restoring = attempt, None
         self._sent_at = self.desk.clock()
         whole = b"".join(self._pieces or ())
         self._release()

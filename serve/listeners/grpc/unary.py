@@ -6,7 +6,7 @@ it is: fields in their order, bytes as they come. Only the decision is added to 
 """
 
 from serve.core.calls import Account, Reply, Verb
-from serve.core.errors import ServegateError
+from serve.core.errors import NotLoaded, ServegateError
 from serve.listeners.grpc.request import UnaryRequest
 from serve.proxy.attempts import Attempt
 from serve.triton.grpc_upstream import Leg
@@ -93,6 +93,8 @@ class UnaryCall(UnaryRequest):
                 return False
             self._sent_at, self._answered_at = self.desk.clock(), 0.0
             self._send_all()
+        except NotLoaded as error:
+            self._wait_loaded(attempt, error)
         except ServegateError as error:
             self.fail(error)
         return True

@@ -3,11 +3,12 @@
 head ──┬──────────────────────────────────────────────▶ passed on
        ├─ names to be restored: held until they are found ──▶ passed on
        └─ 404, 500, 503: held and judged ──┬──▶ passed on
-                                           └──▶ the call is sent again, to another replica
+                                           ├──▶ the call is sent again, to another replica
+                                           └──▶ it waits until a replica has loaded the model
 """
 
 from serve.core.calls import Reply
-from serve.core.errors import ServegateError
+from serve.core.errors import NotLoaded, ServegateError
 from serve.core.snapshot import Target
 from serve.listeners.http.splicing import WORTHWHILE, Splice
 from serve.listeners.http.upload import JOINED, LAST_CHUNK, Upload
@@ -33,6 +34,10 @@ class Answer(Upload):
 
     def _send(self, attempt: Attempt) -> None:
         """Send the call to the attempt's replica."""
+        raise NotImplementedError
+
+    def _wait_loaded(self, attempt: Attempt, error: NotLoaded) -> None:
+        """Wait until a replica has loaded the model."""
         raise NotImplementedError
 
     # --- it comes ---------------------------------------------------------------------------------
@@ -102,17 +107,22 @@ class Answer(Upload):
 
     def _goes_elsewhere(self, attempt: Attempt, head: ReplyHead, body: bytes) -> bool:
         """Whether the answer proves that the call was not executed, and it is sent again."""
-        reply = Reply(head.status, body, head.headers)
+        reply, missing = Reply(head.status, body, head.headers), None
         try:
             if not attempt.refused(reply, can_repeat=self._pieces is not None):
                 return False
+        except NotLoaded as error:
+            missing = error
         except ServegateError as error:
             self.give_up(error)
             return True
         self._leave_upstream(reusable=self.is_complete)
         self._reply = None
         self._wants_splice = ""
-        self._send(attempt)
+        if missing is None:
+            self._send(attempt)
+        else:
+            self._wait_loaded(attempt, missing)
         return True
 
     def _pass_on_what_is_clear(self, head: ReplyHead, held: list[bytes]) -> None:

@@ -19,6 +19,7 @@ from serve.core.errors import (
     Asleep,
     DeadlineExceeded,
     NoRoom,
+    NotLoaded,
     NotSent,
     OutcomeUnknown,
     ServegateError,
@@ -128,10 +129,9 @@ class Exchange(Answer):
             attempt.failed(OutcomeUnknown(faults.WHAT, why=repr(error)))
         self._client.abort()
 
-    # --- its model's pool sleeps ------------------------------------------------------------------
+    # --- its model's pool sleeps, or has not loaded it --------------------------------------------
 
     def _sleep(self, call: Call) -> None:
-        """Wait for a replica, with as much of the body as is kept; then the client is paused."""
         desk = self._desk
         try:
             if desk.held - self._held > desk.limits.asleep:
@@ -139,15 +139,27 @@ class Exchange(Answer):
             self.attempt = desk.gateway.wait(call, self)
         except ServegateError as error:
             self.give_up(error)
-            return
-        desk.held += self._size - self._held  # what had come whole was not counted
+        else:
+            self._hold()
+
+    def _wait_loaded(self, attempt: Attempt, error: NotLoaded) -> None:
+        try:
+            self.attempt = self._desk.gateway.wait_loaded(attempt, self, error)
+        except NotLoaded as final:
+            self.give_up(final)
+        else:
+            self._hold()
+
+    def _hold(self) -> None:
+        """Wait with as much of the body as is kept; then the client is paused."""
+        self._desk.held += self._size - self._held  # what had come whole was not counted
         self._held = self._size
         if not self.is_complete:
             self._invite()
 
     def on_awake(self, attempt: Attempt) -> None:
         """See `Waiter`."""
-        self.attempt = attempt
+        self.attempt, self._target = attempt, None
         self._send(attempt)
 
     def on_asleep(self, error: ServegateError) -> None:

@@ -15,6 +15,7 @@ from serve.core.errors import (
     Asleep,
     BodyTooLarge,
     MethodNotAllowed,
+    NotLoaded,
     NotSent,
     ServegateError,
     TooSlow,
@@ -24,7 +25,7 @@ from serve.listeners.http.asking import Asking, Receive, Scope
 from serve.listeners.http.desk import Desk
 from serve.listeners.http.fleet import FleetHttp
 from serve.listeners.management import Management
-from serve.listeners.waking import until_awake
+from serve.listeners.waking import until_awake, until_loaded
 from serve.proxy.attempts import Attempt
 from serve.proxy.gateway import Gateway
 from serve.triton.http_pool import Pool, header_lines, request_line
@@ -135,9 +136,13 @@ class KServeHttp(Desk):
             attempt = self.gateway.begin(call)
         except Asleep:
             attempt = await until_awake(self.gateway, call)
-        versions = attempt.versions
-        reply = await self._ask(attempt, asking)
-        choice = attempt.choice
+        while True:
+            try:
+                reply = await self._ask(attempt, asking)
+                break
+            except NotLoaded as error:
+                attempt = await until_loaded(self.gateway, attempt, error)
+        versions, choice = attempt.versions, attempt.choice
         if choice is None:
             return reply
         body = reply.body

@@ -22,13 +22,14 @@ from serve.core.errors import (
     BadRequest,
     BodyTooLarge,
     NoRoom,
+    NotLoaded,
     NotSent,
     ServegateError,
     UnknownModel,
 )
 from serve.core.limits import Limits
 from serve.core.snapshot import ModelView, Target
-from serve.listeners.waking import until_awake
+from serve.listeners.waking import until_awake, until_loaded
 from serve.proxy.attempts import NOWHERE, Attempt
 from serve.proxy.gateway import Gateway
 from serve.tensors.tfserving import LARGE, Signature, Tensor, signature_of
@@ -129,13 +130,14 @@ class TfServing:
             attempt = self.gateway.begin(call)
         except Asleep:
             attempt = await until_awake(self.gateway, call)
+        calling = Calling(self, attempt, headers)
         try:
-            yield Calling(self, attempt, headers)
+            yield calling
         except ServegateError as error:
-            attempt.failed(error)
+            calling.attempt.failed(error)
             raise
         finally:
-            attempt.left()
+            calling.attempt.left()
 
     def known(self, attempt: Attempt) -> _Known | None:
         """What is known of the version that the attempt goes to."""
@@ -249,9 +251,9 @@ class Calling:
 
     async def _ask(self, method: str, verb: Verb, rest: bytes) -> Reply:
         """Ask one replica after the other, as long as the rule allows; `TritonRefused`."""
-        attempt, facade = self.attempt, self._facade
+        facade = self._facade
         while True:
-            target = self._target
+            attempt, target = self.attempt, self._target
             path = upstream_path(verb, target.physical_name, target.physical_version)
             start = request_line(method, attempt.replica, path)
             try:
@@ -265,7 +267,14 @@ class Calling:
             if attempt.call.protocol == "grpc":
                 said = told(TritonRefused(reply), None)
                 seen = Reply(said.grpc, b"", (), said.message)
-            if not attempt.refused(seen):
+            try:
+                is_refused = attempt.refused(seen)
+            except NotLoaded as error:
+                self.attempt = await until_loaded(facade.gateway, attempt, error)
+                if _key(self._target) != _key(target):  # what is sent was made for another version
+                    raise error from None
+                continue
+            if not is_refused:
                 facade.forget(attempt)
                 attempt.answered(seen.status, good=False)
                 body = restoring.in_error(reply.body, target)
