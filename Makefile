@@ -14,7 +14,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .PHONY: help demo pipeline-demo test test-all slowest test-k8s test-pipeline test-conversion test-tensorrt check format lint types contracts test-fast chaos fuzz deps deps-dev lock clean docs \
-  bench bench-against bench-batching bench-control bench-fleet bench-gate bench-hints bench-live bench-load bench-push bench-report bench-scaling bench-peers profile deps-bench deps-browser deps-compiler deps-k8s deps-kserve deps-pipeline deps-postgres
+  bench bench-against bench-batching bench-control bench-fleet bench-gate bench-hints bench-live bench-load bench-push bench-report bench-scaling bench-scaling-equal bench-peers profile deps-bench deps-browser deps-compiler deps-k8s deps-kserve deps-pipeline deps-postgres
 
 help:  ## Explain the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -81,6 +81,11 @@ bench-batching: deps-dev  ## Measure what tuned batching is worth, and write it 
 bench-scaling: deps-dev  ## Compare this policy of scaling with those in use, and write it into docs/autoscaling.md; SEEDS=1-20, TRACE=calls.csv
 	$(BIN)/python -m loadtests.bench.scaling --seeds $(or $(SEEDS),101-120) $(if $(TRACE),--trace $(TRACE))
 	$(BIN)/python -m loadtests.bench.scaling_report
+
+bench-scaling-equal: deps-dev  ## Compare what fixed fleets and HPAs cost at equal lateness, in a large and a small pool, and write it into docs/autoscaling.md; SEEDS=101-104, TRACE=calls.csv
+	for mean in 100 25; do $(BIN)/python -m loadtests.bench.scaling --seeds $(or $(SEEDS),101-104) --mean $$mean --only servegate fixed hpa-calls hpa-utilisation \
+	  $(if $(TRACE),--trace $(TRACE)) --out loadtests/results/equal-$$mean.json || exit 1; done
+	$(BIN)/python -m loadtests.bench.scaling_report --equal loadtests/results/equal-100.json loadtests/results/equal-25.json
 
 bench-fleet: deps-dev  ## Measure how a control plane grows to 5,000 fake replicas, and write it into docs/operations.md; SIZES="50 200"
 	@PYTHONPATH=tests $(BIN)/python -m loadtests.bench.fleet_scale $(if $(SIZES),--sizes $(SIZES))

@@ -41,33 +41,40 @@ def tasks(loads: Sequence[str], seeds: Sequence[int]) -> list[tuple[str, int]]:
     return [(load, seed) for seed in seeds for load in loads]
 
 
-def played(load: str, seed: int, scalers: Sequence[str], trace: Path | None) -> list[Result]:
+def played(
+    scene: Scene, load: str, seed: int, scalers: Sequence[str], trace: Path | None
+) -> list[Result]:
     """One load with one seed, in a process of its own."""
     those = [each for each in variants() if not scalers or each.scaler in scalers]
-    times, scene = None, SCENE
+    times = None
     if load == AZURE:
         if trace is None:
             raise SystemExit(f"{AZURE} needs --trace")
-        times, scene = _of_trace(trace, seed)
+        times, scene = _of_trace(trace, scene, seed)
     return list(compare(scene, load, seed, those, times=times))
 
 
-def _of_trace(path: Path, seed: int) -> tuple[Floats, Scene]:
+def _of_trace(path: Path, scene: Scene, seed: int) -> tuple[Floats, Scene]:
     """The trace at the scene's mean rate, for as long as it lasts."""
     with path.open(newline="") as lines:
         trace = read_times(lines, path.name)
     seconds = float(int(trace[-1]))
-    times = repeated(trace, SCENE.mean, seed=seed)
-    return times[times < seconds], dataclasses.replace(SCENE, seconds=seconds)
+    times = repeated(trace, scene.mean, seed=seed)
+    return times[times < seconds], dataclasses.replace(scene, seconds=seconds)
 
 
 def all_played(
-    loads: Sequence[str], seeds: Sequence[int], scalers: Sequence[str], trace: Path | None
+    scene: Scene,
+    loads: Sequence[str],
+    seeds: Sequence[int],
+    scalers: Sequence[str],
+    trace: Path | None,
 ) -> Iterator[list[Result]]:
     """As they are done, in two processes."""
     with ProcessPoolExecutor(PROCESSES) as pool:
         wanted = [
-            pool.submit(played, load, seed, scalers, trace) for load, seed in tasks(loads, seeds)
+            pool.submit(played, scene, load, seed, scalers, trace)
+            for load, seed in tasks(loads, seeds)
         ]
         for done in as_completed(wanted):
             yield done.result()
@@ -76,18 +83,19 @@ def all_played(
 def main() -> None:
     """The command line."""
     asked = _asked()
+    scene = dataclasses.replace(SCENE, mean=asked.mean)
     loads = asked.loads or [*LOADS, *([AZURE] if asked.trace else [])]
     page: dict[str, Any] = {
         "date": today(),
         "machine": machine.describe(),
-        "scene": {"mean": SCENE.mean, "seconds": SCENE.seconds, "server": _server()},
+        "scene": {"mean": scene.mean, "seconds": SCENE.seconds, "server": _server()},
         "seeds": asked.seeds,
         "results": [],
     }
     path = asked.out or FOLDER / f"scaling-{today()}.json"
     began, count = time.monotonic(), len(tasks(loads, asked.seeds))
     for number, found in enumerate(
-        all_played(loads, asked.seeds, asked.only, asked.trace), start=1
+        all_played(scene, loads, asked.seeds, asked.only, asked.trace), start=1
     ):
         page["results"] += [dataclasses.asdict(one) for one in found]
         passed = time.monotonic() - began
@@ -114,6 +122,7 @@ def _asked() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--seeds", type=_numbers, default=_numbers("1-5"), help="such as 101-120")
     parser.add_argument("--loads", nargs="*", choices=[*LOADS, AZURE], default=None)
+    parser.add_argument("--mean", type=float, default=SCENE.mean, help="calls per second")
     parser.add_argument("--only", nargs="*", default=(), help="scalers")
     parser.add_argument("--trace", type=Path, default=None, help="the CSV of azure-conv")
     parser.add_argument("--out", type=Path, default=None)

@@ -4,7 +4,17 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from serve.capacity.fleets.comparing import CALLS, KPA, OURS, RAY, UTILISATION
+from serve.capacity.fleets.comparing import (
+    CALLS,
+    FIRST_HALF,
+    FIXED,
+    HINDSIGHT,
+    KPA,
+    ORACLE,
+    OURS,
+    RAY,
+    UTILISATION,
+)
 from serve.capacity.fleets.fronts import Point, cost_at, late_at
 
 CALM = {"steady": (0.0, 1.25), "diurnal": (0.0, 1.25), "ramp": (0.0, 1.25)}
@@ -42,6 +52,43 @@ def goals(points: Sequence[Point]) -> Iterator[Goal]:
             f"at most {TURNS:g} changes of direction an hour",
             f"{ours.turns:.1f}",
             ours.turns <= TURNS,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Equal:
+    """What others cost under one load with as few late calls as ours, ÷ ours.
+
+    `nan` where none has so few. `chosen` is the fixed fleet by the first half, which knows less, so
+    that it has a share of late calls of its own.
+    """
+
+    load: str
+    ours: Point
+    oracle_late: float
+    calls: float
+    utilisation: float
+    hindsight: float
+    chosen: float
+    chosen_late: float
+
+
+def equals(points: Sequence[Point]) -> Iterator[Equal]:
+    """Everybody at equal lateness, load by load."""
+    for ours in (one for one in points if one.scaler == OURS):
+        here = [one for one in points if one.load == ours.load]
+        found = {(one.scaler, one.parameter): one for one in here}
+        best, chosen = found[FIXED, HINDSIGHT], found[FIXED, FIRST_HALF]
+        allowed = max(ours.late, _NONE)
+        yield Equal(
+            ours.load,
+            ours,
+            found[ORACLE, ""].late,
+            cost_at(_front(here, CALLS), allowed) / ours.cost,
+            cost_at(_front(here, UTILISATION), allowed) / ours.cost,
+            best.cost / ours.cost if best.late <= allowed else math.nan,
+            chosen.cost / ours.cost,
+            chosen.late,
         )
 
 

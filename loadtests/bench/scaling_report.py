@@ -1,17 +1,21 @@
 """Writes the newest results of `loadtests.bench.scaling` into docs/autoscaling.md, with a picture.
 
-python -m loadtests.bench.scaling_report [RESULTS.json] [--print]
+    python -m loadtests.bench.scaling_report [RESULTS.json] [--print]
+    python -m loadtests.bench.scaling_report --equal RESULTS.json…
+
+The second writes what others cost at equal lateness, a table for each file.
 """
 
 import argparse
 import json
+import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from loadtests.bench.results import latest
-from loadtests.bench.scaling_goals import goals
+from loadtests.bench.scaling_goals import Equal, equals, goals
 from loadtests.bench.start import ROOT
 from serve.capacity.fleets.comparing import ORACLE, OURS, Result
 from serve.capacity.fleets.fronts import Point, points
@@ -19,7 +23,6 @@ from serve.cli.hints.fronts_picture import svg
 
 PAGE = ROOT / "docs" / "autoscaling.md"
 PICTURE = ROOT / "docs" / "images" / "scaling-fronts.svg"
-BEGIN, END = "<!-- measured -->", "<!-- /measured -->"
 TITLE = "Late calls against GPU-hours ÷ the oracle's"
 
 
@@ -28,31 +31,81 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("results", nargs="?", type=Path, default=None)
     parser.add_argument("--print", action="store_true", help="only print it")
+    parser.add_argument("--equal", nargs="*", type=Path, default=(), help="results of others")
     asked = parser.parse_args()
+    if asked.equal:
+        _write("equal", [line for path in asked.equal for line in _equal(path)], asked.print)
+        return
     path = asked.results or latest("scaling")
     if path is None:
         raise SystemExit("there are no results: python -m loadtests.bench.scaling")
     found = json.loads(path.read_text())
     those = points(Result(**one) for one in found["results"])
-    section = "\n".join([BEGIN, *_section(found, those), END])
-    if asked.print:
+    if not asked.print:
+        PICTURE.write_text(svg(those, TITLE))
+        print(f"wrote {PICTURE.relative_to(ROOT)}")
+    _write("measured", _section(found, those), asked.print)
+
+
+def _write(name: str, lines: Iterable[str], is_print: bool) -> None:
+    """Between the page's marks of this name, or only to the terminal."""
+    begin, end = f"<!-- {name} -->", f"<!-- /{name} -->"
+    section = "\n".join([begin, *lines, end])
+    if is_print:
         print(section)
         return
-    PICTURE.write_text(svg(those, TITLE))
     text = PAGE.read_text()
-    if BEGIN not in text:
-        raise SystemExit(f"{PAGE.name} has no line {BEGIN}")
-    PAGE.write_text(re.sub(f"{BEGIN}.*{END}", lambda _: section, text, flags=re.DOTALL))
-    print(f"wrote {PAGE.relative_to(ROOT)} and {PICTURE.relative_to(ROOT)}")
+    if begin not in text:
+        raise SystemExit(f"{PAGE.name} has no line {begin}")
+    PAGE.write_text(re.sub(f"{begin}.*{end}", lambda _: section, text, flags=re.DOTALL))
+    print(f"wrote {PAGE.relative_to(ROOT)}")
 
 
-def _section(found: Mapping[str, Any], those: Sequence[Point]) -> Iterator[str]:
-    seeds = found["seeds"]
+def _equal(path: Path) -> Iterator[str]:
+    """What everybody else costs with as few late calls as this policy had."""
+    found = json.loads(path.read_text())
+    yield ""
+    yield _measured(found)
     yield ""
     yield (
+        "| load | servegate: late @ cost | oracle: late | hpa-calls | hpa-utilisation "
+        "| fixed, in hindsight | fixed, by the first half |"
+    )
+    yield "|---|---|---|---|---|---|---|"
+    for one in equals(points(Result(**each) for each in found["results"])):
+        yield _equal_row(one)
+    yield ""
+
+
+def _equal_row(one: Equal) -> str:
+    ours = one.ours
+    cells = [
+        one.load,
+        f"{100 * ours.late:.2f} % @ {ours.cost:.2f}",
+        f"{100 * one.oracle_late:.2f} %",
+        *(_ratio(each) for each in (one.calls, one.utilisation, one.hindsight)),
+        f"{100 * one.chosen_late:.2f} % @ × {one.chosen:.2f}",
+    ]
+    return f"| {' | '.join(cells)} |"
+
+
+def _ratio(ratio: float) -> str:
+    if math.isnan(ratio):
+        return "none"
+    return f"**× {ratio:.2f}**" if ratio < 1 else f"× {ratio:.2f}"
+
+
+def _measured(found: Mapping[str, Any]) -> str:
+    seeds = found["seeds"]
+    return (
         f"Seeds {min(seeds)} to {max(seeds)}, {found['date']}, {found['machine']}. "
         f"{_scene(found['scene'])}"
     )
+
+
+def _section(found: Mapping[str, Any], those: Sequence[Point]) -> Iterator[str]:
+    yield ""
+    yield _measured(found)
     yield ""
     yield "![Late calls against GPU-hours](images/scaling-fronts.svg)"
     yield ""

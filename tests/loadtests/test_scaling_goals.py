@@ -1,9 +1,20 @@
 """The goals of the scaling policy: what is met, what is missed, and what cannot be compared."""
 
+import math
 from dataclasses import replace
 
-from loadtests.bench.scaling_goals import Goal, goals
-from serve.capacity.fleets.comparing import CALLS, OURS, UTILISATION
+import pytest
+
+from loadtests.bench.scaling_goals import Goal, equals, goals
+from serve.capacity.fleets.comparing import (
+    CALLS,
+    FIRST_HALF,
+    FIXED,
+    HINDSIGHT,
+    ORACLE,
+    OURS,
+    UTILISATION,
+)
 from serve.capacity.fleets.fronts import Point
 
 HERE = Point("spikes", OURS, "", True, 0.02, 0.0, 10.0, 1.5, 6.0, 5)
@@ -43,3 +54,24 @@ def test_calm_loads_are_judged_by_themselves() -> None:
     assert [one.is_met for one in goals([calm]) if "oracle" in one.wanted] == [True]
     late = replace(calm, late=0.0001)
     assert [one.is_met for one in goals([late]) if "oracle" in one.wanted] == [False]
+
+
+FLEETS = [
+    replace(HERE, scaler=ORACLE, late=0.28, cost=1.0),
+    replace(HERE, scaler=FIXED, parameter=HINDSIGHT, late=0.015, cost=1.2),
+    replace(HERE, scaler=FIXED, parameter=FIRST_HALF, late=0.1, cost=0.9),
+]
+
+
+def test_others_are_compared_where_they_are_late_no_more_often() -> None:
+    [found] = equals([HERE, *OTHERS, *FLEETS])
+    assert found.hindsight == pytest.approx(0.8)
+    assert math.isnan(found.calls)  # none of its parameters has so few
+    assert found.utilisation == pytest.approx(3.25 / 1.5)
+    assert (found.chosen_late, found.oracle_late) == (0.1, 0.28)
+
+
+def test_a_fixed_fleet_of_the_most_that_is_late_more_often_is_no_answer() -> None:
+    later = replace(FLEETS[1], late=0.05)
+    [found] = equals([HERE, *OTHERS, FLEETS[0], later, FLEETS[2]])
+    assert math.isnan(found.hindsight)

@@ -2,6 +2,7 @@
 
 | scaler | its rule                                                                                |
 |--------|-----------------------------------------------------------------------------------------|
+| fixed  | the same number all the time                                                            |
 | hpa    | Kubernetes: every 15 s ⌈replicas · value ÷ target⌉, beyond a tolerance of 0.1; up by    |
 |        | 100 % or 4 pods in 15 s, down by the most of the last 300 s                             |
 | kpa    | Knative: every 2 s, concurrency over 60 s, or over 6 s in a panic (twice as much as     |
@@ -31,6 +32,17 @@ _EXACT = 1e-9  # what is only the arithmetic's
 def whole(replicas: float) -> int:
     """Rounded up, as all of them do."""
     return math.ceil(replicas - _EXACT)
+
+
+class Fixed:
+    """A fleet that nothing scales."""
+
+    def __init__(self, count: int) -> None:
+        self._count = count
+
+    def decide(self, seen: Seen) -> int:
+        """The same at each tick."""
+        return self._count
 
 
 class Hpa(ABC):

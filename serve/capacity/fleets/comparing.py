@@ -3,12 +3,18 @@
 A scaler is told by two numbers: the share of calls that were late, and what its replicas cost as a
 multiple of the oracle's. Each has its usual parameter, and others that its users might choose: so
 it is seen at its best, too.
+
+A fleet of a fixed size is compared at equal lateness: it is the smallest that has no larger share
+of late calls than this project's policy. Who knows all calls chooses it `in hindsight`; who knows
+those of the first half of the time chooses it `by the first half`, and keeps it.
 """
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
-from serve.capacity.fleets.baselines import HpaCalls, HpaUtilisation, Kpa, Ray
+from serve.capacity.fleets.baselines import Fixed, HpaCalls, HpaUtilisation, Kpa, Ray
 from serve.capacity.fleets.fleet import simulate
 from serve.capacity.fleets.loads import Floats, arrivals
 from serve.capacity.fleets.oracle import Oracle
@@ -18,6 +24,7 @@ from serve.capacity.scaling.signals import Bounds
 
 OURS, ORACLE = "servegate", "oracle"
 CALLS, UTILISATION, KPA, RAY = "hpa-calls", "hpa-utilisation", "kpa", "ray"
+FIXED, HINDSIGHT, FIRST_HALF = "fixed", "in hindsight", "by the first half"
 _HOUR = 3600.0
 _FULL = 0.85  # share of the capacity that the oracle uses, and what a run begins with
 
@@ -39,6 +46,39 @@ class Scene:
         return min(max(1, self.least, enough), self.most)
 
 
+class Run:
+    """One load with one seed: the same calls for everybody."""
+
+    def __init__(self, scene: Scene, times: Floats, seed: int) -> None:
+        self.scene = scene
+        self._times = times
+        self._seed = seed
+
+    def __repr__(self) -> str:
+        return f"<Run of {len(self._times)} calls, seed {self._seed}>"
+
+    @cached_property
+    def ours(self) -> Course:
+        """With this project's policy."""
+        return self.course(Ours(self.scene.server, Bounds(self.scene.least, self.scene.most)))
+
+    def course(self, scaler: Scaler, *, first: int | None = None, part: float = 1.0) -> Course:
+        """With this scaler, in this part of the time; `first` replicas, or enough for the mean."""
+        scene, seconds = self.scene, part * self.scene.seconds
+        return simulate(
+            self._times[self._times < seconds],
+            scene.server,
+            scaler,
+            first=scene.first if first is None else first,
+            seconds=seconds,
+            seed=self._seed,
+        )
+
+    def constant(self, count: int, *, part: float = 1.0) -> Course:
+        """With so many replicas all the time."""
+        return self.course(Fixed(count), first=count, part=part)
+
+
 @dataclass(frozen=True, slots=True)
 class Variant:
     """A scaler with one parameter. `is_usual`: it is what its documentation sets."""
@@ -46,7 +86,7 @@ class Variant:
     scaler: str
     parameter: str
     is_usual: bool
-    make: Callable[[Scene], Scaler]
+    play: Callable[[Run], Course]
 
     def __str__(self) -> str:
         return f"{self.scaler} {self.parameter}".rstrip()
@@ -73,11 +113,10 @@ class Result:
 
 def variants() -> tuple[Variant, ...]:
     """All that are compared, this project's first."""
-    ours = Variant(
-        OURS, "", True, lambda scene: Ours(scene.server, Bounds(scene.least, scene.most))
-    )
     return (
-        ours,
+        Variant(OURS, "", True, lambda run: run.ours),
+        Variant(FIXED, HINDSIGHT, True, _fixed(1.0)),
+        Variant(FIXED, FIRST_HALF, True, _fixed(0.5)),
         *(_calls(share) for share in (0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)),
         *(_utilisation(share) for share in (0.4, 0.5, 0.6, 0.7, 0.8, 0.9)),
         *(_kpa(share) for share in (0.3, 0.5, 0.7, 1.0, 1.4, 2.0, 2.8)),
@@ -90,27 +129,45 @@ def compare(
 ) -> Iterator[Result]:
     """All variants under one load; `times` instead of those that the load's name gives."""
     came = arrivals(load, scene.mean, scene.seconds, seed) if times is None else times
+    run = Run(scene, came, seed)
     bears = _FULL * scene.server.capacity
     knowing = Oracle.knowing(came, scene.seconds, scene.server, bears, least=scene.least)
-    best = _course(scene, came, knowing, seed)
-    yield _result(load, seed, Variant(ORACLE, "", True, lambda _: knowing), best, best)
+    best = run.course(knowing)
+    yield _result(load, seed, (ORACLE, "", True), best, best)
     for each in those:
-        yield _result(load, seed, each, _course(scene, came, each.make(scene), seed), best)
+        named = each.scaler, each.parameter, each.is_usual
+        yield _result(load, seed, named, each.play(run), best)
 
 
-def _course(scene: Scene, times: Floats, scaler: Scaler, seed: int) -> Course:
-    return simulate(
-        times, scene.server, scaler, first=scene.first, seconds=scene.seconds, seed=seed
-    )
+def _scaled(make: Callable[[Scene], Scaler]) -> Callable[[Run], Course]:
+    return lambda run: run.course(make(run.scene))
 
 
-def _result(load: str, seed: int, variant: Variant, course: Course, best: Course) -> Result:
+def _fixed(part: float) -> Callable[[Run], Course]:
+    """The smallest fleet that was late no more often than ours, as far as this part tells."""
+
+    def play(run: Run) -> Course:
+        allowed = run.ours.share_late
+
+        def is_enough(count: int) -> bool:
+            return run.constant(count, part=part).share_late <= allowed
+
+        most = min(max(run.ours.ready), run.scene.most)
+        if not is_enough(most):
+            most = run.scene.most
+        counts = range(run.scene.least, most)
+        return run.constant(run.scene.least + bisect_left(counts, True, key=is_enough))
+
+    return play
+
+
+def _result(
+    load: str, seed: int, named: tuple[str, str, bool], course: Course, best: Course
+) -> Result:
     return Result(
         load,
         seed,
-        variant.scaler,
-        variant.parameter,
-        variant.is_usual,
+        *named,
         late=course.share_late,
         hours=course.cost / _HOUR,
         cost=course.cost / best.cost,
@@ -123,25 +180,25 @@ def _calls(share: float) -> Variant:
         target = share * scene.server.capacity
         return HpaCalls(target, least=scene.least, most=scene.most)
 
-    return Variant(CALLS, f"{100 * share:.0f} %", share == 0.7, make)
+    return Variant(CALLS, f"{100 * share:.0f} %", share == 0.7, _scaled(make))
 
 
 def _utilisation(share: float) -> Variant:
     def make(scene: Scene) -> Scaler:
         return HpaUtilisation(share, least=scene.least, most=scene.most)
 
-    return Variant(UTILISATION, f"{100 * share:.0f} %", share == 0.7, make)
+    return Variant(UTILISATION, f"{100 * share:.0f} %", share == 0.7, _scaled(make))
 
 
 def _kpa(share: float) -> Variant:
     def make(scene: Scene) -> Scaler:
         return Kpa(share * scene.server.largest, least=scene.least, most=scene.most)
 
-    return Variant(KPA, f"{100 * share:.0f} %", share == 0.7, make)
+    return Variant(KPA, f"{100 * share:.0f} %", share == 0.7, _scaled(make))
 
 
 def _ray(target: float) -> Variant:
     def make(scene: Scene) -> Scaler:
         return Ray(target, least=scene.least, most=scene.most)
 
-    return Variant(RAY, f"{target:g}", target == 2.0, make)
+    return Variant(RAY, f"{target:g}", target == 2.0, _scaled(make))

@@ -16,7 +16,7 @@ Policies = Annotated[
     typer.Option(
         "--policy",
         metavar="NAME",
-        help="servegate, hpa-calls, hpa-utilisation, kpa or ray; repeatable. Default: all.",
+        help="servegate, fixed, hpa-calls, hpa-utilisation, kpa or ray; repeatable. Default: all.",
     ),
 ]
 Seeds = Annotated[int, typer.Option("--seeds", min=1, max=1000, help="Repetitions of each load.")]
