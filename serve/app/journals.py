@@ -79,7 +79,7 @@ def require_otel(
     if not is_there:
         raise CannotStart(
             "otel is set, but OpenTelemetry is not installed",
-            try_this="pip install 'servegate[otel]'",
+            try_this="pip install '.[otel]' in a checkout of Servegate",
         )
     if urlsplit(settings.otel).scheme not in ("http", "https"):
         raise CannotStart(

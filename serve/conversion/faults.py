@@ -136,7 +136,9 @@ _ROWS = (
     Fault("timed_out", "the conversion took too long", "--timeout with more"),
     Fault("converter_crashed", "the converter died", "the last lines it said are above"),
     Fault(
-        "converter_missing", "TensorFlow is not installed here", "pip install 'servegate[convert]'"
+        "converter_missing",
+        "TensorFlow is not installed here",
+        "pip install '.[convert]' in a checkout of Servegate",
     ),
     Fault(
         "interrupted",

@@ -205,7 +205,7 @@ def require_locust() -> None:
     if find_spec("locust") is None:
         raise CannotStart(
             "load tests need locust, which is not installed",
-            try_this="pip install 'servegate[load]'",
+            try_this="pip install '.[load]' in a checkout of Servegate",
         )
 
 

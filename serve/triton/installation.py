@@ -24,7 +24,7 @@ from pathlib import Path
 
 from serve.core.errors import CannotStart, TritonMissing
 
-LOCAL_EXTRA = "pip install 'servegate[local]'"
+LOCAL_EXTRA = "pip install '.[local]' in a checkout of Servegate"
 ELSEWHERE = (
     "point at a Triton that runs elsewhere, e.g. `docker run --rm -p 9000:8000 -p 9001:8001 -p"
     " 9002:8002 -v $PWD/models:/models nvcr.io/nvidia/tritonserver:24.10-py3 tritonserver"

@@ -213,4 +213,4 @@ def test_without_locust_people_are_told_what_to_install(url: str, tmp_path: Path
     )
     done = subprocess.run([sys.executable, "-c", blind], capture_output=True, text=True)
     assert done.returncode == 1 and "Traceback" not in done.stderr
-    assert "pip install 'servegate[load]'" in done.stderr
+    assert "pip install '.[load]'" in done.stderr

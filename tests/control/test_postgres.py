@@ -205,7 +205,7 @@ def test_without_the_driver_the_error_says_what_to_install() -> None:
     code += "from serve.control.storing.store import Store\n"
     code += "Store('postgresql://h/x', clock=lambda: 0.0)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert "CannotStart" in done.stderr and "pip install 'servegate[postgres]'" in done.stderr
+    assert "CannotStart" in done.stderr and "pip install '.[postgres]'" in done.stderr
 
 
 def test_the_driver_is_not_loaded_for_a_store_in_a_file() -> None:

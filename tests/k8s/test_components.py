@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from k8s.cluster import ROOT, kubectl
-from k8s.rendering import Object, objects_of
+from k8s.rendering import Object, Rendering, objects_of
 
 _WITHOUT_AGENT = ("bucket", "shared-volume")
 
@@ -79,6 +79,49 @@ def test_a_triton_reads_the_bucket_where_the_control_plane_writes_it(
     assert told == "--model-repository=$(SERVEGATE_STORAGE)/repository"
     [storage] = [one for one in triton["env"] if one["name"] == "SERVEGATE_STORAGE"]
     assert storage["valueFrom"]["configMapKeyRef"]["key"] == "SERVEGATE_STORAGE"
+
+
+@pytest.mark.parametrize("delivery", [(), ("bucket",)])
+def test_a_pod_that_runs_the_code_of_models_has_no_credentials_that_write_the_bucket(
+    home: Path, tmp_path: Path, delivery: tuple[str, ...]
+) -> None:
+    found = pods(render(home, tmp_path, *delivery))
+    told = {
+        name: {
+            source["secretRef"]["name"]
+            for one in containers(pod)
+            for source in one.get("envFrom", ())
+            if "secretRef" in source
+        }
+        for name, pod in found.items()
+    }
+    assert told["servegate-control"] == {"servegate-storage"}
+    assert told["triton-default"] == {"servegate-storage-read"}
+
+
+def test_tritons_and_the_control_plane_have_roles_of_their_own_on_eks(
+    rendered: dict[str, Rendering],
+) -> None:
+    roles = {
+        one["metadata"]["name"]: one["metadata"]["annotations"]["eks.amazonaws.com/role-arn"]
+        for one in rendered["overlays/eks"].objects
+        if one["kind"] == "ServiceAccount" and "annotations" in one["metadata"]
+    }
+    assert roles.keys() == {"servegate-control", "servegate-triton"}
+    assert len(set(roles.values())) == 2
+
+
+def test_every_pod_gets_the_priority_and_the_credentials_of_the_registry(
+    home: Path, tmp_path: Path
+) -> None:
+    objects = render(home, tmp_path, "load-test", "priority", "pull-secret")
+    [kind] = [one for one in objects if one["kind"] == "PriorityClass"]
+    found = pods(objects)
+    assert {"servegate-gateway", "servegate-control", "triton-default"} < found.keys()
+    for name, pod in found.items():
+        assert pod["imagePullSecrets"] == [{"name": "servegate-registry"}], name
+        is_server = not name.startswith("load-")
+        assert (pod.get("priorityClassName") == kind["metadata"]["name"]) == is_server, name
 
 
 def test_over_tls_nothing_of_ours_is_called_in_clear(home: Path, tmp_path: Path) -> None:

@@ -44,7 +44,8 @@ def test_the_documentation_names_exactly_what_exists() -> None:
 
 
 def test_everything_that_has_a_namespace_is_in_ours(rendered: dict[str, Rendering]) -> None:
-    cluster_wide = {"Namespace", "ClusterRole", "ClusterRoleBinding", "DeviceClass", "GatewayClass"}
+    cluster_wide = {"Namespace", "ClusterRole", "ClusterRoleBinding", "PriorityClass"}
+    cluster_wide |= {"DeviceClass", "GatewayClass"}
     elsewhere = [
         (name, each["kind"], each["metadata"]["name"])
         for name, rendering in rendered.items()

@@ -84,7 +84,7 @@ def test_a_sound_wheel_is_found(tmp_path: Path) -> None:
         (
             {"package": None, "wheel": None},
             "Triton is not installed here: the package nvidia-pytriton, which ships it, is "
-            f"missing. Try: pip install 'servegate[local]'; or {ELSEWHERE}",
+            f"missing. Try: pip install '.[local]' in a checkout of Servegate; or {ELSEWHERE}",
         ),
         (
             {"numpy": "2.1.0"},
@@ -107,13 +107,13 @@ def test_a_sound_wheel_is_found(tmp_path: Path) -> None:
             "Triton's Python backend would not find this Python environment: "
             "/home/me/.local/pytriton is outside of /usr, where isolated Pythons look. Try: a "
             "virtual environment: python3.12 -m venv .venv && .venv/bin/pip install "
-            "'servegate[local]'",
+            "'.[local]' in a checkout of Servegate",
         ),
         (
             {"executable": Path("/nowhere/bin/python3.11")},
             "Triton's Python backend would not find this Python environment: /nowhere/bin has no "
             "`python3`. Try: a virtual environment: python3.12 -m venv .venv && .venv/bin/pip "
-            "install 'servegate[local]'",
+            "install '.[local]' in a checkout of Servegate",
         ),
     ],
 )
@@ -132,7 +132,7 @@ def test_a_python_without_a_usable_stub_is_told(tmp_path: Path, python: tuple[in
     assert str(caught.value) == (
         f"Triton's Python backend cannot run in this Python: this is Python 3.{python[1]}, and 3.11"
         " or 3.12 is needed. Try: python3.12 -m venv .venv && .venv/bin/pip install"
-        " 'servegate[local]'"
+        " '.[local]' in a checkout of Servegate"
     )
 
 

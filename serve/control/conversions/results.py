@@ -26,7 +26,7 @@ _MOST_TOOLS, _LONGEST = 50, 200
 _HINTS = {  # where the catalogue's are for who converts on their own machine
     "out_of_memory": "servegate up --conversion-memory with more, or a machine that has more",
     "timed_out": "servegate up --conversion-timeout with more",
-    "converter_missing": "pip install 'servegate[convert]' where the control plane runs",
+    "converter_missing": "where the control plane runs: pip install '.[convert]' in a checkout",
     "ambiguous_signature": "the name of one as `signature` of the request",
     "numbers_differ": "`tolerances` of the request, if that is good enough for you",
     "metric_dropped": "another precision, more samples, or a larger `max_drop` of the request",

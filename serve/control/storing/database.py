@@ -77,7 +77,7 @@ def open_database(where: Path | str, limits: Limits = LIMITS) -> Database:
         raise CannotStart(
             "the store cannot be kept in PostgreSQL",
             why=f"its driver is missing: {error}",
-            try_this="pip install 'servegate[postgres]'",
+            try_this="pip install '.[postgres]' in a checkout of Servegate",
         ) from error
     return Postgres(where, limits)
 

@@ -55,7 +55,7 @@ def leadership_of(
         raise CannotStart(
             "the store cannot be kept in PostgreSQL",
             why=f"its driver is missing: {error}",
-            try_this="pip install 'servegate[postgres]'",
+            try_this="pip install '.[postgres]' in a checkout of Servegate",
         ) from error
     return AdvisoryLeadership(str(where), pause=pause, limits=limits)
 

@@ -108,6 +108,7 @@ NOT * *.topologySpreadConstraints*  where pods go
 NOT * *.resources.*|* *.resourceClaims*  how much
 NOT * *.tolerations*|* *.affinity*|* *.nodeSelector.*|* *.runtimeClassName
 |* *.priorityClassName  where pods go
+NOT * *.imagePullSecrets*  the registry's
 NOT * *.host*|* *.shareProcessNamespace|* *.dnsPolicy  the node's
 EXACT Job/* *.subdomain  by which pods of a Job find each other
 NOT * spec.replicas|* spec.strategy.*|* spec.minReadySeconds

@@ -24,7 +24,7 @@ def read_parquet(path: Path, label: str, slices: Sequence[str]) -> Iterator[Fres
         raise NotServed(
             "Parquet files cannot be read here",
             why="pyarrow is not installed",
-            try_this="pip install 'servegate[parquet]' for the control plane, or CSV or NPZ",
+            try_this="CSV or NPZ, or for the control plane pip install '.[parquet]' in a checkout",
         ) from error
     try:
         with parquet.ParquetFile(path, memory_map=False, pre_buffer=False) as file:

@@ -21,7 +21,14 @@ _GROUPED = re.compile(r"\b(?:by|without|on|ignoring|group_left|group_right)\s*\(
 _VALUES = re.compile(r"label_values\(\s*([^,()]+?)(?:\{[^}]*\})?\s*,\s*(\w+)\s*\)")
 _TOLD = re.compile(r"\$labels\.(\w+)|\{\{\s*(\w+)\s*\}\}")
 _ERRORS = re.compile(r"\berror=~\"([^\"]+)\"")
-_PAGE = re.compile(r"/(docs/[\w/-]+\.md)#([\w-]+)$")
+_PAGE = re.compile(r"^(docs/[\w/-]+\.md)#([\w-]+)$")
+MISTAKES = frozenset(
+    {
+        *("wrong_json", "fixed_setting", "model_control_off"),
+        *("not_in_repository", "unreadable_configuration"),
+    }
+)
+"""Errors of management calls that have Triton's statuses from 500 on, and are the caller's."""
 _POD_LABEL = "__meta_kubernetes_pod_label_"
 _PLACES = ("expr", "query", "definition")
 
@@ -166,7 +173,7 @@ def _errors(world: World, where: str, text: str) -> Iterator[str]:
         ours = {
             name
             for name, status in world.program.facts.get("error", {}).items()
-            if status == "429" or status.startswith("5")
+            if name not in MISTAKES and (status == "429" or status.startswith("5"))
         }
         for one in ours:
             world.program.find("error", one)
