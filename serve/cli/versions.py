@@ -194,6 +194,17 @@ def number_of(admin: AdminClient, asked: Asked) -> int:
     return max(numbers)
 
 
+def called_number(admin: AdminClient, asked: Asked) -> int:
+    """The version that is meant: by number, by label, or else the one that gets most calls."""
+    if asked.selector:
+        return number_of(admin, asked)
+    model = admin.get(f"/api/models/{segment(asked.model)}")
+    split = {int(version): int(share) for version, share in model.get("split", {}).items()}
+    if not any(split.values()):
+        return number_of(admin, asked)
+    return max(split, key=lambda version: (split[version], version))
+
+
 def version_page(admin: AdminClient, model: str, number: int) -> dict[str, Any]:
     """What the gateway tells of a version that was pushed."""
     page: dict[str, Any] = admin.get(path_of(model, number))

@@ -12,9 +12,12 @@ from listeners.admin_scene import send
 from listeners.test_admin_batching import admin
 from typer.main import get_command
 
+from serve.cli.asked import Asked
 from serve.cli.batching.edits import Edits, edited
 from serve.cli.batching.showing import lines
+from serve.cli.client import AdminClient
 from serve.cli.main import app
+from serve.cli.versions import called_number
 from serve.control.batching.hints import BEGINS
 from serve.triton.config import parse
 
@@ -183,3 +186,32 @@ def test_what_advice_suggests_can_be_run(rule: str) -> None:
     edits = Edits(**{name: said[name] for name in names})
     present = parse(OFF if rule == "batching-off" else FULL)
     assert edited(present, present, edits) != {}
+
+
+class Model(AdminClient):
+    """A gateway that knows one model: its labels, its versions, and how its calls are split."""
+
+    def __init__(self, **split: int) -> None:
+        super().__init__("http://127.0.0.1:9")
+        self._split = {name.removeprefix("v"): weight for name, weight in split.items()}
+
+    def get(self, path: str) -> Any:
+        versions = [{"version": number} for number in (1, 2, 3)]
+        return {"labels": {"candidate": 3}, "versions": versions, "split": self._split}
+
+
+@pytest.mark.parametrize(
+    ("split", "selector", "number"),
+    [
+        ({"v1": 90, "v2": 10}, "", 1),
+        ({"v1": 50, "v2": 50}, "", 2),
+        ({"v3": 100}, "", 3),
+        ({"v1": 90, "v2": 10}, "candidate", 3),
+        ({"v1": 90, "v2": 10}, "2", 2),
+        ({}, "", 3),
+    ],
+)
+def test_without_a_version_the_one_that_gets_the_calls_is_meant(
+    split: dict[str, int], selector: str, number: int
+) -> None:
+    assert called_number(Model(**split), Asked("m", selector)) == number

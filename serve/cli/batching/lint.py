@@ -63,11 +63,11 @@ def _asked(admin: AdminClient, what: str, edits: Edits) -> Findings:
     from serve.cli.batching.difference import findings_in
     from serve.cli.batching.set import checked, planned
     from serve.cli.talk import talk
-    from serve.cli.versions import number_of, path_of
+    from serve.cli.versions import called_number, path_of
 
     if edits.is_empty:
         asked = parse_asked(what)
-        path = f"{path_of(asked.model, number_of(admin, asked))}/serving-configuration"
+        path = f"{path_of(asked.model, called_number(admin, asked))}/serving-configuration"
         return _about_batching(admin.get(path)["findings"])
     change = planned(admin, what, edits)
     try:

@@ -89,7 +89,7 @@ def planned(admin: AdminClient, which: str, edits: Edits) -> Change:
     from serve.cli.asked import parse_asked
     from serve.cli.batching.difference import difference
     from serve.cli.batching.edits import edited
-    from serve.cli.versions import number_of, path_of
+    from serve.cli.versions import called_number, path_of
     from serve.triton.config import parse
     from serve.triton.revising import revised
 
@@ -100,7 +100,7 @@ def planned(admin: AdminClient, which: str, edits: Edits) -> Change:
             try_this=f"servegate batching set {which} --delay 500us, or --help for all of them",
         )
     asked = parse_asked(which)
-    path = f"{path_of(asked.model, number_of(admin, asked))}/serving-configuration"
+    path = f"{path_of(asked.model, called_number(admin, asked))}/serving-configuration"
     page = admin.get(path)
     base, present = parse(page["base"]), parse(page["config"])
     fields = edited(base, present, edits)

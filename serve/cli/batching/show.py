@@ -8,7 +8,7 @@ from serve.cli.asked import parse_asked
 from serve.cli.client import connect, segment
 from serve.cli.options import AdminUrl, AsJson, KeyFile
 from serve.cli.output import as_json
-from serve.cli.versions import Which, number_of
+from serve.cli.versions import Which, called_number
 
 
 def show(
@@ -19,13 +19,15 @@ def show(
 ) -> None:
     """Show how a version is batched, its batches of the last minutes, and advice.
 
+    Without a version it is the one that gets most of the model's calls.
+
     Example: servegate batching show digits
 
     Example: servegate batching show digits:stable --json
     """
     asked = parse_asked(which)
     admin = connect(admin_url, key_file)
-    number = number_of(admin, asked)
+    number = called_number(admin, asked)
     page = admin.get(f"/api/models/{segment(asked.model)}/versions/{number}/batching")
     if json:
         as_json(page)

@@ -10,7 +10,7 @@ from serve.cli.asked import parse_asked
 from serve.cli.client import AdminClient, segment
 from serve.cli.output import say
 from serve.cli.server import Server
-from serve.cli.versions import number_of
+from serve.cli.versions import called_number
 from serve.core.errors import Invalid
 from serve.core.objectives import Objective
 from serve.load.reporting.keeping import name_of
@@ -83,7 +83,7 @@ def prepare(wish: Wish, admin: AdminClient) -> Prepared:
         raise Invalid("no time is left for measurements", try_this="--budget 5m")
     asked = parse_asked(wish.asked)
     resumed = State.read(wish.resume) if wish.resume else None
-    number = number_of(admin, asked)
+    number = called_number(admin, asked)
     told = wish.objective or (resumed.subject.objective if resumed else "")
     told = told or str(admin.get(f"/api/models/{segment(asked.model)}")["objective"])
     if not told:

@@ -232,10 +232,10 @@ def _of_model(text: str, admin_url: str | None, key_file: Path | None) -> dict[s
     """What the gateway has learned of a model. Several instances count as one, so much faster."""
     from serve.cli.asked import parse_asked
     from serve.cli.client import connect, segment
-    from serve.cli.versions import number_of
+    from serve.cli.versions import called_number
 
     asked, admin = parse_asked(text), connect(admin_url, key_file)
-    number = number_of(admin, asked)
+    number = called_number(admin, asked)
     page = admin.get(f"/api/models/{segment(asked.model)}/versions/{number}/batching")
     if page["service"] is None:
         raise Invalid(

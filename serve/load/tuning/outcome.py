@@ -14,7 +14,7 @@ from tritonclient.grpc import model_config_pb2
 
 from serve.capacity.asking import Best
 from serve.capacity.setup import Setup
-from serve.load.reporting.amounts import figures, rate_text
+from serve.load.reporting.amounts import figures, rate_text, time_text
 from serve.load.tuning.confirming import ROUNDS, Compared, compared
 from serve.load.tuning.setups import fields_of_setup, flags_of_setup, setup_of
 from serve.load.tuning.state import State, Subject
@@ -64,6 +64,7 @@ class Outcome:
 
 
 _NOTHING = object()
+_MORE = "Next: the same with --resume and a longer --budget."
 
 
 def outcome_of(state: State) -> Outcome:
@@ -75,9 +76,9 @@ def outcome_of(state: State) -> Outcome:
     fields = dict(subject.fields)
     if best is not None and is_gain:
         fields = fields_of_setup(best.setup, subject.config, subject.fields)
-    verdict = _verdict(subject, present, best, found)
-    if best is None and not any(each.passed is not None for each in state.entries):
-        verdict = "The time was over before anything was tried: only calibrations were made."
+    verdict = _nothing_met(state, present)
+    if best is not None:
+        verdict = _verdict(subject, present, best, found)
     return Outcome(present, best, found, is_gain, verdict, fields)
 
 
@@ -102,10 +103,32 @@ def tuned_of(state: State, outcome: Outcome, now: datetime) -> dict[str, Any]:
     }
 
 
-def _verdict(subject: Subject, present: Setup, best: Best | None, found: Compared) -> str:
+def _nothing_met(state: State, present: Setup) -> str:
+    """What was tried in vain, what the present configuration can take, and what to do next."""
+    objective, judged = state.subject.objective, [one for one in state.entries if one.rate > 0]
+    judged = [one for one in judged if one.passed is not None]
+    if not judged:
+        return (
+            "The time was over before anything was tried: only calibrations were made. "
+            "Next: a longer --budget."
+        )
+    met = [one.rate for one in judged if one.passed and one.setup == present]
+    if met:
+        return (
+            f"No setup that was tried met {objective} at a higher rate than the present "
+            f"configuration ({present}), which met it at {rate_text(max(met))}. Next: a longer "
+            "--budget, or the same while nothing else loads the machine."
+        )
+    lowest = min(judged, key=lambda one: one.rate)
+    return (
+        f"Nothing that was tried met {objective}: at {rate_text(lowest.rate)}, the lowest rate, "
+        f"{lowest.setup} took {time_text(lowest.latency)}. Next: the same while nothing else loads "
+        "the machine, or --slo with a higher limit."
+    )
+
+
+def _verdict(subject: Subject, present: Setup, best: Best, found: Compared) -> str:
     objective = subject.objective
-    if best is None:
-        return f"Nothing that was tried met {objective}."
     if best.setup == present:
         return (
             f"No gain: the present configuration ({present}) is the best that was found, with "
@@ -113,10 +136,10 @@ def _verdict(subject: Subject, present: Setup, best: Best | None, found: Compare
         )
     what = f"{best.setup}: {rate_text(best.rate)} under {objective}"
     if not found.rounds:
-        return f"{what}. It was not compared with the present configuration ({present})."
+        return f"{what}. It was not compared with the present configuration ({present}). {_MORE}"
     ratio = f"{figures(found.ratio)} times the present configuration ({present})"
     if found.rounds < ROUNDS:
-        return f"{what}, {ratio}: too few rounds for an interval, so nothing is proposed."
+        return f"{what}, {ratio}: too few rounds for an interval, so nothing is proposed. {_MORE}"
     interval = f"95 %: {figures(found.low)} to {figures(found.high)}, {found.rounds} rounds"
     if found.is_gain:
         return f"{what}, {ratio} ({interval})."

@@ -5,7 +5,10 @@
                                                                      ▼
                              in turns: present configuration, winner ─▶ ratio with its interval
 
-After each measurement the state is written. What does not fit into the budget is not begun.
+Where no setup has met the objective, the present configuration is tried at lower and lower rates.
+
+After each measurement the state is written. What does not fit into the budget is not begun, except
+for the first round of a comparison: the search leaves time for it, but loading may take longer.
 """
 
 from __future__ import annotations
@@ -29,6 +32,8 @@ _SEARCHING = 0.6  # of the budget, at most
 _SEARCH_OVER = "The search was ended by the budget: more time may find more."
 _ROUNDS_OVER = "The budget was spent before the comparison had enough rounds."
 _OVER = (_SEARCH_OVER, _ROUNDS_OVER)  # which another session may make good
+LOWER = "lower rate"  # the step of a trial below everything that was missed
+_DOWN, _LOWEST = 3.0, 5  # how far each of them goes down, and how many there are
 _AROUND = 2.0  # seconds that a measurement takes besides, until that was seen
 
 
@@ -91,17 +96,20 @@ class Session:
         return f"<Session {self._state.subject.model} {len(self._state.entries)} measurements>"
 
     async def run(self) -> None:
-        """Search, then compare."""
+        """Search, then compare; or find a rate that the present configuration can take."""
         self._state.notes[:] = [each for each in self._state.notes if each not in _OVER]
         await self._search()
         best = self._state.search.best()
         if best is not None and best.setup != self._present:
             await self._compare(best.setup, best.rate)
+        elif best is None:
+            await self._go_lower()
 
     async def _search(self) -> None:
         search, objective = self._state.search, self._state.subject.target
         while (ask := search.next()) is not None:
-            if not self._fits(ask, _SEARCHING * self._budget):
+            round_of_both = 2 * (self._measuring.seconds(ask) + self._around)
+            if not self._fits(ask, min(_SEARCHING * self._budget, self._budget - round_of_both)):
                 self._note(_SEARCH_OVER)
                 return
             self._show(ask)
@@ -142,7 +150,7 @@ class Session:
                 name: Trial(setups[name], side.rate, step=name)
                 for name, side in state.duel.sides.items()
             }
-            if not self._fits(asks["winner"], self._budget, 2):
+            if state.duel.rounds and not self._fits(asks["winner"], self._budget, 2):
                 if state.duel.compared().rounds < 3:
                     self._note(_ROUNDS_OVER)
                 return
@@ -152,8 +160,17 @@ class Session:
             state.duel.told(met["baseline"], met["winner"])
             state.save(self._folder)
 
+    async def _go_lower(self) -> None:
+        """Below the lowest rate at which a trial missed the objective, until one meets it."""
+        missed = [one.rate for one in self._state.entries if one.passed is False]
+        for _ in range(_LOWEST if missed else 0):
+            ask = Trial(self._present, min(missed) / _DOWN, step=LOWER)
+            if not self._fits(ask, self._budget) or await self._side(LOWER, ask):
+                return
+            missed.append(ask.rate)
+
     async def _side(self, name: str, ask: Trial) -> bool:
-        """One side's measurement in a round; whether it has met the objective."""
+        """A trial that the search has not asked for; whether it has met the objective."""
         self._show(ask)
         await self._load(ask.setup)
         result = await self._measure(ask)

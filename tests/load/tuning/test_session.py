@@ -3,14 +3,14 @@
 import asyncio
 import json
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from capacity.simulated_server import UNIT, SimulatedServer
 
-from serve.capacity.asking import Ask
+from serve.capacity.asking import Ask, Trial
 from serve.capacity.choosing import Halving, candidates
 from serve.capacity.service import Service
 from serve.capacity.setup import Setup
@@ -20,7 +20,7 @@ from serve.load.tuning.measuring import Result, Stopped
 from serve.load.tuning.outcome import outcome_of, tuned_of
 from serve.load.tuning.page import render
 from serve.load.tuning.report import document
-from serve.load.tuning.session import Now, Session
+from serve.load.tuning.session import LOWER, Now, Session
 from serve.load.tuning.setups import setup_of
 from serve.load.tuning.state import State, Subject
 
@@ -68,6 +68,21 @@ class Measuring:
             raise Stopped
         self.now += self.seconds(ask) + 1.0
         return Result(self.server.answer(ask), self.doubt)
+
+
+class Busy(Measuring):
+    """A machine that other load slows down as soon as calls come faster than `most` a second."""
+
+    def __init__(self, service: Service, most: float) -> None:
+        super().__init__(service)
+        self._most = most
+
+    async def measure(self, ask: Ask) -> Result:
+        result = await super().measure(ask)
+        if isinstance(ask, Trial) and ask.rate > self._most:
+            late = replace(result.measured, latency=0.4, p99=0.4)
+            return replace(result, measured=late)
+        return result
 
 
 def new(config: dict[str, Any] = PRESENT) -> State:
@@ -160,6 +175,38 @@ def test_a_setup_that_does_not_load_is_out_and_the_search_goes_on(tmp_path):
     assert best is not None and best.setup.max_batch_size != 8
     refused = [one for one in state.entries if one.why]
     assert all("no memory" in one.why for one in refused)
+
+
+def test_where_everything_is_missed_the_present_configuration_is_tried_with_less(tmp_path):
+    state, _ = tuned(tmp_path, Busy(STEEP, most=1.5), budget=150.0)
+    outcome = outcome_of(state)
+    tried = [one for one in state.entries if one.step == LOWER]
+    missed = [one.rate for one in state.entries if one.passed is False]
+    assert outcome.best is None and not outcome.is_gain
+    assert tried and all(one.setup == outcome.present for one in tried)
+    assert [one.rate for one in tried] == sorted((one.rate for one in tried), reverse=True)
+    assert tried[-1].passed and tried[-1].rate < min(missed)
+    assert f"({outcome.present}), which met it at " in outcome.verdict
+    assert "Next: a longer --budget" in outcome.verdict
+
+
+def test_where_even_less_is_missed_the_verdict_says_what_to_do_next(tmp_path):
+    state, _ = tuned(tmp_path, Busy(STEEP, most=0.0), budget=300.0)
+    outcome = outcome_of(state)
+    assert outcome.verdict.startswith("Nothing that was tried met p99<50ms: at ")
+    assert "took 400 ms. Next: " in outcome.verdict and "--slo" in outcome.verdict
+
+
+def test_what_was_found_is_always_compared_with_the_present_configuration(tmp_path):
+    for budget in (60.0, 80.0, 100.0, 130.0):
+        state, _ = tuned(tmp_path / str(budget), Measuring(FLAT), budget=budget)
+        outcome = outcome_of(state)
+        if outcome.best is not None and outcome.best.setup != outcome.present:
+            assert outcome.compared.rounds >= 1
+            break
+    else:
+        raise AssertionError("no budget was so short that it found a little")
+    assert "Next: the same with --resume" in outcome.verdict
 
 
 def test_a_bench_that_has_ended_ends_the_tuning_with_its_reason(tmp_path):
