@@ -415,6 +415,7 @@ class ControlPlane:
             publishes=settings.publishes,
             leads=lambda: self._leads,
             identity=lambda: self._identity,
+            data_urls=settings.gateway_urls,
         )
 
     def _decided(self) -> Decisions:

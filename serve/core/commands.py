@@ -26,6 +26,7 @@ def addressed(
     words = [command]
     for (flag, default), url in zip(_FLAGS, (http, grpc, metrics, admin), strict=True):
         url = url.rstrip("/")
-        if url and (url if "://" in url else f"http://{url}") != default:
+        full = url if "://" in url else f"http://{url}"
+        if url and full.replace("//localhost:", "//127.0.0.1:") != default:
             words += [flag, shlex.quote(url)]
     return " ".join(words)

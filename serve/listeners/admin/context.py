@@ -31,6 +31,7 @@ from serve.control.snapshots import Publisher
 from serve.control.trying.desk import TryDesk
 from serve.control.uploading.uploads import Uploads
 from serve.core.access import Access, Act, Key
+from serve.core.commands import GRPC, HTTP, METRICS
 from serve.core.errors import NotFound, NotServed
 from serve.core.replicas import Replica
 from serve.listeners.admin.sessions import COOKIE, is_valid
@@ -44,7 +45,7 @@ class Control:
     `needs_key` says whether callers must show a key, told whether there is one or ever was;
     `wall` is seconds of the epoch. `publishes` says whether there is a way to bring versions to the
     Tritons, `leads` whether this process may decide anything. `identity` is the gateway's random
-    id, empty until this process has led.
+    id, empty until this process has led. `data_urls`: the gateway's HTTP, gRPC and metrics ports.
     """
 
     models: Models
@@ -76,6 +77,7 @@ class Control:
     publishes: bool = True
     leads: Callable[[], bool] = lambda: True
     identity: Callable[[], str] = lambda: ""
+    data_urls: tuple[str, str, str] = (HTTP, GRPC, METRICS)
     board: Board = field(default_factory=Board)
     discovering: Discovering | None = None
 

@@ -9,14 +9,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from typing import Annotated, Any
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
 
 from fastapi import Depends, Request, Response
 from fastapi.responses import HTMLResponse
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import Environment, PackageLoader, StrictUndefined, pass_context
+from jinja2.runtime import Context
+from markupsafe import Markup, escape
+from starlette.datastructures import URL
 
 from serve import __version__
 from serve.core.access import Key
+from serve.core.commands import addressed
 from serve.listeners.admin.context import ByWhom, Control, InControl, caller
 from serve.listeners.web import static_files
 
@@ -31,6 +35,8 @@ HEADERS = {
     "referrer-policy": "same-origin",
     "cache-control": "no-store",
 }
+_CALLS = ("servegate load ", "servegate infer ")  # commands that call the data ports
+_HERE = ("localhost", "127.0.0.1", "::1")
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +103,7 @@ def environment() -> Environment:
     )
     made.globals.update(static=static_files.url, product_version=__version__)
     made.filters.update(
+        command=command_text,
         bytes=bytes_text,
         number=number_text,
         percent=percent_text,
@@ -106,6 +113,29 @@ def environment() -> Environment:
         segment=segment,
     )
     return made
+
+
+@pass_context
+def command_text(context: Context, command: str) -> Markup:
+    """A command with every address that it needs where this page is read; other texts as is."""
+    if not command.startswith("servegate "):
+        return escape(command)
+    visit: Visit = context["visit"]
+    http, _, metrics = visit.control.data_urls
+    if not command.startswith(_CALLS):
+        http = metrics = ""
+    seen = visit.request.base_url
+    urls = {name: _from_there(url, seen) for name, url in (("http", http), ("metrics", metrics))}
+    return Markup(escape(command)) + addressed("", **urls, admin=str(seen))
+
+
+def _from_there(url: str, seen: URL) -> str:
+    """A data port of this machine, by the host name under which the page was asked for."""
+    parts = urlsplit(url)
+    if parts.hostname not in _HERE or seen.hostname in (*_HERE, None):
+        return url
+    name = f"[{seen.hostname}]" if ":" in seen.hostname else seen.hostname
+    return f"{parts.scheme}://{name}:{parts.port}"
 
 
 def segment(name: object) -> str:

@@ -3,9 +3,12 @@
 from pathlib import Path
 
 import pytest
+from starlette.datastructures import URL
 
 from serve.listeners.web import rendering, static_files
+from serve.listeners.web.rendering import _from_there
 
+from .pages_scene import Pages, words
 from .web_scene import HTMX, got, site_over
 
 
@@ -69,3 +72,34 @@ def test_times_have_units(value: float | None, text: str) -> None:
 )
 def test_moments_are_told_from_now(passed: float, text: str) -> None:
     assert rendering.ago_text(1000.0, 1000.0 + passed) == text
+
+
+def test_commands_on_pages_have_the_addresses_that_are_not_the_defaults(tmp_path: Path) -> None:
+    ports = tuple(f"http://127.0.0.1:{port}" for port in (25000, 25001, 25002))
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+    elsewhere, usual = Pages(tmp_path / "a", data_urls=ports), Pages(tmp_path / "b")
+    load = "servegate load scenario smoke --model MODEL --share"
+    flags = "--url http://127.0.0.1:25000 --metrics-url http://127.0.0.1:25002"
+    said = words(elsewhere.get("/loadtests", host="localhost:25080"))
+    assert f"{load} {flags} --admin-url http://localhost:25080" in said
+    push = "servegate model push model_repo/digits digits --live --wait"
+    said = words(elsewhere.get("/", host="localhost:25080"))
+    assert f"{push} --admin-url http://localhost:25080" in said
+    assert push in words(usual.get("/"))
+    assert "--admin-url" not in words(usual.get("/")) + words(usual.get("/loadtests"))
+
+
+@pytest.mark.parametrize(
+    ("url", "page", "seen"),
+    [
+        ("http://127.0.0.1:8000", "http://localhost:8080/", "http://127.0.0.1:8000"),
+        ("http://127.0.0.1:8000", "https://gw.example/", "http://gw.example:8000"),
+        ("http://gateway:8000", "https://gw.example/", "http://gateway:8000"),
+        ("http://127.0.0.1:8000", "http://[fe80::1]:8080/", "http://[fe80::1]:8000"),
+    ],
+)
+def test_ports_of_the_gateways_machine_are_shown_as_the_reader_reaches_them(
+    url: str, page: str, seen: str
+) -> None:
+    assert _from_there(url, URL(page)) == seen
