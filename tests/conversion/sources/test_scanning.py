@@ -110,6 +110,13 @@ def test_what_is_constant_or_needed_by_nothing_asks_no_converter(tmp_path: Path)
     ]
 
 
+def test_dropout_that_a_default_may_switch_off_is_left_to_the_questions(tmp_path: Path) -> None:
+    nodes = [node("k", "PlaceholderWithDefault"), node("r", "RandomUniform", "k")]
+    assert codes(calling(tmp_path / "one", nodes, "r:0"), {"Relu"}) == []
+    nodes = [node("k", "PlaceholderWithDefault"), node("r", "RandomShuffle", "k")]
+    assert codes(calling(tmp_path / "two", nodes, "r:0"), {"Relu"}) == ["not_deterministic"]
+
+
 def test_random_numbers_that_nobody_needs_do_no_harm(tmp_path: Path) -> None:
     nodes = [node("shape", "Const"), node("r", "RandomUniform", "shape"), node("y", "Relu", "x")]
     assert codes(calling(tmp_path / "m", nodes, "y:0"), {"Relu"}) == []

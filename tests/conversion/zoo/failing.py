@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from .graphs import save
+from .graphs import dropped_out, in_a_session, save
 from .rows import row
 
 
@@ -236,3 +236,9 @@ def too_large(folder: Path) -> Path:
     module = Wide()
     tf.saved_model.save(module, str(folder / "model"), signatures=module.serve)
     return folder / "model"
+
+
+@row("v1-dropout-on", code="not_deterministic", is_slow=False)
+def v1_dropout_on(folder: Path) -> Path:
+    """Dropout whose placeholder leaves it on by default."""
+    return in_a_session(folder, dropped_out, 0.5)

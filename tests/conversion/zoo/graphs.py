@@ -215,3 +215,72 @@ def from_a_session(folder: Path) -> Path:
         session.run(v1.global_variables_initializer())
         v1.saved_model.simple_save(session, str(folder / "model"), {"x:0": x}, {"y": y})
     return folder / "model"
+
+
+@row("v1-reference-variables", is_slow=False)
+def from_a_session_of_references(folder: Path) -> Path:
+    """With reference variables, TensorFlow 1's default, and a dropout that is off by default."""
+    import tensorflow as tf
+
+    def answer(x: Any, training: Any) -> Any:
+        v1 = tf.compat.v1
+        weight = v1.get_variable("w", [3, 2], initializer=v1.ones_initializer(), use_resource=False)
+        bias = v1.get_variable("b", [2], initializer=v1.ones_initializer(), use_resource=False)
+        hidden = tf.nn.relu(tf.matmul(x, weight) + bias)
+        return v1.cond(training, lambda: v1.nn.dropout(hidden, rate=0.5), lambda: hidden)
+
+    return in_a_session(folder, answer, False)
+
+
+@row("v1-dropout", is_slow=False)
+def from_a_session_with_dropout(folder: Path) -> Path:
+    """Dropout that is off unless a caller says otherwise: by a placeholder with a default."""
+    return in_a_session(folder, dropped_out, 1.0)
+
+
+def dropped_out(x: Any, keep: Any) -> Any:
+    """A product of what dropout keeps."""
+    import tensorflow as tf
+
+    weight = tf.compat.v1.get_variable("w", [3, 2], initializer=tf.ones_initializer())
+    return tf.matmul(tf.compat.v1.nn.dropout(x, rate=1 - keep), weight)
+
+
+def in_a_session(folder: Path, answer: Any, default: Any) -> Path:
+    """What `simple_save` writes of an answer to `x` and to a placeholder with a default."""
+    import tensorflow as tf
+
+    v1 = tf.compat.v1
+    v1.disable_control_flow_v2()
+    try:
+        with tf.Graph().as_default(), v1.Session() as session:
+            x = v1.placeholder(tf.float32, [None, 3], name="x")
+            y = answer(x, v1.placeholder_with_default(default, [], name="switch"))
+            session.run(v1.global_variables_initializer())
+            v1.saved_model.simple_save(session, str(folder / "model"), {"x": x}, {"y": y})
+    finally:
+        v1.enable_control_flow_v2()
+    return folder / "model"
+
+
+@row("upper-and-lower")
+def upper_and_lower(folder: Path) -> Path:
+    """Texts in other letters, and compared."""
+    import tensorflow as tf
+
+    def call(words: Any) -> Mapping[str, Any]:
+        return {"up": tf.strings.upper(words), "low": tf.strings.lower(words)}
+
+    return save(folder, call, words=([None, 2], "string"))
+
+
+@row("standardised-pictures")
+def standardised_pictures(folder: Path) -> Path:
+    """Pictures of bytes, resized, each with its own mean and spread taken out."""
+    import tensorflow as tf
+
+    def call(pictures: Any) -> Mapping[str, Any]:
+        resized = tf.image.resize(tf.cast(pictures, tf.float32), [9, 9])
+        return {"y": tf.image.per_image_standardization(resized)}
+
+    return save(folder, call, pictures=([None, 16, 16, 3], "uint8"))
