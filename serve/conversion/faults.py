@@ -42,11 +42,20 @@ _ROWS = (
     Fault(
         "source_corrupt", "the model cannot be read", "save it again with the program that made it"
     ),
-    Fault("source_too_large", "the model is larger than may be read", "--max-source-bytes"),
+    Fault(
+        "source_invalid",
+        "the ONNX file is no valid model",
+        "export it again with operator set 18; onnx.checker.check_model says more",
+    ),
+    Fault(
+        "source_too_large",
+        "the model is larger than may be read",
+        "without what a prediction does not need, such as the optimiser's state",
+    ),
     Fault(
         "archive_unsafe",
-        "the archive is not unpacked",
-        "save the model again with Keras; nothing else belongs in it",
+        "the model's files are not safe to open",
+        "save it again with the program that made it; nothing else belongs in it",
     ),
     Fault(
         "pickle_refused",
@@ -115,7 +124,7 @@ _ROWS = (
     Fault(
         "cannot_load",
         "ONNX Runtime does not load the converted graph",
-        "another opset or precision; the node is named above",
+        "another --precision, or report it with the output of `servegate convert inspect`",
     ),
     Fault(
         "model_too_large",

@@ -9,7 +9,8 @@ converted, only finished; one that is given beside its source only goes through 
 
 import gc
 import resource
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
@@ -123,8 +124,21 @@ def _onnx_source(task: Task) -> Source:
     if task.request.nchw or task.request.signature:
         option = "--nchw" if task.request.nchw else "--signature"
         raise failed("unsupported_input", f"{option} is for TensorFlow models", hint="leave it out")
-    runner = OnnxModel(serialized(_given(task.source)))
+    with _blaming_the_source():
+        runner = OnnxModel(serialized(_given(task.source)))
     return Source(Kind.ONNX, task.source, "", runner, runner.signature, {"kind": str(Kind.ONNX)})
+
+
+@contextmanager
+def _blaming_the_source() -> Iterator[None]:
+    """A graph that nothing has converted was wrong before: `source_invalid`."""
+    try:
+        yield
+    except ConversionFailed as error:
+        if error.code not in ("invalid_graph", "cannot_load"):
+            raise
+        where = {"operator": error.operator, "node": error.node}
+        raise failed("source_invalid", error.why, **where) from error
 
 
 def _tensorflow_source(kind: Kind, task: Task, telling: Telling) -> Source:
@@ -196,7 +210,10 @@ def _made(source: Source, task: Task, telling: Telling) -> Any:
         signature = translating.channels_first(signature, task.request.nchw)
         gc.collect()
     telling("stage", stage="finish")
-    return finish(model, signature)
+    if source.kind is not Kind.ONNX:
+        return finish(model, signature)
+    with _blaming_the_source():
+        return finish(model, signature)
 
 
 def _in_precision(model: Any, precision: Precision, rows: Any) -> Any:

@@ -107,6 +107,31 @@ def test_int8_that_nothing_would_verify_is_refused_before_any_work(tmp_path: Pat
     assert "simplifying" not in done.stderr and not (tmp_path / "repo").exists()
 
 
+def test_an_onnx_file_that_is_wrong_itself_is_not_called_a_converted_graph(tmp_path: Path) -> None:
+    graph = helper.make_graph(
+        [
+            helper.make_node(
+                "StringNormalizer",
+                ["x"],
+                ["y"],
+                name="up",
+                case_change_action="UPPER",
+                locale="xx_XX",
+            )
+        ],
+        "wrong",
+        [value("x", TensorProto.STRING, ["batch"])],
+        [value("y", TensorProto.STRING, ["batch"])],
+    )
+    made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=8)
+    where = ("--name", "m", "--out", tmp_path / "repo")
+    done = convert("onnx", save(made, tmp_path / "m.onnx"), *where)
+    assert done.returncode == 1
+    assert "error: the ONNX file is no valid model" in done.stderr
+    assert "xx_XX" in done.stderr and "code: source_invalid" in done.stderr
+    assert "converted graph" not in done.stderr and "named above" not in done.stderr
+
+
 def test_a_conversion_names_its_report_and_what_comes_next(source: Path, tmp_path: Path) -> None:
     repo = tmp_path / "repo"
     said = convert("onnx", source, "--name", "twice", "--out", repo).stderr

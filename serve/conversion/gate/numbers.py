@@ -17,7 +17,7 @@ from serve.conversion.gate.probes import Probe
 from serve.conversion.gate.rules import Norm, Rule, tolerance_of
 from serve.conversion.gate.surveying import LOG
 from serve.conversion.gate.tallying import Judged, Tally
-from serve.conversion.gate.unsteady import movement, with_room
+from serve.conversion.gate.unsteady import movement, nudge, with_room, without_wild
 from serve.conversion.report import Step, StepResult
 from serve.conversion.request import Precision, Request
 from serve.tensors.datatypes import Array
@@ -108,6 +108,7 @@ class Numbers:
         if not lost and not far:
             return found
         moved = movement(self.source, probe.inputs, expected, self.rule.shake)
+        nudged = nudge(self.source, probe.inputs, expected) if far else {}
         for name in lost:
             if not np.isinf(moved[name]).all() or not moved[name].size:
                 self._blame_shape(name, got[name], expected[name], probe)
@@ -116,7 +117,7 @@ class Numbers:
             if probe.is_ordinary and tolerance_of(self.request, name).says_values:
                 bound = np.where(np.isinf(wide.bound), np.inf, plain.bound)  # as the user says
                 wide = replace(plain, bound=bound)
-            found[name] = wide
+            found[name] = without_wild(wide, nudged[name], self.rule) if name in nudged else wide
         return found
 
     def _gates(self, name: str) -> bool:

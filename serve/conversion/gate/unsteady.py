@@ -5,6 +5,11 @@ the highest, that alone changes the answer, and no gate can tell it from a small
 element is refused, the source is asked a few times with inputs moved by a rounding or two: what
 moves there by itself gets that much room, up to a share of its scale. With FP32, what moves more
 is not judged at all; FP16 and INT8 are simply too coarse for it, and refused.
+
+Bytes cannot be moved by a rounding. Of pictures of bytes a few are changed by one, which is much:
+it gives no room. But where that alone changes an answer by a large share of its scale, as the
+spread of a picture of one colour does when it is divided by, an element says nothing and is not
+judged.
 """
 
 from collections.abc import Mapping
@@ -18,6 +23,7 @@ from serve.conversion.gate.tallying import Judged
 from serve.tensors.datatypes import Array
 
 TRIALS = 6
+NUDGED = 0.01  # of the bytes of a picture
 COARSE = 1e-3  # a rule for more than this is of a coarse precision
 
 
@@ -47,6 +53,28 @@ def movement(
     return moved
 
 
+def nudge(
+    source: Runner, inputs: Mapping[str, Array], expected: Mapping[str, Array]
+) -> Mapping[str, Reals]:
+    """The largest change of each element of floats where some bytes of pictures change by one."""
+    moved = {name: np.zeros(one.shape) for name, one in expected.items() if one.dtype.kind == "f"}
+    names = [name for name, one in inputs.items() if one.dtype == np.uint8 and one.ndim > 2]
+    for trial in range(TRIALS if names else 0):
+        rng = np.random.default_rng(trial)
+        answer, _ = ask(source, {**inputs, **{name: _nudged(inputs[name], rng) for name in names}})
+        for name, most in moved.items():
+            if answer is not None and name in answer and answer[name].shape == most.shape:
+                moved[name] = np.maximum(most, gap(answer[name], expected[name]))
+    return moved
+
+
+def without_wild(judged: Judged, nudged: Reals, rule: Rule) -> Judged:
+    """The same, without a bound where a nudge changes much and there is a number."""
+    most = rule.cap * np.broadcast_to(judged.scale, nudged.shape)
+    is_wild = (nudged > most) & np.isfinite(judged.got) & (rule.relative < COARSE)
+    return replace(judged, bound=np.where(is_wild, np.inf, judged.bound))
+
+
 def with_room(judged: Judged, moved: Reals, rule: Rule) -> Judged:
     """The same, with bounds that have room for the movement."""
     if judged.expected.dtype.kind != "f":
@@ -67,6 +95,13 @@ def _by_row(moved: Reals) -> Reals:
 def _change(answer: Array, expected: Array) -> Reals:
     change = gap(answer, expected)
     return change if expected.dtype.kind == "f" else np.where(change > 0, np.inf, 0.0)
+
+
+def _nudged(array: Array, rng: np.random.Generator) -> Array:
+    """Some bytes one lower, or one higher where they are zero."""
+    chosen = rng.random(array.shape) < NUDGED
+    chosen.flat[rng.integers(array.size)] = True
+    return np.where(chosen, np.where(array > 0, array - 1, 1), array).astype(array.dtype)
 
 
 def _shaken(array: Array, shake: float, rng: np.random.Generator) -> Array:

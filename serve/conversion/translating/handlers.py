@@ -1,8 +1,9 @@
 """Operators of TensorFlow that tf2onnx does not map, in operators that it does.
 
-| TensorFlow | ONNX      | why it is met                    |
-|------------|-----------|----------------------------------|
-| Erfc       | 1 - Erf   | the exact GELU of Keras          |
+| TensorFlow               | ONNX             | why it is met                                    |
+|--------------------------|------------------|--------------------------------------------------|
+| Erfc                     | 1 - Erf          | the exact GELU of Keras                          |
+| StringLower, StringUpper | StringNormalizer | its default locale, en_US, is seldom installed   |
 
 Importing this module makes them known to tf2onnx, in this process.
 """
@@ -13,6 +14,7 @@ import numpy as np
 import tf2onnx.onnx_opset
 import tf2onnx.tfonnx  # noqa: F401 — registers every handler that tf2onnx has
 from tf2onnx import utils
+from tf2onnx.custom_opsets.string_ops import StringLower
 from tf2onnx.handler import tf_op
 
 from serve.conversion.request import OPSET
@@ -70,3 +72,14 @@ class _Erfc:
             dtypes=[dtype],
             shapes=[shape],
         )
+
+
+@tf_op(["StringLower", "StringUpper"])
+class _StringCase:
+    """With a locale that every system has. TensorFlow changes ASCII only, unless told UTF-8."""
+
+    @classmethod
+    def version_10(cls, graph: Any, node: Any, **more: Any) -> None:
+        encoding = node.get_attr_value("encoding", b"")
+        StringLower.version_10(graph, node, **more)
+        node.set_attr("locale", "C.UTF-8" if encoding in (b"utf-8", "utf-8") else "C")

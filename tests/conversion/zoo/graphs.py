@@ -269,7 +269,8 @@ def upper_and_lower(folder: Path) -> Path:
     import tensorflow as tf
 
     def call(words: Any) -> Mapping[str, Any]:
-        return {"up": tf.strings.upper(words), "low": tf.strings.lower(words)}
+        up, low = tf.strings.upper(words), tf.strings.lower(words, encoding="utf-8")
+        return {"up": up, "low": low}
 
     return save(folder, call, words=([None, 2], "string"))
 
