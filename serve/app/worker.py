@@ -15,6 +15,7 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.core import GaugeMetricFamily, Metric
 
 from serve.app.feed import Feed
+from serve.app.hanging import Hanging
 from serve.app.journals import Journals
 from serve.app.managing import ControlManager
 from serve.app.paths import SNAPSHOT_FILE, worker_socket
@@ -77,6 +78,14 @@ class Worker:
         self._waking = Waking(
             calls=settings.waking_calls, seconds=settings.waking_timeout, tell=self._caller.tell
         )
+        self._hanging = Hanging(
+            self._http_pool,
+            self._grpc_pool,
+            replicas=lambda: self._live.current.replicas if self._live.current else {},
+            busy=lambda: tuple(self._loads.replicas),
+            health=self._health,
+            clock=time.monotonic,
+        )
         self._gateway = self._walk()
         self._tfserving = TfServing(
             self._gateway, self._http_pool, limits=settings.limits, clock=time.monotonic
@@ -108,6 +117,7 @@ class Worker:
             for close in (self._journals.close, self._http_pool.close, self._grpc_pool.close):
                 stack.callback(close)
             stack.callback(grpc.close)
+            stack.callback(self._hanging.close)
             async with asyncio.TaskGroup() as tasks:
                 sweeps = _for_ever(*self._sweeps(http, grpc))
                 work = [self._feed.run(), self._caller.run(), sweeps]
@@ -158,6 +168,7 @@ class Worker:
     def _sweeps(self, http: KServeHttp, grpc: KServeGrpc) -> Iterable[Callable[[], None]]:
         """What looks at the clock every 100 ms."""
         yield self._keep_connections
+        yield self._hanging.sweep
         yield self._gateway.sweep  # before grpc.sweep, which sends what this has begun
         yield from (http.sweep, grpc.sweep, self._http_pool.sweep, self._grpc_pool.sweep)
         if self._journals.log is not None:

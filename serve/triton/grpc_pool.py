@@ -140,6 +140,21 @@ class GrpcPool:
         leg.source = None
         self._absorbed[leg] = min(until, self._clock() + self._limits.call), ended
 
+    def calls(self, replica: Replica) -> Iterator[object]:
+        """What stands for each call on a replica, for as long as it is the same."""
+        for group in self._all():
+            if group.replica == replica:
+                for upstream in group.connections:
+                    yield from ((id(upstream), number) for number in upstream.streams)
+
+    def cut(self, replica: Replica, why: str) -> None:
+        """End the calls on a replica, and close their connections."""
+        for group in tuple(self._all()):
+            if group.replica == replica:
+                for upstream in tuple(group.connections):
+                    upstream.guarded(upstream.abort, why)
+        self.board.flush()
+
     def sweep(self) -> None:
         """Look at the clock, for all connections together."""
         now = self._clock()

@@ -144,6 +144,10 @@ class HttpConnection(asyncio.Protocol):
         if self.transport is not None:
             self.transport.abort()
 
+    def cut(self, why: str) -> None:
+        """Close at once; the call on it hears that no complete answer will come."""
+        self._break(why)
+
     def pause_answer(self) -> None:
         """Read no more until `resume_answer`."""
         if self.is_open and not self.is_reading_paused and self.transport is not None:

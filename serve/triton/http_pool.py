@@ -7,7 +7,7 @@ and then, which closes connections that nobody has used for a while.
 
 import asyncio
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from serve.core import faults
 from serve.core.calls import Headers, Reply
@@ -105,6 +105,19 @@ class Pool:
         _, ended = self._absorbed.pop(connection)
         self.give_back(connection)
         ended()
+
+    def calls(self) -> Mapping[Address, Sequence[object]]:
+        """By address what stands for each call on a connection, for as long as it is the same."""
+        found: dict[Address, list[object]] = {}
+        for one in self._busy:
+            found.setdefault(one.address, []).append((id(one), one.idle_since))
+        return found
+
+    def cut(self, replica: Replica, why: str) -> None:
+        """End the calls there, and close their connections."""
+        address = (replica.host, replica.http_port)
+        for connection in [one for one in self._busy if one.address == address]:
+            faults.contained(connection, connection.cut, why)
 
     def keep(self, replicas: Iterable[Replica]) -> None:
         """Only these are called from now on: idle connections to others hold up their end."""
