@@ -78,6 +78,21 @@ class InflatedTooLarge(BodyTooLarge):
         )
 
 
+class ConversionTooLarge(BodyTooLarge):
+    """A body that has to be taken apart would take more memory than the operator allows."""
+
+    code = "conversion_too_large"
+
+    def __init__(self, size: int, limit: int) -> None:
+        ServegateError.__init__(
+            self,
+            f"the request would take {size} bytes of memory to convert, beyond {limit}",
+            why="its JSON or its message has to be taken apart",
+            try_this="smaller batches, binary tensors over KServe v2, or raise "
+            "--max-in-flight-bytes",
+        )
+
+
 class HeadTooLarge(BadRequest):
     """The request's head exceeds the limit that the operator set."""
 

@@ -28,6 +28,7 @@ Shape = tuple[int, ...]
 BYTES = "BYTES"
 LARGE = 256 << 10  # bytes that are worked on in a thread, so that other calls go on meanwhile
 DEEPEST = 32  # dimensions of a tensor that are taken
+_AT_ONCE = 1 << 16  # elements
 _LENGTH = struct.Struct("<I")
 
 
@@ -132,7 +133,10 @@ def pack(elements: Sequence[Any], datatype: str) -> bytes:
     """Elements as raw bytes. `OverflowError` for a number that the datatype does not have."""
     code = kind_of(datatype).code
     if code:
-        return array(code, elements).tobytes()
+        packed = array(code)
+        for start in range(0, len(elements), _AT_ONCE):  # between which other threads may run
+            packed.extend(array(code, elements[start : start + _AT_ONCE]))
+        return packed.tobytes()
     if datatype == BYTES:
         return b"".join(_LENGTH.pack(len(element)) + element for element in elements)
     if datatype == "FP16":

@@ -11,10 +11,13 @@ Source: "RESTful API" of TensorFlow Serving's documentation; its sentences: `uti
 
 import itertools
 import json
+import re
+from json.decoder import JSONArray, JSONObject  # type: ignore[attr-defined]
+from json.scanner import py_make_scanner  # type: ignore[attr-defined]
 from typing import Any, NamedTuple
 
 from serve.core.errors import BadRequest
-from serve.tensors.tfserving import BYTES, LARGE, Port, Shape, Signature, Tensor, pack
+from serve.tensors.tfserving import BYTES, Port, Shape, Signature, Tensor, pack
 from serve.tensors.tfserving_faults import (
     accepted,
     bytes_of,
@@ -24,6 +27,7 @@ from serve.tensors.tfserving_faults import (
     shape_of,
     shown,
 )
+from serve.tensors.tfserving_numbers import SLICE, Numbers, Weighed
 
 
 def _float(text: str) -> float:
@@ -34,10 +38,37 @@ def _int(text: str) -> int:
     return int(text)
 
 
+def _object(found: dict[str, Any]) -> dict[str, Any]:
+    return found
+
+
+def _slowest() -> json.JSONDecoder:
+    decoder: Any = json.JSONDecoder()
+    decoder.parse_object, decoder.parse_array = JSONObject, JSONArray
+    decoder.scan_once = py_make_scanner(decoder)
+    found: json.JSONDecoder = decoder
+    return found
+
+
 _FAST = json.JSONDecoder()
 # The scanner, which is written in C, keeps the interpreter to itself from the first byte to the
-# last: 340 ms for 14 MB of numbers, measured. With calls back into Python it is 40 ms at a time.
-_SLOW = json.JSONDecoder(parse_float=_float, parse_int=_int)
+# last: 340 ms for 14 MB of numbers, measured. It lets others go on where it calls back into Python,
+# for numbers and objects; a document of other things is read by the scanner in Python, which takes
+# ten times as long.
+_SLOW = json.JSONDecoder(parse_float=_float, parse_int=_int, object_hook=_object)
+_SLOWEST = _slowest()
+_FREED = 1 << 12  # elements
+_CALLS_BACK = re.compile(rb"[\[,:\s]-?[0-9]|\{")
+
+
+_NO_LIST = (
+    "instances is a plain list, but expecting list of objects as multiple "
+    "input tensors required as per tensorinfo_map"
+)
+_NO_VALUE = (
+    "inputs is a plain value/list, but expecting an object as multiple "
+    "input tensors required as per tensorinfo_map"
+)
 
 
 class PredictBody(NamedTuple):
@@ -47,13 +78,16 @@ class PredictBody(NamedTuple):
     is_row: bool
 
 
-def document_of(body: bytes) -> dict[str, Any]:
-    """The JSON object in a request's body. What stands behind it is not read."""
+def document_of(body: bytes, *, is_large: bool = False) -> dict[str, Any]:
+    """The JSON object in a request's body. What stands behind it is not read.
+
+    A large one is read in a way that lets other threads run meanwhile.
+    """
     if not body:
         raise BadRequest("JSON Parse error: The document is empty")
     try:  # bytes that are no UTF-8 pass through strings as they are
         text = body.decode("utf-8", "surrogateescape").lstrip("\ufeff \t\r\n")
-        document, _ = (_SLOW if len(body) > LARGE else _FAST).raw_decode(text)
+        document, _ = (_patient(body) if is_large else _FAST).raw_decode(text)
     except json.JSONDecodeError as error:
         raise BadRequest(f"JSON Parse error: {error.msg} at offset: {error.pos}") from error
     except (ValueError, RecursionError) as error:
@@ -61,6 +95,25 @@ def document_of(body: bytes) -> dict[str, Any]:
     if not isinstance(document, dict):
         raise BadRequest(f"JSON Value: {shown(document)} Is not object")
     return document
+
+
+def let_go(value: Any) -> None:
+    """Free a large document a slice at a time: other threads wait while lists free each other."""
+    if isinstance(value, dict):
+        for one in value.values():
+            let_go(one)
+    elif isinstance(value, list):
+        while len(value) > _FREED:
+            del value[-_FREED:]
+        while value:
+            let_go(value.pop())
+
+
+def _patient(body: bytes) -> json.JSONDecoder:
+    """A decoder that calls back into Python for every slice of this body."""
+    starts = range(0, len(body), SLICE)
+    does = all(_CALLS_BACK.search(body, start, start + SLICE) for start in starts)
+    return _SLOW if does else _SLOWEST
 
 
 def signature_name(document: dict[str, Any]) -> str:
@@ -94,6 +147,14 @@ def predict_inputs(document: dict[str, Any], signature: Signature) -> PredictBod
     return PredictBody(_rows(rows, signature), is_row=True)
 
 
+def numbers_inputs(found: Weighed, signature: Signature) -> PredictBody:
+    """The tensors of a predict request that is nested lists of numbers, for the only input."""
+    numbers, is_row = found.numbers, found.key == "instances"
+    assert isinstance(numbers, Numbers)
+    port = _only(signature, _NO_LIST if is_row else _NO_VALUE)
+    return PredictBody({port.name: numbers.tensor(port, is_rows=is_row)}, is_row)
+
+
 def tensor_of(value: Any, port: Port) -> Tensor:
     """The tensor that nested lists, or a single value, write out."""
     shape = shape_of(value)
@@ -109,11 +170,7 @@ def tensor_of(value: Any, port: Port) -> Tensor:
 def _rows(rows: list[Any], signature: Signature) -> dict[str, Tensor]:
     """One tensor per input, whose first dimension counts the rows."""
     if not is_object(rows[0]):
-        port = _only(
-            signature,
-            "instances is a plain list, but expecting list of objects as multiple "
-            "input tensors required as per tensorinfo_map",
-        )
+        port = _only(signature, _NO_LIST)
         return {port.name: _column(rows, port, is_named=False)}
     for number, row in enumerate(rows):
         if not is_object(row):
@@ -156,11 +213,7 @@ def _column(values: list[Any], port: Port, *, is_named: bool) -> Tensor:
 
 def _columns(value: Any, signature: Signature) -> dict[str, Tensor]:
     if not is_object(value):
-        port = _only(
-            signature,
-            "inputs is a plain value/list, but expecting an object as multiple "
-            "input tensors required as per tensorinfo_map",
-        )
+        port = _only(signature, _NO_VALUE)
         return {port.name: tensor_of(value, port)}
     for port in signature.required:
         if port.name not in value:

@@ -6,6 +6,7 @@ import json
 from functools import partial
 from types import MappingProxyType
 
+import pytest
 from builders import snapshot, target, until, view
 from listeners.http_messages import chunked, reply, request
 from listeners.http_replicas import Received, answering
@@ -212,8 +213,8 @@ async def test_a_body_that_the_worker_has_no_room_for_is_refused(front: Front) -
 @in_front(in_flight=8000)
 async def test_a_document_weighs_more_than_its_bytes(front: Front) -> None:
     front.a.script = model(gives_its_input)
-    answer = await front.ask(request(json.dumps(ROWS).encode() + b" " * 1000, path=PREDICT))
-    assert (answer.status, answer.code) == (413, "body_too_large")
+    answer = await front.ask(request(b'{"instances":[' + b"[]," * 100 + b"[]]}", path=PREDICT))
+    assert (answer.status, answer.code) == (413, "conversion_too_large")
     assert "raise --max-in-flight-bytes" in json.loads(answer.body)["error"]
     assert await front.post(PREDICT, ROWS) == (200, TWICE)
 
@@ -222,6 +223,36 @@ async def test_a_document_weighs_more_than_its_bytes(front: Front) -> None:
 async def test_a_body_that_does_not_come_is_given_up(front: Front) -> None:
     answer = await front.ask(request(b"x", path=PREDICT, length=100))
     assert (answer.status, answer.code) == (408, "too_slow")
+
+
+@in_front(in_flight=64 << 20)
+async def test_a_document_of_empty_lists_is_refused_before_it_is_read(front: Front) -> None:
+    """Eight megabytes of them would be 300 MB of lists."""
+    body = b'{"instances":[' + b"[]," * 2_600_000 + b"[]]}"
+    answer = await front.ask(request(body, path=PREDICT))
+    assert (answer.status, answer.code) == (413, "conversion_too_large")
+    assert front.a.requests == [] and front.listener.held == 0
+
+
+@pytest.mark.parametrize(
+    ("rows", "said"),
+    [
+        ("[1,2]," * 100_000 + "[1]", "Expecting tensor size: 2 but got: 1"),
+        ("[1,2]," * 100_000 + '[1,"a"]', "element: 100000 of"),
+        ("[1,2]," * 100_000 + "[1,,2]", "JSON Parse error"),
+        ("[1,2]," * 100_000 + "[1,1e]", "JSON Parse error"),
+        ("[1,2]," * 100_000 + "[1,2]]", "JSON Parse error"),
+    ],
+)
+def test_what_is_wrong_with_a_large_document_is_said_too(rows: str, said: str) -> None:
+    @in_front()
+    async def play(front: Front) -> None:
+        front.a.script = model(gives_its_input)
+        status, answer = await front.post(PREDICT, f'{{"instances":[{rows}]}}'.encode())
+        assert (status, said in answer["error"]) == (400, True), answer
+        assert await front.post(PREDICT, ROWS) == (200, TWICE)
+
+    play()
 
 
 @in_front()

@@ -19,6 +19,7 @@ EXPECTED: dict[type[ServegateError], tuple[int, str]] = {
     errors.BadVersion: (400, "INVALID_ARGUMENT"),
     errors.Unparsable: (400, "INTERNAL"),
     errors.BodyTooLarge: (413, "RESOURCE_EXHAUSTED"),
+    errors.ConversionTooLarge: (413, "RESOURCE_EXHAUSTED"),
     errors.InflatedTooLarge: (413, "RESOURCE_EXHAUSTED"),
     errors.HeadTooLarge: (431, "RESOURCE_EXHAUSTED"),
     errors.TooSlow: (408, "DEADLINE_EXCEEDED"),

@@ -18,7 +18,7 @@ from serve.listeners.http.asking import Asking
 from serve.listeners.http.desk import Desk
 from serve.listeners.tfserving import tasks
 from serve.listeners.tfserving.body import body_of
-from serve.listeners.tfserving.facade import WEIGHT, TfServing
+from serve.listeners.tfserving.facade import TfServing
 from serve.wire import tfserving as wire
 from serve.wire.request_ids import TOLD
 from serve.wire.tfserving import Question, Servable, Task
@@ -91,8 +91,8 @@ class TfServingHttp:
         if task is Task.METADATA:
             return await self._metadata(call, servable, asking)
         self._facade.check(call)
-        async with self._document(request, call, asking) as (document, size):
-            work = self._carry_out(task, call, asking, document, size)
+        async with self._asked(request, task, call, asking) as asked_for:
+            work = self._carry_out(task, call, asking, asked_for)
             return await _unless_left(request, work)
 
     def _status(self, call: Call, servable: Servable, asking: _Asking) -> bytes:
@@ -110,29 +110,30 @@ class TfServingHttp:
         return body
 
     async def _carry_out(
-        self, task: Task, call: Call, asking: _Asking, document: tasks.Document, size: int
+        self, task: Task, call: Call, asking: _Asking, asked: tasks.Asked
     ) -> bytes:
         async with self._facade.begin(call, asking.headers) as calling:
             asking.decision = calling.attempt.decision
-            body = await tasks.carry_out(task, calling, document, size)
+            body = await tasks.carry_out(task, calling, asked)
             asking.answered, asking.upstream = len(body), calling.seconds
             calling.answered()
         return body
 
     @asynccontextmanager
-    async def _document(
-        self, request: Request, call: Call, asking: _Asking
-    ) -> AsyncIterator[tuple[tasks.Document, int]]:
-        """The JSON in the body, and how many bytes it has; what is wrong with it is counted."""
+    async def _asked(
+        self, request: Request, task: Task, call: Call, asking: _Asking
+    ) -> AsyncIterator[tasks.Asked]:
+        """The JSON in the body, with room for what it takes; what is wrong with it is counted."""
         async with AsyncExitStack() as stack:
             try:
                 body = await stack.enter_async_context(body_of(request, self._desk, asking))
-                stack.enter_context(self._facade.holding(WEIGHT * len(body)))
-                document = await tasks.document(body)
+                asked = await tasks.asked(body, task)
+                stack.enter_context(self._facade.holding(asked.weight))
+                asked.read_if_small()
             except ServegateError as error:
                 self._facade.failed(call, error)
                 raise
-            yield document, len(body)
+            yield asked
 
 
 async def _unless_left(request: Request, work: Coroutine[Any, Any, bytes]) -> bytes:

@@ -1,0 +1,181 @@
+"""Large documents: what they weigh, and nested numbers that are read without their lists."""
+
+import asyncio
+import json
+import tracemalloc
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from serve.core.errors import BadRequest
+from serve.listeners.tfserving.facade import away
+from serve.tensors.tfserving import LARGE, Port, Signature
+from serve.tensors.tfserving_json import (
+    PredictBody,
+    document_of,
+    numbers_inputs,
+    predict_inputs,
+    signature_name,
+)
+from serve.tensors.tfserving_numbers import SLICE, weigh
+
+MEANT = b" " * LARGE  # makes a document a large one
+WIDE = " " * (SLICE * 2 // 3)  # a slice does not take two of them
+
+
+def takes(datatype: str) -> Signature:
+    return Signature((Port("x", datatype, (-1,)),), ())
+
+
+def both(body: bytes, signature: Signature) -> list[PredictBody | str]:
+    """What the usual way makes of a document, and what is made of it without lists."""
+    found: list[PredictBody | str] = []
+    weighed = weigh(body + MEANT)
+    for read in (
+        lambda: predict_inputs(document_of(body), signature),
+        lambda: numbers_inputs(weighed, signature),
+    ):
+        try:
+            found.append(read())
+        except BadRequest as error:
+            found.append(error.what)
+    return found
+
+
+NESTS = st.recursive(
+    st.one_of(st.integers(-9, 999), st.floats(width=32)),
+    lambda inner: st.tuples(inner, st.integers(1, 4)).map(lambda one: [one[0]] * one[1]),
+    max_leaves=3,
+).filter(lambda value: isinstance(value, list))
+
+
+@given(NESTS, st.sampled_from(["instances", "inputs"]), st.sampled_from(["FP32", "FP64", "INT16"]))
+def test_nested_numbers_are_the_same_tensor_without_their_lists(
+    nest: Any, key: str, datatype: str
+) -> None:
+    body = json.dumps({key: nest}).encode()
+    assert weigh(body + MEANT).numbers is not None
+    usual, lean = both(body, takes(datatype))
+    assert usual == lean
+
+
+@given(st.text("[[]],,1 2.-eN\n", max_size=14), st.integers(0, 12))
+@settings(max_examples=500)
+def test_what_is_not_nested_numbers_is_never_taken_for_them(text: str, at: int) -> None:
+    start = '{"instances":[[1,2],[3,4]]}'
+    cut = 14 + min(at, 11)
+    body = (start[:cut] + text + start[cut:]).encode()
+    if weigh(body + MEANT).numbers is not None:
+        usual, lean = both(body, takes("FP32"))
+        assert usual == lean or (isinstance(usual, str) and isinstance(lean, str))
+
+
+@pytest.mark.parametrize(
+    ("text", "shape"),
+    [
+        ("[1,2]", (2,)),
+        ("[[1],[2],[3]]", (3, 1)),
+        (f"[[1,{WIDE}2],{WIDE}[3,4]]", (2, 2)),
+        (f"[[[1]{WIDE * 4}],[[2]]]", None),  # a slice has an end
+        ("[[[1,2,3],[4,5,6]]]", (1, 2, 3)),
+        ("[NaN,-Infinity]", (2,)),
+        ("[]", None),
+        ("[[],[]]", None),
+        ("[[1],[]]", None),
+        ("[[1,2],[3]]", None),
+        ("[1,[2]]", None),
+        ("[[1,2]3]", (1, 2)),  # and its numbers cannot be read
+        ('["1"]', None),
+        ("[true]", None),
+        ("[{}]", None),
+        ("[" * 33 + "1" + "]" * 33, None),
+    ],
+)
+def test_the_shape_is_that_of_regular_lists(text: str, shape: tuple[int, ...] | None) -> None:
+    found = weigh(f'{{"instances":{text}}}'.encode() + MEANT)
+    assert (found.numbers.shape if found.numbers else None) == shape
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ('{"instances":[1]}', ""),
+        ('{"signature_name":"a","inputs":[1]}', "a"),
+        (' { "inputs" : [1] , "signature_name" : "a]" } ', None),
+        (' { "inputs" : [1] , "signature_name" : "b" } ', "b"),
+        ('{"signature_name":"a","inputs":[1],"signature_name":"b"}', None),
+        ('{"inputs":[1],"instances":[1]}', None),
+        ('{"inputs":[1]} more', None),
+        ('{"inputs":{"x":[1]}}', None),
+    ],
+)
+def test_a_signature_may_stand_before_or_behind(text: str, name: str | None) -> None:
+    found = weigh(text.encode() + MEANT)
+    assert (found.name if found.numbers else None) == name
+    if name is not None:
+        assert signature_name(document_of(text.encode())) == name
+
+
+@pytest.mark.parametrize("datatype", ["INT32", "BOOL", "BYTES", "UINT8"])
+@pytest.mark.parametrize("values", [["1", "2.5"], ["1", "300"], ["-1", "1"], ["1", "1e999"]])
+def test_a_number_that_does_not_fit_is_named_with_its_row(datatype: str, values: list[str]) -> None:
+    usual, lean = both(f'{{"instances":[[{"],[".join(values)}]]}}'.encode(), takes(datatype))
+    assert usual == lean
+
+
+KINDS = {
+    "numbers": b"[0.12345678,0.12345678],",
+    "digits": b"1,",
+    "digits in lists": b"[1],",
+    "empty lists": b"[],",
+    "lists in lists": b"[[[[[]]]]],",
+    "nulls": b"null,",
+    "texts": b'"abc",',
+    "wide texts": "\U0001f600".join(['"', '",']).encode(),
+    "objects": b'{"a":1.5,"b":[2.5]},',
+    "empty objects": b"{},",
+    "one text": b'"' + b"a" * 200_000 + b'",',
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_document_takes_no_more_memory_than_it_weighs(kind: str) -> None:
+    count = 100_000 // len(KINDS[kind]) + 1
+    body = b'{"instances":[' + KINDS[kind] * count + KINDS[kind][:-1] + b"]}" + MEANT
+    weighed = weigh(body)
+    tracemalloc.start()
+    try:
+        if weighed.numbers:
+            held: Any = numbers_inputs(weighed, takes("FP64"))
+        else:
+            held = document_of(body, is_large=True)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert held and peak <= weighed.weight
+
+
+@pytest.mark.parametrize("kind", ["numbers", "empty lists", "objects"])
+def test_other_calls_go_on_while_a_large_document_is_read(kind: str) -> None:
+    """One thread has the interpreter at a time; a reader that never lets go would leave no turn."""
+    count = 1_000_000 // len(KINDS[kind])
+    body = b'{"instances":[' + KINDS[kind] * count + KINDS[kind][:-1] + b"]}"
+
+    def read() -> bool:
+        weighed = weigh(body)
+        if weighed.numbers:
+            return bool(numbers_inputs(weighed, takes("FP32")))
+        return bool(document_of(body, is_large=True))
+
+    async def play() -> int:
+        turns = 0
+        reading = asyncio.ensure_future(away(len(body), read))
+        while not reading.done():
+            await asyncio.sleep(0.001)
+            turns += 1
+        assert await reading
+        return turns
+
+    assert asyncio.run(play()) >= 5
