@@ -14,7 +14,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .PHONY: help demo pipeline-demo test test-all slowest test-k8s test-pipeline test-conversion test-tensorrt check format lint types contracts test-fast chaos fuzz deps deps-dev lock clean docs \
-  bench bench-against bench-batching bench-control bench-fleet bench-gate bench-hints bench-live bench-load bench-push bench-report bench-scaling bench-scaling-equal bench-peers profile deps-bench deps-browser deps-compiler deps-k8s deps-kserve deps-pipeline deps-postgres
+  bench bench-against bench-batching bench-control bench-fleet bench-gate bench-hints bench-live bench-load bench-push bench-report bench-scaling bench-scaling-equal bench-peers profile deps-bench deps-browser deps-compiler deps-k8s deps-kserve deps-pipeline deps-postgres deps-train
 
 help:  ## Explain the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -138,7 +138,10 @@ deps-bench: deps-dev  ## Bring what the benchmarks need: nginx, haproxy, Envoy, 
 deps-kserve: deps-dev  ## Make the environment in .venv-kserve: KServe's clients, for tests and `make bench-peers`
 	@scripts/kserve-deps.sh
 
-deps-pipeline: deps-dev  ## Make the environment in .venv-pipeline: the SDK of Kubeflow Pipelines
+deps-train:  ## Make the environment in .venv that serving and training the examples need
+	@scripts/bootstrap.sh local,convert
+
+deps-pipeline: deps-train  ## Make the environment in .venv-pipeline: the SDK of Kubeflow Pipelines
 	@scripts/pipeline-deps.sh
 
 deps-k8s: deps-dev  ## Make the environment in .venv-k8s that checks manifests; kubectl has to be there

@@ -68,8 +68,24 @@ if [ ! -x "$venv/bin/python" ]; then
 fi
 wanted=$(cat pyproject.toml constraints.txt scripts/bootstrap.sh scripts/web/*.json scripts/web/*.py | sha256sum | cut -c1-16)
 stamp="$venv/.servegate-$(echo "$extras" | tr ',' '-')"
-if [ "$(cat "$stamp" 2>/dev/null || true)" != "$wanted" ]; then
-    say "installing the locked packages into $venv (a minute or two the first time)"
-    "$venv/bin/python" -m pip install -q --disable-pip-version-check -c constraints.txt -e ".[$extras]"
+
+# Whether an installation of all these extras, and perhaps of more, is there.
+installed() {
+    for found in "$venv"/.servegate-*; do
+        [ "$(cat "$found" 2>/dev/null || true)" = "$wanted" ] || continue
+        missing=
+        for extra in $(echo "$extras" | tr ',' ' '); do
+            case "-${found##*/.servegate-}-" in *"-$extra-"*) ;; *) missing=1 ;; esac
+        done
+        [ -n "$missing" ] || return 0
+    done
+    return 1
+}
+
+if ! installed; then
+    case ",$extras," in *,convert,*) size=" (2 GB, TensorFlow among them)" ;; *) size= ;; esac
+    say "installing the locked packages into $venv$size: minutes, the first time"
+    # Python compiles what is imported then, in place of all modules now.
+    "$venv/bin/python" -m pip install --disable-pip-version-check --no-compile -c constraints.txt -e ".[$extras]" >&2
     echo "$wanted" >"$stamp"
 fi

@@ -17,8 +17,8 @@ if [ "$(cat "$folder/.packages" 2>/dev/null || true)" != "$state" ]; then
     "$venv/bin/python" -m venv --clear "$folder"
     grep -vE '^(requests|urllib3)==' constraints.txt >"$folder/constraints.txt"
     # shellcheck disable=SC2086  # a list of packages
-    "$folder/bin/python" -m pip install -q --disable-pip-version-check --no-compile \
-        -c "$folder/constraints.txt" $wanted
+    "$folder/bin/python" -m pip install --disable-pip-version-check --no-compile \
+        -c "$folder/constraints.txt" $wanted >&2
     where='import sysconfig; print(sysconfig.get_path("purelib"))'
     "$venv/bin/python" -c "$where" >"$("$folder/bin/python" -c "$where")/servegate.pth"
     ln -sf "$(cd "$venv/bin" && pwd)/servegate" "$folder/bin/servegate"

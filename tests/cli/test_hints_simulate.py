@@ -6,6 +6,9 @@ from pathlib import Path
 import pytest
 from cli.commands import Done, servegate
 
+from serve.cli.hints.simulating import Progress
+from serve.cli.talk import Lines
+
 SHORT = ("--rate", 20, "--minutes", 5, "--seeds", 1)
 
 
@@ -22,6 +25,29 @@ def test_a_load_is_played_with_the_policies_that_are_asked_for() -> None:
         ["steady", "oracle"],
         ["steady", "servegate"],
         ["steady", "kpa 70 %"],
+    ]
+
+
+def test_what_is_done_is_said_from_the_beginning_simulation_by_simulation() -> None:
+    done = simulate("--load", "steady", "--policy", "servegate", "--policy", "fixed", *SHORT)
+    assert done.returncode == 0, done.stderr
+    first, *_, last = done.stderr.splitlines()
+    assert first == "4 simulations, 1 at a time"
+    assert last == "4/4 steady, seed 1: fixed by the first half"
+    rows = [line.split("\t")[1] for line in done.stdout.splitlines()[1:]]
+    assert rows == ["oracle", "servegate", "fixed in hindsight", "fixed by the first half"]
+
+
+def test_elsewhere_than_on_a_terminal_a_line_every_few_seconds_is_enough(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    now = iter([0.0, 1.0, 4.0, 5.0, 6.0])
+    with Progress(Lines(), 4, lambda: next(now)) as progress:
+        for seed in range(4):
+            progress.add("steady", seed, "ray 2")
+    assert capsys.readouterr().err.splitlines() == [
+        "2/4 steady, seed 1: ray 2; 4 s left",
+        "4/4 steady, seed 3: ray 2",
     ]
 
 

@@ -3,11 +3,14 @@
 import dataclasses
 import os
 import re
-from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
+from multiprocessing import get_context
+from multiprocessing.queues import SimpleQueue
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from serve.capacity.fleets.comparing import Result, Scene, Variant, compare, variants
 from serve.capacity.fleets.fronts import Point, points
@@ -17,7 +20,7 @@ from serve.capacity.fleets.traces import read_times
 from serve.capacity.service import Service
 from serve.cli.output import as_json, say, table
 from serve.cli.still_bar import StillBar
-from serve.cli.talk import Bars, Lines, Talk, talk
+from serve.cli.talk import Bars, Lines, Talk, duration, talk
 from serve.core.errors import Invalid
 from serve.core.objectives import Objective
 
@@ -26,7 +29,11 @@ _BATCH, _OBJECTIVE, _SERVICE = 8, "p99<2s", "160+40"
 _MOST_CALLS = 20_000_000  # of one run, which holds the times of all
 _SHORTEST = 60.0  # seconds of a trace
 _SERVICE_FORM = re.compile(r"(\d+(?:\.\d+)?)\+(\d+(?:\.\d+)?)\Z", re.ASCII)
+_EVERY = 3.0  # seconds between two lines
 _BOUNDS_FORM = re.compile(r"(\d{1,4})\.\.(\d{1,4})\Z", re.ASCII)
+
+_Counted = tuple[str, int, str] | None  # load, seed and policy of a simulation; None: a run is over
+_counted: "SimpleQueue[_Counted] | None" = None  # of this process, when it is one of a pool
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +62,12 @@ class _Run:
 
     def play(self) -> list[Result]:
         those = [each for each in variants() if str(each) in self.names]
-        return list(compare(self.scene, self.load, self.seed, those, times=self.times))
+        found = []
+        for one in compare(self.scene, self.load, self.seed, those, times=self.times):
+            found.append(one)
+            if _counted is not None:
+                _counted.put((self.load, self.seed, f"{one.scaler} {one.parameter}".rstrip()))
+        return found
 
 
 def scene_of(
@@ -186,26 +198,71 @@ def _check_size(calls: float) -> None:
 
 def _played(runs: Sequence[_Run], talk: Talk) -> Iterable[Result]:
     """All results, run by run in their order; meanwhile people see how many are done."""
-    found: dict[int, list[Result]] = {}
-    bar = StillBar() if isinstance(talk, Bars) else None
-    try:
-        with ProcessPoolExecutor(min(os.cpu_count() or 1, len(runs))) as pool:
-            futures = {pool.submit(each.play): number for number, each in enumerate(runs)}
-            for done, future in enumerate(as_completed(futures), start=1):
-                found[futures[future]] = future.result()
-                _tell(bar, talk, runs[futures[future]], done, len(runs))
-    finally:
-        if bar is not None:
-            bar.close()
-    return [one for number in sorted(found) for one in found[number]]
+    counted: SimpleQueue[_Counted] = get_context().SimpleQueue()
+    count = sum(len(each.names) + 1 for each in runs)  # the oracle is one more
+    processes = min(os.cpu_count() or 1, len(runs))
+    with (
+        Progress(talk, count, time.monotonic) as progress,
+        ProcessPoolExecutor(processes, initializer=_count_in, initargs=(counted,)) as pool,
+    ):
+        progress.begin(processes)
+        futures = [pool.submit(each.play) for each in runs]
+        for future in futures:
+            future.add_done_callback(lambda _: counted.put(None))
+        ended = 0
+        while ended < len(runs):
+            one = counted.get()
+            if one is None:
+                ended += 1
+            else:
+                progress.add(*one)
+        return [one for future in futures for one in future.result()]
 
 
-def _tell(bar: StillBar | None, talk: Talk, run: _Run, done: int, count: int) -> None:
-    text = f"{done}/{count} {run.load}, seed {run.seed}"
-    if bar is not None:
-        bar.show(text, done, count)
-    elif isinstance(talk, Lines):
-        say(text)
+def _count_in(counted: "SimpleQueue[_Counted]") -> None:
+    """In a new process: where it says what it has simulated."""
+    global _counted
+    _counted = counted
+
+
+class Progress:
+    """How many simulations are done: a bar on a terminal, a line every few seconds elsewhere."""
+
+    def __init__(self, talk: Talk, count: int, clock: Callable[[], float]) -> None:
+        self._bar = StillBar() if isinstance(talk, Bars) else None
+        self._has_lines = isinstance(talk, Lines)
+        self._count, self._done = count, 0
+        self._clock = clock
+        self._began = self._told = clock()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._bar is not None:
+            self._bar.close()
+
+    def begin(self, processes: int) -> None:
+        """Say at once what is about to be done."""
+        self._show(f"{self._count} simulations, {processes} at a time")
+
+    def add(self, load: str, seed: int, policy: str) -> None:
+        """One more is done."""
+        self._done += 1
+        now = self._clock()
+        is_last = self._done == self._count
+        if self._bar is None and not is_last and now - self._told < _EVERY:
+            return
+        self._told = now
+        left = (now - self._began) / self._done * (self._count - self._done)
+        text = f"{self._done}/{self._count} {load}, seed {seed}: {policy}"
+        self._show(text if is_last else f"{text}; {duration(left)} left")
+
+    def _show(self, text: str) -> None:
+        if self._bar is not None:
+            self._bar.show(text, self._done, self._count)
+        elif self._has_lines:
+            say(text)
 
 
 def _service(text: str) -> Service:
