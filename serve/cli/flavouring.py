@@ -99,6 +99,8 @@ async def run(folder: Path, asked: Asked, teller: Talk, limits: "Limits") -> dic
         if Form.PLAN in asked.forms:
             built = await _built(order, work / "plan", limits, on_event, teller)
             added.append(_add_plan(order, built))
+            if why := built.facts.unchecked:
+                teller.tell("note", f"warning: {why}")
     for one in added:
         teller.tell("note", f"{entry.folder} has the flavour {one}")
     return {"entry": str(entry.folder), "version": entry.version, "flavours": added}

@@ -73,6 +73,11 @@ _ROWS = (
         "model.export('DIR') where the class is known, then convert that SavedModel",
     ),
     Fault(
+        "keras_2",
+        "the file was written by Keras 2, and Keras 3 does not read it",
+        "tf.saved_model.save(model, 'DIR') where it was made (or with tf_keras), then convert DIR",
+    ),
+    Fault(
         "dangerous_operator",
         "the graph reads or writes files, or runs a program",
         "take that step out of the graph",

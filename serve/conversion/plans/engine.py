@@ -45,9 +45,12 @@ class Memory:
         self._check(self._cuda.cuMemsetD8_v2(*zero))
         return address.value
 
+    def wait(self) -> None:
+        """Until all work on the GPU is done."""
+        self._check(self._cuda.cuCtxSynchronize())
+
     def fetch(self, address: int, array: Array) -> None:
         """Copy into an array, when all work on the GPU is done."""
-        self._check(self._cuda.cuCtxSynchronize())
         if array.nbytes:
             host, size = ctypes.c_void_p(array.ctypes.data), ctypes.c_size_t(array.nbytes)
             self._check(self._cuda.cuMemcpyDtoH_v2(host, ctypes.c_uint64(address), size))
@@ -90,21 +93,41 @@ class PlanModel:
         context = self.engine.create_execution_context()
         if context is None:
             raise _broken("there is no memory for running it")
+        here: dict[str, Array] = {}  # tensors in this process's memory, kept until it has run
         with self._addresses() as addresses:
             for name, array in inputs.items():
                 given = np.ascontiguousarray(array, self._dtype(name))
                 if not context.set_input_shape(name, tuple(given.shape)):
                     raise _broken(f"it does not take {list(given.shape)} as input '{name}'")
-                addresses[name] = self._memory.put(given)
+                if self._is_on_host(name):
+                    here[name] = given
+                    context.set_tensor_address(name, given.ctypes.data)
+                else:
+                    addresses[name] = self._memory.put(given)
+                    context.set_tensor_address(name, addresses[name])
             outputs = {name: self._room(context, name) for name in self._names("OUTPUT")}
-            addresses |= {name: self._memory.take(each.nbytes) for name, each in outputs.items()}
-            for name, address in addresses.items():
-                context.set_tensor_address(name, address)
+            for name, array in outputs.items():
+                if self._is_on_host(name):
+                    context.set_tensor_address(name, array.ctypes.data)
+                else:
+                    addresses[name] = self._memory.take(array.nbytes)
+                    context.set_tensor_address(name, addresses[name])
             if not context.execute_async_v3(0):
                 raise _broken("TensorRT did not run it")
+            self._memory.wait()
             for name, array in outputs.items():
-                self._memory.fetch(addresses[name], array)
+                if name in addresses:
+                    self._memory.fetch(addresses[name], array)
         return outputs
+
+    def _is_on_host(self, name: str) -> bool:
+        """Whether TensorRT reads or writes it there: the values of a shape.
+
+        Source: TensorRT, "Working with Dynamic Shapes", shape tensors; ICudaEngine's
+        getTensorLocation.
+        """
+        location = self.engine.get_tensor_location(name)
+        return bool(location == self._library.TensorLocation.HOST)
 
     @contextmanager
     def _addresses(self) -> Iterator[dict[str, int]]:

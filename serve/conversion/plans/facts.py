@@ -73,6 +73,16 @@ class Facts:
         return f"plan-sm{self.compute_capability.replace('.', '')}"
 
     @property
+    def unchecked(self) -> str:
+        """Why it is not known in what the plan computes; empty where it was checked."""
+        if self.precision is Precision.FP32 or self.layers:
+            return ""
+        return (
+            f"the plan was not checked for {self.precision}: TensorRT lists no types of its layers;"
+            " the ONNX file that it is made of was"
+        )
+
+    @property
     def file(self) -> str:
         """Its file in the version folder; every flavour has one of its own."""
         return f"model.{self.name.replace('+', '-plus')}.plan"
@@ -141,7 +151,11 @@ def layers_of(text: str) -> Mapping[str, int]:
 
 
 def require_precision(wanted: Precision, layers: Mapping[str, int]) -> None:
-    """`precision_missing` when a plan does not compute in what was asked for at all."""
+    """`precision_missing` when a plan does not compute in what was asked for at all.
+
+    Without layers nothing is known: `Facts.unchecked` says so. trtexec lists none for free shapes
+    when it is told to build only.
+    """
     if not layers or wanted is Precision.FP32 or layers.get(str(wanted), 0):
         return
     found = ", ".join(f"{count} in {kind}" for kind, count in sorted(layers.items()))

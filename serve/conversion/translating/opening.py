@@ -4,6 +4,8 @@ A .keras or .h5 file is loaded by Keras, with `safe_mode`, so that no code in it
 its optimiser, and is exported as a SavedModel whose signatures are `serve` and `serving_default`.
 """
 
+import json
+import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,7 +35,7 @@ def open_source(path: Path, work: Path) -> Opened:
     kind = check_source(path)
     if kind not in (Kind.KERAS, Kind.H5):
         return Opened(path, kind, MappingProxyType({"kind": str(kind)}))
-    model = _keras_model(path)
+    model = _keras_model(path) if kind is Kind.KERAS else _hdf5_model(path, work)
     folder = work / EXPORTED
     _export(model, folder)
     facts = {"kind": str(kind), "keras_model": model.name, "parameters": int(model.count_params())}
@@ -49,6 +51,51 @@ def _keras_model(path: Path) -> Any:
         return keras.saving.load_model(str(path), compile=False, safe_mode=True)
     except Exception as error:
         raise _not_loaded(error) from error
+
+
+def _hdf5_model(path: Path, work: Path) -> Any:
+    """The same for an HDF5 file, which Keras 2 may have written.
+
+    Keras 2 wrote `time_major` into recurrent layers, which Keras 3 refuses. False, it says nothing.
+    """
+    try:
+        return _keras_model(path)
+    except ConversionFailed as error:
+        if not _version_of(path).startswith("2."):
+            raise
+        copy = work / f"keras3{path.suffix}"
+        if error.code == "source_corrupt" and _without_time_major(path, copy):
+            try:
+                return _keras_model(copy)
+            except ConversionFailed as other:
+                error = other
+        if error.code != "source_corrupt":
+            raise error
+        raise failed("keras_2", error.why) from error
+
+
+def _version_of(path: Path) -> str:
+    import h5py
+
+    with h5py.File(path) as file:
+        version = file.attrs.get("keras_version", "")
+    return version.decode() if isinstance(version, bytes) else str(version)
+
+
+def _without_time_major(path: Path, copy: Path) -> bool:
+    """Write a copy whose layers do not say `time_major: false`; False where none says so."""
+    import h5py
+
+    shutil.copyfile(path, copy)
+    with h5py.File(copy, "r+") as file:
+        text = file.attrs["model_config"]
+        page = json.loads(text, object_hook=_without_false)
+        file.attrs["model_config"] = json.dumps(page).encode()
+    return bool(page != json.loads(text))
+
+
+def _without_false(value: dict[str, Any]) -> dict[str, Any]:
+    return {k: each for k, each in value.items() if k != "time_major" or each is not False}
 
 
 def _export(model: Any, folder: Path) -> None:

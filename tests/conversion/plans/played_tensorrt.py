@@ -82,6 +82,9 @@ class Engine:
 
     num_io_tensors = 2
 
+    def __init__(self, on_host: str = "") -> None:
+        self.on_host = on_host  # the tensors that it wants in the memory of the process
+
     def get_tensor_name(self, at: int) -> str:
         return "xy"[at]
 
@@ -90,6 +93,9 @@ class Engine:
 
     def get_tensor_dtype(self, name: str) -> str:
         return "FLOAT"
+
+    def get_tensor_location(self, name: str) -> str:
+        return "HOST" if name in self.on_host else "DEVICE"
 
     def create_execution_context(self) -> "Context":
         return Context()
@@ -134,10 +140,12 @@ class Library:
     MemoryPoolType = SimpleNamespace(WORKSPACE="WORKSPACE")
     ProfilingVerbosity = SimpleNamespace(DETAILED="DETAILED")
     LayerInformationFormat = SimpleNamespace(JSON="JSON")
+    TensorLocation = SimpleNamespace(DEVICE="DEVICE", HOST="HOST")
     TensorIOMode = SimpleNamespace(INPUT="INPUT", OUTPUT="OUTPUT")
 
-    def __init__(self, *errors: Any, builds: bool = True) -> None:
+    def __init__(self, *errors: Any, builds: bool = True, on_host: str = "") -> None:
         self.errors = errors
+        self.on_host = on_host
         self.builds = builds
         self.config = Config()
         self.flags = 0
@@ -162,7 +170,9 @@ class Library:
         )
 
     def Runtime(self, logger: Any) -> Any:
-        return SimpleNamespace(deserialize_cuda_engine=lambda plan: Engine() if plan else None)
+        return SimpleNamespace(
+            deserialize_cuda_engine=lambda plan: Engine(self.on_host) if plan else None
+        )
 
     def nptype(self, kind: str) -> Any:
         return np.float32
@@ -173,6 +183,7 @@ class Memory:
 
     def __init__(self) -> None:
         self.taken: dict[int, Any] = {}
+        self.asked = 0  # how often it was asked for some
 
     def put(self, array: Any) -> int:
         address = self.take(array.nbytes)
@@ -180,9 +191,13 @@ class Memory:
         return address
 
     def take(self, size: int) -> int:
+        self.asked += 1
         buffer = ctypes.create_string_buffer(max(1, size))
         self.taken[ctypes.addressof(buffer)] = buffer
         return ctypes.addressof(buffer)
+
+    def wait(self) -> None:
+        pass
 
     def fetch(self, address: int, array: Any) -> None:
         ctypes.memmove(array.ctypes.data, address, array.nbytes)

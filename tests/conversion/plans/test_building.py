@@ -139,6 +139,15 @@ def test_a_plan_answers_a_case_and_gives_all_memory_back() -> None:
     assert not memory.taken
 
 
+@pytest.mark.parametrize(("on_host", "taken"), [("", 2), ("x", 1), ("y", 1), ("xy", 0)])
+def test_the_values_of_a_shape_lie_in_the_memory_of_the_process(on_host: str, taken: int) -> None:
+    memory = Memory()
+    model = PlanModel(Library(on_host=on_host), HEADER, Logger(), memory)  # type: ignore[arg-type]
+    asked = case()
+    assert np.array_equal(model(asked.inputs)["y"], asked.outputs["y"])
+    assert memory.asked == taken and not memory.taken
+
+
 def test_a_shape_outside_of_the_profile_is_told_with_its_input() -> None:
     memory = Memory()
     model = PlanModel(Library(), HEADER, Logger(), memory)  # type: ignore[arg-type]

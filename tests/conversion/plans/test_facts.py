@@ -94,6 +94,13 @@ def test_a_plan_without_a_layer_of_the_wanted_type_is_refused() -> None:
     require_precision(Precision.INT8, {})  # nothing is known
 
 
+def test_a_plan_whose_layers_are_not_told_is_said_not_to_be_checked() -> None:
+    half = replace(FACTS, precision=Precision.FP16, layers={})
+    assert half.unchecked.startswith("the plan was not checked for fp16: TensorRT lists no types")
+    assert not replace(half, layers={"fp16": 3}).unchecked
+    assert not replace(half, precision=Precision.FP32).unchecked
+
+
 def test_the_accelerated_flavour_says_shapes_and_cache_and_no_precision() -> None:
     flavour = accelerated(BASE, (PROFILE,), Precision.FP32, workspace=1 << 30)
     page = json.dumps(flavour.to_json())

@@ -6,6 +6,7 @@ from typing import Any
 
 from .graphs import dropped_out, in_a_session, save
 from .rows import row
+from .sequences import as_keras2
 
 
 @row("text-vectorization", code="unsupported_operator", operator="StaticRegexReplace")
@@ -242,3 +243,9 @@ def too_large(folder: Path) -> Path:
 def v1_dropout_on(folder: Path) -> Path:
     """Dropout whose placeholder leaves it on by default."""
     return in_a_session(folder, dropped_out, 0.5)
+
+
+@row("keras2-only", code="keras_2", is_slow=False)
+def keras2_only(folder: Path) -> Path:
+    """An HDF5 file of Keras 2 that says what Keras 3 has no word for."""
+    return as_keras2(folder, {"time_major": True})

@@ -1,5 +1,7 @@
 """Networks for sequences, texts and tables."""
 
+import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -107,3 +109,30 @@ def string_lookup(folder: Path) -> Path:
     lookup = keras.layers.StringLookup(vocabulary=["apple", "pear", "plum"])
     x = keras.layers.Embedding(5, 4)(lookup(words))
     return _exported(keras.Model(words, keras.layers.Flatten()(x)), folder)
+
+
+@row("keras2-lstm", is_slow=False)
+def keras2_lstm(folder: Path) -> Path:
+    """Recurrent layers in an HDF5 file as Keras 2 wrote it, with a word that Keras 3 refuses."""
+    return as_keras2(folder, {"time_major": False})
+
+
+def as_keras2(folder: Path, words: Mapping[str, Any]) -> Path:
+    """An HDF5 file of Keras 2, whose recurrent layers are described in these words as well."""
+    import h5py
+    import keras
+
+    layers = [keras.layers.Bidirectional(keras.layers.LSTM(4, return_sequences=True))]
+    layers += [keras.layers.GRU(3), keras.layers.Dense(2)]
+    path = folder / "model.h5"
+    keras.Sequential([keras.Input((5, 3)), *layers]).save(path)
+
+    def described(value: Any) -> Any:
+        is_recurrent = value.get("class_name") in ("LSTM", "GRU")
+        return value | {"config": value["config"] | words} if is_recurrent else value
+
+    with h5py.File(path, "r+") as file:
+        page = json.loads(file.attrs["model_config"], object_hook=described)
+        file.attrs["model_config"] = json.dumps(page).encode()
+        file.attrs["keras_version"] = b"2.15.0"
+    return path
