@@ -40,6 +40,7 @@ from serve.triton import config as triton_config
 from serve.triton.control import Settings
 
 _IMMUTABLE = "a published version's configuration does not change: push a version with another one"
+_NO_VERSION = "at least one version must be available under the version policy of model '{}'"
 _FILES = {TRACE: "trace_file", LOGGING: "log_file"}
 
 
@@ -92,6 +93,8 @@ class Management:
             try:
                 if model.problem:
                     raise UnreadableConfiguration(name, model.problem)
+                if not model.wanted:
+                    raise LoadFailed(name, _NO_VERSION.format(name))
                 await self._bring(model, within)
             except (LoadFailed, UnreadableConfiguration):
                 if config is not None:

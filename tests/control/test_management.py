@@ -266,6 +266,16 @@ def test_settings_that_are_refused_are_not_kept(tmp_path: Path) -> None:
     assert scene.plane.decisions.entries == {}
 
 
+def test_a_policy_under_which_there_is_no_version_is_refused(tmp_path: Path) -> None:
+    scene = Managed(tmp_path)
+    write_model(scene.repository)
+    config = OTHER.replace('"all": {}', '"specific": {"versions": [7]}')
+    [said] = scene.act(load(config=config))
+    assert isinstance(said, LoadFailed)
+    assert "at least one version must be available under the version policy" in str(said)
+    assert scene.plane.decisions.entry(SERVING, "m").body is None
+
+
 def test_a_file_is_refused_behind_an_unknown_model(tmp_path: Path) -> None:
     scene = Managed(tmp_path)
     trace, log = scene.act(change(TRACE, trace_file="/x"), change(LOGGING, log_file="/x"))

@@ -76,6 +76,10 @@ HTTP: dict[str, http_calls.RawCall] = {
     "a config with an unknown data type": _post(
         _LOAD, {"parameters": {"config": '{"input": [{"name": "x", "data_type": "TYPE_X"}]}'}}
     ),
+    "a config whose version is not there": _post(
+        _LOAD,
+        {"parameters": {"config": '{"version_policy": {"specific": {"versions": [7]}}}'}},
+    ),
     "a config of null": _post(_LOAD, {"parameters": {"config": None}}),
     "a config with an unknown backend": _post(
         _LOAD, {"parameters": {"config": '{"backend": "nothing"}'}}

@@ -35,6 +35,7 @@ OTHERWISE = {
         "an unknown parameter of a load": _WHY,
         "load of a model whose folder is broken": _WHY,
         "a config with an unknown backend": _PEOPLE,
+        "a config whose version is not there": _PEOPLE,
         "load of a model whose code is broken": _PEOPLE,
         "a load of no JSON": _PARSER,
         "a load of blanks": _PARSER,
