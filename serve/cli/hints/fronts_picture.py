@@ -1,22 +1,22 @@
 """The picture of a comparison, as SVG: for each load, late calls against what replicas cost.
 
 Each scaler is a dot for each of its parameters, its usual one drawn large, and a line through the
-best of them. Further down is better, and further left. Late calls are drawn as a logarithm, from
-0.01 %; what is less stands at the bottom.
+best of them, but not through the fixed fleets. Further down is better, and further left. Late calls
+are drawn as a logarithm, from 0.01 %; what is less stands at the bottom.
 """
 
 import math
 from collections.abc import Iterator, Sequence
 from html import escape
 
-from serve.capacity.fleets.comparing import CALLS, KPA, OURS, RAY, UTILISATION
+from serve.capacity.fleets.comparing import CALLS, FIXED, KPA, OURS, RAY, UTILISATION
 from serve.capacity.fleets.fronts import Point, front
 
 COLUMNS, WIDE, HIGH = 3, 280, 170  # panels in a row, pixels of each
 LEFT, RIGHT, ABOVE, BELOW, TOP = 46, 8, 26, 30, 52
 DEAREST = 3.0  # × the oracle; what is dearer stands at the edge
 RAREST, MOST = 1e-4, 1.0  # shares
-SCALERS = (OURS, CALLS, UTILISATION, KPA, RAY)
+SCALERS = (OURS, CALLS, UTILISATION, KPA, RAY, FIXED)
 STYLE = """
   text { font: 12px system-ui, sans-serif; fill: #24292f }
   .title { font-weight: 600; font-size: 14px }
@@ -25,14 +25,14 @@ STYLE = """
   polyline { fill: none; stroke-width: 1.5 }
   .c0 { fill: #cf222e; stroke: #cf222e } .c1 { fill: #0969da; stroke: #0969da }
   .c2 { fill: #8c959f; stroke: #8c959f } .c3 { fill: #bf8700; stroke: #bf8700 }
-  .c4 { fill: #8250df; stroke: #8250df }
+  .c4 { fill: #8250df; stroke: #8250df } .c5 { fill: #1a7f37; stroke: #1a7f37 }
   @media (prefers-color-scheme: dark) {
     text { fill: #e6edf3 }
     .small { fill: #9198a1 }
     .grid { stroke: #3d444d }
     .c0 { fill: #ff7b72; stroke: #ff7b72 } .c1 { fill: #4493f8; stroke: #4493f8 }
     .c2 { fill: #848d97; stroke: #848d97 } .c3 { fill: #d29922; stroke: #d29922 }
-    .c4 { fill: #ab7df8; stroke: #ab7df8 }
+    .c4 { fill: #ab7df8; stroke: #ab7df8 } .c5 { fill: #3fb950; stroke: #3fb950 }
   }
 """
 
@@ -86,7 +86,7 @@ def _panel(points: Sequence[Point], load: str, number: int) -> Iterator[str]:
         line = " ".join(
             f"{left + _across(one.cost):.1f},{top + _down(one.late):.1f}" for one in front(here)
         )
-        if " " in line:
+        if " " in line and scaler != FIXED:
             yield f'<polyline class="c{colour}" style="fill: none" points="{line}"/>'
         for one in here:
             x, y = left + _across(one.cost), top + _down(one.late)
