@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 from serve.cli.client import error_of, no_answer, no_control
 from serve.cli.talk import Talk
 from serve.core.errors import DeadlineExceeded, NoControl, OutcomeUnknown, ServegateError
+from serve.core.texts import all_printable
 
 if TYPE_CHECKING:
     import httpx2
@@ -100,7 +101,7 @@ class Channel:
         if not answer.is_success:
             raise error_of(answer)
         try:
-            return answer.json() if answer.content else None
+            return all_printable(answer.json()) if answer.content else None
         except ValueError as error:
             raise self.stranger("its answer is not JSON") from error
 

@@ -16,6 +16,7 @@ from serve.core.errors import (
     ServegateError,
     Unauthenticated,
 )
+from serve.core.texts import all_printable
 from serve.trust import trust
 from serve.wire import admin_answers
 
@@ -188,7 +189,7 @@ class AdminClient:
         if not answer.is_success:
             raise error_of(answer)
         try:
-            return answer.json()
+            return all_printable(answer.json())
         except ValueError as error:
             raise no_control(self._url, "its answer is not JSON") from error
 

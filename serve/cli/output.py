@@ -21,6 +21,7 @@ from serve.core.errors import (
     Unauthenticated,
     Unavailable,
 )
+from serve.core.texts import printable
 
 # The first row that matches decides.
 EXIT_CODES: tuple[tuple[type[ServegateError], int], ...] = (
@@ -52,20 +53,20 @@ def complain(error: ServegateError) -> None:
     from rich.text import Text
 
     console = Console(stderr=True, highlight=False, soft_wrap=True)
-    console.print(Text("error: ", style="bold red") + Text(error.what))
+    console.print(Text("error: ", style="bold red") + Text(printable(error.what)))
     if isinstance(error, CheckFailed):
         for finding in error.findings:
-            console.print(Text("  why: ", style="bold") + Text(finding))
+            console.print(Text("  why: ", style="bold") + Text(printable(finding)))
     elif error.why:
-        console.print(Text("  why: ", style="bold") + Text(error.why))
+        console.print(Text("  why: ", style="bold") + Text(printable(error.why)))
     if error.try_this:
-        console.print(Text("  try: ", style="bold") + Text(error.try_this))
+        console.print(Text("  try: ", style="bold") + Text(printable(error.try_this)))
     console.print(Text(f"  code: {error.code}", style="dim"))
 
 
 def say(text: str) -> None:
     """Talk: progress and results of changes, on stderr."""
-    print(text, file=sys.stderr, flush=True)
+    print(printable(text), file=sys.stderr, flush=True)
 
 
 def as_json(value: Any) -> None:
@@ -75,6 +76,7 @@ def as_json(value: Any) -> None:
 
 def table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     """Data for people; tab-separated without a frame when stdout is not a terminal."""
+    rows = [[printable(cell) for cell in row] for row in rows]
     if not sys.stdout.isatty():
         print("\t".join(column.lower() for column in columns))
         for row in rows:

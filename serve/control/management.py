@@ -37,6 +37,7 @@ from serve.core.errors import (
     UnreadableConfiguration,
 )
 from serve.triton import config as triton_config
+from serve.triton.canonical import check_files
 from serve.triton.control import Settings
 
 _IMMUTABLE = "a published version's configuration does not change: push a version with another one"
@@ -156,7 +157,9 @@ class Management:
     @staticmethod
     def _check(name: str, config: str) -> None:
         try:
-            named = triton_config.of_json(config).message.name
+            wanted = triton_config.of_json(config)
+            check_files(wanted)  # Triton would open them wherever they lie
+            named = wanted.message.name
         except Invalid as error:
             raise UnreadableConfiguration(name, str(error)) from error
         if named not in ("", name):

@@ -113,6 +113,12 @@ def canonical_of(configuration: Configuration) -> Configuration:
     return of_message(message)
 
 
+def check_files(configuration: Configuration) -> None:
+    """`Invalid` names a path in the configuration that leads out of the model's folder."""
+    for place, field, value in _walk(configuration.message, ""):
+        _check_file(place, field, value)
+
+
 def canonical_text(configuration: Configuration) -> str:
     """The one spelling: fields by number, map entries by key, no comments; ends with a newline."""
     return str(text_format.MessageToString(configuration.message))
@@ -123,6 +129,10 @@ def _check(place: str, field: str, value: Any) -> None:
     if field in REFUSED or name not in _ALLOWED.get(kind, ()):
         why = REFUSED.get(field, "it is not among the fields that Servegate knows to be harmless")
         raise Invalid(f"config.pbtxt may not set '{place}'", why=why, try_this="leave it out")
+    _check_file(place, field, value)
+
+
+def _check_file(place: str, field: str, value: Any) -> None:
     if field in _FILES:
         for path in value.values() if hasattr(value, "values") else (value,):
             if not all(_PART.match(part) for part in path.split("/")):

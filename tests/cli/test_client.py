@@ -13,10 +13,11 @@ from urllib.parse import unquote
 import pytest
 
 from serve.cli.client import AdminClient, segment
-from serve.cli.output import exit_code
+from serve.cli.output import complain, exit_code, say, table
 from serve.core.errors import (
     BadRequest,
     CannotStart,
+    CheckFailed,
     Conflict,
     DeadlineExceeded,
     Forbidden,
@@ -94,6 +95,26 @@ def test_json_goes_in_and_json_comes_out(method: str) -> None:
     assert answer == {"generation": 7}
     assert (asked.method, asked.path) == (method, "/api/routes/m")
     assert json.loads(asked.body or b"null") == (arguments[0] if arguments else None)
+
+
+EVIL = "m\x1b]0;owned\x07\x9b2J"
+
+
+def test_what_a_terminal_would_obey_arrives_spelled_out() -> None:
+    with control(200, json.dumps({"name": EVIL}).encode(), Asked()) as url:
+        assert AdminClient(url).get("/api/models/m") == {"name": "m\\x1b]0;owned\\x07\\x9b2J"}
+
+
+def test_no_table_no_sentence_and_no_error_gives_orders_to_a_terminal(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    table(["name"], [[EVIL]])
+    say(EVIL)
+    complain(CheckFailed(EVIL, [EVIL]))
+    complain(Invalid(EVIL, why=EVIL, try_this=EVIL))
+    said = capsys.readouterr()
+    assert "\x1b" not in said.out + said.err and "\x9b" not in said.out + said.err
+    assert (said.out + said.err).count("\\x1b]0;owned") == 7
 
 
 @pytest.mark.parametrize("reason", ["because", "", "für die Prüfung", "日本語"])

@@ -160,6 +160,28 @@ def test_a_load_that_fails_says_why_and_a_failed_configuration_is_not_kept(tmp_p
     assert scene.plane.decisions.entry(SERVING, "m").body is None
 
 
+OUTSIDE = {
+    "cc_model_filenames": '{"cc_model_filenames": {"7.5": "/etc/passwd"}}',
+    "default_model_filename": '{"default_model_filename": "../../m.onnx"}',
+    "output.label_filename": '{"output": [{"name": "y", "label_filename": "../../etc/passwd"}]}',
+    "model_warmup.inputs.input_data_file": """{"modelWarmup": [{"name": "w", "inputs":
+        {"x": {"inputDataFile": "../../../../etc/passwd"}}}]}""",
+}
+
+
+@pytest.mark.parametrize("field", OUTSIDE)
+def test_a_configuration_that_names_files_outside_the_model_is_never_loaded(
+    tmp_path: Path, field: str
+) -> None:
+    scene = Managed(tmp_path)
+    write_model(scene.repository)
+    [error] = scene.act(load(config=OUTSIDE[field]))
+    assert isinstance(error, UnreadableConfiguration)
+    assert f"in '{field}' cannot be the path of a file of this model" in str(error)
+    assert scene.triton.asked == ["load m"]  # which was before
+    assert scene.plane.decisions.entry(SERVING, "m").body is None
+
+
 def test_a_load_that_comes_while_another_runs_is_tried_by_itself(tmp_path: Path) -> None:
     """As after a configuration that failed, when the one before it is being loaded again."""
     scene = Managed(tmp_path)

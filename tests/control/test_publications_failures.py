@@ -69,6 +69,32 @@ def test_code_is_refused_unless_it_is_allowed(tmp_path: Path) -> None:
     assert "brings code" not in reason
 
 
+@pytest.mark.parametrize(
+    ("field", "text"),
+    [
+        ("cc_model_filenames", 'cc_model_filenames { key: "7.5" value: "/etc/passwd" }'),
+        (
+            "model_warmup.inputs.input_data_file",
+            """model_warmup { name: "w" inputs { key: "x" value {
+            data_type: TYPE_FP32 dims: 2 input_data_file: "../../../../etc/passwd" } } }""",
+        ),
+    ],
+)
+def test_a_configuration_that_names_files_outside_the_version_is_never_loaded(
+    tmp_path: Path, field: str, text: str
+) -> None:
+    scene = Scene(tmp_path)
+
+    async def run() -> None:
+        config = f"{CONFIG}\n{text}".encode()
+        version = await scene.publish("m", files() | {"config.pbtxt": config})
+        assert version.state is State.FAILED
+        assert f"in '{field}' cannot be the path of a file of this model" in version.reason
+        assert scene.quarantine.orders == []
+
+    play(scene, run)
+
+
 def test_without_a_configuration_one_is_written_from_the_model_file(tmp_path: Path) -> None:
     scene = Scene(tmp_path)
 

@@ -83,6 +83,12 @@ def test_the_spelling_reads_back_as_the_same_configuration() -> None:
         ('default_model_filename: "a/../../b"', "default_model_filename"),
         ('default_model_filename: ".hidden"', ".hidden"),
         ('cc_model_filenames { key: "7.5" value: "../x" }', "cc_model_filenames"),
+        ('cc_model_filenames { key: "7.5" value: "/etc/passwd" }', "cc_model_filenames"),
+        (
+            'model_warmup { inputs { key: "x" '
+            'value { input_data_file: "../../../../etc/passwd" } } }',
+            "model_warmup.inputs.input_data_file",
+        ),
         (
             'model_warmup { inputs { key: "x" value { input_data_file: "../x" } } }',
             "model_warmup.inputs.input_data_file",

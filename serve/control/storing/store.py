@@ -22,6 +22,7 @@ from serve.control.storing.database import open_database
 from serve.control.storing.limits import LIMITS, Limits
 from serve.control.storing.schema import IDENTITY, counters, revisions, settings, upgrade
 from serve.core.errors import CannotStart, Invalid, PreconditionFailed, Unavailable
+from serve.core.texts import printable
 
 T = TypeVar("T")
 TICK = 1.0  # seconds until what other processes have written is noticed, at the latest
@@ -218,8 +219,8 @@ class Store:
         revision = connection.execute(
             sa.insert(revisions).values(
                 at=self._clock(),
-                author=change.author,
-                reason=change.reason,
+                author=printable(change.author),
+                reason=printable(change.reason),
                 kind=change.kind,
                 key=change.key,
                 before=present.body if present else None,

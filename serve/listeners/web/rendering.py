@@ -21,6 +21,7 @@ from starlette.datastructures import URL
 from serve import __version__
 from serve.core.access import Key
 from serve.core.commands import addressed
+from serve.core.texts import printable
 from serve.listeners.admin.context import ByWhom, Control, InControl, caller
 from serve.listeners.web import static_files
 
@@ -37,6 +38,11 @@ HEADERS = {
 }
 _CALLS = ("servegate load ", "servegate infer ")  # commands that call the data ports
 _HERE = ("localhost", "127.0.0.1", "::1")
+
+
+def _shown(value: Any) -> Any:
+    """What a template writes: markup as it is, texts without control characters."""
+    return printable(value) if type(value) is str else value
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +103,7 @@ def environment() -> Environment:
     made = Environment(
         loader=PackageLoader("serve.listeners.web"),
         autoescape=True,
+        finalize=_shown,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,

@@ -112,5 +112,13 @@ def test_hostile_reasons_are_only_text(pages: Pages) -> None:
     assert evil not in text and "&lt;script&gt;" in text
 
 
+def test_control_characters_of_a_reason_are_spelled_out_on_pages_and_in_the_record(
+    pages: Pages,
+) -> None:
+    pages.post("/traffic/m/split", weight__1=1, reason="\x1b[2Jbecause\u202e")
+    assert "\\x1b[2Jbecause\\u202e" in pages.get("/traffic/m").text
+    assert pages.api("GET", "/api/history")[0]["reason"] == "\\x1b[2Jbecause\\u202e"
+
+
 def test_a_model_that_is_not_there_has_no_traffic(pages: Pages) -> None:
     assert pages.get("/traffic/nothing").status_code == 404
