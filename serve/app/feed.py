@@ -26,6 +26,7 @@ POLL_TIMEOUT = 40.0  # seconds; the control plane answers after 25 at the latest
 CONNECT_TIMEOUT = 2.0
 FIRST_PAUSE, LAST_PAUSE = 0.1, 1.0
 PATIENCE = 8  # polls that fail before it is worth a warning: about five seconds
+FIRST_PATIENCE = 20  # while the control plane starts, too: about seventeen seconds
 
 
 class Feed:
@@ -64,21 +65,21 @@ class Feed:
 
     async def run(self) -> None:
         """Follow the control plane until cancelled."""
-        pause, away = FIRST_PAUSE, 0
+        pause, away, patience = FIRST_PAUSE, 0, FIRST_PATIENCE
         async with self._line:
             while True:
                 try:
                     await self._poll()
                 except (OSError, ValueError, Invalid) as error:
                     away += 1
-                    if away == PATIENCE:
+                    if away == patience:
                         _log.warning("no snapshot from the control plane: %s", error or type(error))
                     await asyncio.sleep(pause * random.uniform(0.5, 1.0))
                     pause = min(pause * 2, LAST_PAUSE)
                 else:
-                    if away >= PATIENCE:
+                    if away >= patience:
                         _log.info("the control plane answers again")
-                    pause, away = FIRST_PAUSE, 0
+                    pause, away, patience = FIRST_PAUSE, 0, PATIENCE
 
     async def _poll(self) -> None:
         query = urlencode({"worker": self._worker, "after": self._live.generation})

@@ -1,7 +1,7 @@
 """`servegate model lint`: what is wrong with a model folder, before anybody pushes it."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -133,7 +133,22 @@ async def _examine_version(folder: Path, version: int) -> Examined:
         subject = await subject_of(folder, version or None, others=others)
     except Invalid as error:
         return Examined(model.name, version, (_unreadable(error),))
-    return Examined(model.name, version, (*diagnose(subject), *_code(subject)))
+    found = (_here(one) for one in diagnose(subject))
+    return Examined(model.name, version, (*found, *_code(subject)))
+
+
+def _here(finding: "Diagnosis") -> "Diagnosis":
+    """A step's model that is not in this repository may be published: the push looks there."""
+    from serve.triton.lint import Severity
+
+    if finding.rule != "step-unknown":
+        return finding
+    return replace(
+        finding,
+        severity=Severity.WARNING,
+        why=f"{finding.why} in this folder",
+        fix="nothing if it is published: servegate model push checks that; else put it here",
+    )
 
 
 def _unreadable(error: Invalid) -> "Diagnosis":

@@ -88,7 +88,7 @@ def show_model(
         [
             (
                 str(version["version"]),
-                version["state"],
+                _state(version, model),
                 " ".join(version["labels"]),
                 versions.holders_of(version["replicas"], version["flavours"]),
                 version["reason"],
@@ -124,6 +124,12 @@ def tell_done(answer: dict[str, Any], what: str) -> None:
     """Say where a change holds by now."""
     where = "in force on every worker" if answer["in_force"] else "not yet in force everywhere"
     say(f"{what}: {where} (generation {answer['generation']})")
+
+
+def _state(version: dict[str, Any], model: dict[str, Any]) -> str:
+    """As `model show NAME@V` says it: a version that is ready and gets calls is serving."""
+    is_called = version["labels"] or model["split"].get(str(version["version"]), 0)
+    return "serving" if version["state"] == "ready" and is_called else str(version["state"])
 
 
 def _version_word(version: dict[str, Any]) -> str:

@@ -56,6 +56,7 @@ def set_route(
     split = Split.parse(shares)
     body = {"split": {str(version): weight for version, weight in split.shares}}
     path = f"/api/routes/{segment(name)}"
+    shown = f"{split}" if split.total == 100 else f"{split} ({split.percent})"
     tell_done(
-        connect(admin_url, key_file, reason=reason).put(path, body), f"{name} is split {split}"
+        connect(admin_url, key_file, reason=reason).put(path, body), f"{name} is split {shown}"
     )

@@ -263,4 +263,6 @@ def _welcome(ready: Any) -> None:
         say(f"  KEDA     {settings.admin_host}:{settings.keda_port}")
     if served or asleep:
         say(f"try: servegate infer {(served or asleep)[0]} --input random")
+    elif not ready.models:
+        say("no model yet; next: servegate model push FOLDER NAME --wait, or --model-repo FOLDER")
     say("Ctrl-C stops everything")

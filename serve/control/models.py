@@ -91,11 +91,17 @@ class Models:
         return self._statuses.version(name, number)
 
     async def set_route(self, name: str, split: Split, by: By) -> Written:
-        """Divide a model's calls; every version that gets calls must be ready somewhere."""
+        """Divide a model's calls; every version that gets calls must be ready somewhere.
+
+        A version with weight 0 need not be ready, but it must exist.
+        """
         body = {"split": {str(version): weight for version, weight in split.shares}}
         async with self.referring:
-            for version in split.versions:
-                self._require_ready(name, version)
+            for version, weight in split.shares:
+                if weight:
+                    self._require_ready(name, version)
+                else:
+                    self._statuses.version(name, version)
             return await self._supersede(name, without_route, Change(ROUTE, name, body, *_of(by)))
 
     async def set_label(self, name: str, label: str, version: int, by: By) -> Written:

@@ -65,6 +65,12 @@ class Split:
     def __str__(self) -> str:
         return " ".join(f"{version}={weight}" for version, weight in self.shares)
 
+    @property
+    def percent(self) -> str:
+        """The share of each version that gets calls: `82 % and 18 %`."""
+        shares = (weight for _, weight in self.shares if weight)
+        return " and ".join(f"{100 * weight / self.total:.3g} %" for weight in shares)
+
     def choose(self, draw: float) -> int:
         """The version in whose interval `draw`, a number in [0, 1), falls."""
         point = draw * self.total

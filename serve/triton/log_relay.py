@@ -33,6 +33,8 @@ _NO_GPU = (
     "Error: Failed to initialize NVML",
     "DCGM unable to start",
 )
+# What a Triton says that was asked to stop: calls in flight had their time, and the rest is ended.
+_STOPPED = ("Exit timeout expired",)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +91,7 @@ class LogRelay:
 
 
 def _is_noise(text: str) -> bool:
-    return not text.strip() or bool(_TABLE.match(text)) or text.startswith(_NO_GPU)
+    return not text.strip() or bool(_TABLE.match(text)) or text.startswith((*_NO_GPU, *_STOPPED))
 
 
 def _unquoted(text: str) -> str:

@@ -106,3 +106,19 @@ def test_a_version_that_brings_code_is_told_which(tmp_path: Path) -> None:
 def test_a_folder_without_models_is_invalid(tmp_path: Path) -> None:
     with pytest.raises(Exception, match="there is no model"):
         run(str(tmp_path))
+
+
+def test_a_part_that_is_not_in_the_folder_may_be_published(tmp_path: Path) -> None:
+    (tmp_path / "both" / "1").mkdir(parents=True)
+    (tmp_path / "both" / "config.pbtxt").write_text(
+        'platform: "ensemble" max_batch_size: 8 '
+        'input { name: "x" data_type: TYPE_FP32 dims: [ 3 ] } '
+        'output { name: "y" data_type: TYPE_FP32 dims: [ 3 ] } '
+        'ensemble_scheduling { step { model_name: "part" model_version: -1 '
+        'input_map { key: "a" value: "x" } output_map { key: "b" value: "y" } } }'
+    )
+    code, [found] = findings(str(tmp_path / "both"))
+    [one] = [each for each in found["findings"] if each["rule"] == "step-unknown"]
+    assert (code, one["severity"]) == (0, "warning")
+    assert one["why"] == "there is no model 'part' in this folder"
+    assert "if it is published" in one["fix"] and "publish it first" not in one["fix"]

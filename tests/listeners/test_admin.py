@@ -94,6 +94,7 @@ def test_of_two_people_who_read_the_same_route_the_second_is_refused(tmp_path: P
         ("GET", "/api/routes/nope", None, 404, "unknown_model"),
         ("PUT", "/api/routes/nope", HALVES, 404, "unknown_model"),
         ("PUT", "/api/routes/m", {"split": {"9": 1}}, 404, "unknown_version"),
+        ("PUT", "/api/routes/m", {"split": {"1": 100, "7": 0}}, 404, "unknown_version"),
         ("PUT", "/api/routes/m", {"split": {"3": 1}}, 409, "version_not_ready"),
         ("PUT", "/api/routes/m", {"split": {}}, 422, "invalid"),
         ("PUT", "/api/routes/m", {"split": {"1": -1}}, 422, "invalid"),
@@ -245,3 +246,17 @@ def test_a_body_without_end_is_refused_before_it_fills_the_memory(
     )
     body = assert_error(answer, 413, "body_too_large")
     assert "8388608 bytes" in body["what"] and body["try_this"] == ""
+
+
+@pytest.mark.parametrize("kind", ["", "text/plain", "application/x-www-form-urlencoded"])
+def test_a_body_of_another_content_type_is_refused_with_the_header_that_is_missing(
+    tmp_path: Path, kind: str
+) -> None:
+    app = application(plane(tmp_path))
+    headers = {"content-type": kind} if kind else {}
+    sent = b'{"split": {"1": 100}}'
+    answer = play(app, lambda client: client.put("/api/routes/m", content=sent, headers=headers))
+    body = assert_error(answer, 422, "invalid")
+    assert body["what"] == "the body was not read as JSON"
+    assert body["why"] == f"its content type is {kind or 'missing'}"
+    assert "content-type: application/json" in body["try_this"]

@@ -1,6 +1,7 @@
 """What is said of a run, and in which order."""
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -72,15 +73,26 @@ def test_a_rate_that_is_not_reached_is_told() -> None:
     assert not said(run_of(20, 100, is_open=False, failed={"http_429": 0.5}), "intended rate")
 
 
-def test_a_stall_is_told_with_its_seconds() -> None:
+def stalled(**changes: Any) -> Run:
+    """A run in which nothing is answered for 3 s."""
     record = Record()
     for second in range(30):
         is_stuck = second in (11, 12, 13)
         generator = replace(generator_of(100), ended=0 if is_stuck else 100, in_flight=3)
         times = np.full(100, 14.0 - second if is_stuck else 0.01)
         record.add(second, Window({Key(0, RIGHT, ""): cell_of(times)}, generator))
-    run = Run("a run", outline_of(30), record)
-    assert said(run, "For 3 s, from second 11 on, not one call was answered.")
+    return Run("a run", outline_of(30), record, **changes)
+
+
+def test_a_stall_is_told_with_its_seconds() -> None:
+    assert said(stalled(), "For 3 s, from second 11 on, not one call was answered.")
+
+
+def test_a_stall_is_not_blamed_on_gateway_and_network() -> None:
+    run = stalled(observed=Observed(gateway=replace(GATEWAY, whole=0.010, added=0.006)))
+    assert not said(run, "Gateway and network")
+    assert said(run, "On average calls took 6.00 ms longer than the 4.00 ms that Triton counts")
+    assert said(run, "a Triton that stands still does not count them")
 
 
 def test_calls_that_take_seconds_are_no_stall() -> None:

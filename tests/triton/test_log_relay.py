@@ -52,6 +52,7 @@ def test_a_line_is_read_into_level_text_and_source(line: str, parsed: LogLine) -
 @pytest.mark.parametrize(
     "line",
     [
+        'E1127 18:00:00.000000 7229 server.cc:345] "Exit timeout expired. Exiting immediately."',
         "",
         "+-------+---------+",
         "| Model | Version |",

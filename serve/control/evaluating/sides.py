@@ -193,10 +193,11 @@ def _output(model: str, metadata: Metadata, recorded: Recorded, output: str) -> 
     for names in (list(known), labelled):
         if len(names) == 1:
             return known[names[0]]
+    likely = [name for name in known if _kind(known[name]) is Kind.CLASSES] or list(known)
     raise Invalid(
         f"nothing says which output of model '{model}' holds the scores",
         why=f"it has {', '.join(known)}",
-        try_this=f'"output": "{next(iter(known), "")}"',
+        try_this=", or ".join(f"--output {name}" for name in likely),
     )
 
 

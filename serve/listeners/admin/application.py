@@ -165,9 +165,26 @@ async def _nowhere(request: Request, error: Exception) -> Response:
     return await _explain(request, kind(str(error.detail), try_this="GET /openapi.json"))
 
 
+def _is_unread(request: Request, error: RequestValidationError) -> bool:
+    """Whether a body came that nobody took for JSON, because of its content type."""
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    is_json = kind == "application/json" or kind.endswith("+json")
+    of_whole = any(fault["loc"] == ("body",) for fault in error.errors())
+    return of_whole and not is_json and isinstance(error.body, str | bytes) and bool(error.body)
+
+
 async def _malformed(request: Request, error: Exception) -> Response:
     """FastAPI's list of validation errors as one sentence, in the shape of every other error."""
     assert isinstance(error, RequestValidationError)
+    if _is_unread(request, error):
+        return await _explain(
+            request,
+            Invalid(
+                "the body was not read as JSON",
+                why=f"its content type is {request.headers.get('content-type') or 'missing'}",
+                try_this="the header content-type: application/json",
+            ),
+        )
     faults = "; ".join(
         f"{'.'.join(str(part) for part in fault['loc'])}: {fault['msg']}"
         for fault in error.errors()

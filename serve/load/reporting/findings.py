@@ -182,7 +182,15 @@ def _added(run: Run) -> Iterator[str]:
     if gateway is None or gateway.added is None:
         return
     inside = gateway.whole - gateway.added
-    if gateway.added > _ADDED * inside:
+    if gateway.added <= _ADDED * inside:
+        return
+    if any(_stall(run)):
+        yield (
+            f"On average calls took {time_text(gateway.added)} longer than the {time_text(inside)} "
+            f"that Triton counts for a request. Most of it may be the seconds without an answer: a "
+            f"Triton that stands still does not count them. Look at the replicas' logs first."
+        )
+    else:
         yield (
             f"Gateway and network add {time_text(gateway.added)} to the {time_text(inside)} that "
             f"Triton takes for a request."

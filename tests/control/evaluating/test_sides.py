@@ -159,3 +159,10 @@ def test_of_several_outputs_the_one_with_label_texts_is_meant():
         side(outputs=outputs)
     with pytest.raises(Invalid, match="no output 'z'"):
         side(outputs=outputs, output="z")
+
+
+def test_of_several_outputs_those_that_can_hold_scores_are_proposed_as_options():
+    outputs = {"class": ("INT64", (-1,)), "scores": ("FP32", (-1, 3)), "one": ("FP32", (-1, 1))}
+    with pytest.raises(Invalid) as refused:
+        side(outputs=outputs)
+    assert refused.value.try_this == "--output scores"
