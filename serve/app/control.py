@@ -43,6 +43,7 @@ from serve.control.live.sampler import Live
 from serve.control.live.sources import Sources
 from serve.control.load_reports import LoadReports
 from serve.control.management import Management
+from serve.control.missing import missing_versions
 from serve.control.models import Models
 from serve.control.placement import Placement, Rules
 from serve.control.reconciling.contracts import Contracts
@@ -243,6 +244,7 @@ class ControlPlane:
                 snapshot=lambda: self._publisher.snapshot,
                 clock=time.monotonic,
                 wall=time.time,
+                missing=lambda: missing_versions(self._fleet, self._inventory, failed=False),
                 advice=lambda now: advised(
                     self._scaling.board.all(), self._watching.hints.all(), now
                 ),

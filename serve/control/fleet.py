@@ -10,7 +10,7 @@ calls, not even those that nobody else can answer.
 """
 
 import contextlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from dataclasses import replace
 from types import MappingProxyType
 from typing import TypeVar
@@ -268,6 +268,13 @@ class Fleet:
         self.holding.put(self._seen[name], now)
         self._seen[name] = now
 
+    def callable_on(self, physical_name: str, version: int) -> Set[str]:
+        """The replicas that were last seen to hold a version, and that calls for it may go to."""
+        slot = physical_name, version
+        away = self._retired | self.barred.where(slot)
+        away |= {name for name, slots in self._leaving.items() if slot in slots}
+        return self.holding.of(*slot) - away
+
     def holders(
         self, physical_name: str, version: int, *pools: str, steers: bool = True
     ) -> tuple[str, ...]:
@@ -277,10 +284,7 @@ class Fleet:
         model leaves when it moves to another pool. Without `steers` the busy ones count as well:
         calls of one sequence belong together.
         """
-        slot, up = (physical_name, version), self.holding.up
-        away = self._retired | self.barred.where(slot)
-        away |= {name for name, slots in self._leaving.items() if slot in slots}
-        having = self.holding.of(*slot) - away
+        up, having = self.holding.up, self.callable_on(physical_name, version)
         members = self.holding.members(pools)
         own = having & members
         lacking = (members & up) - own - self._retired

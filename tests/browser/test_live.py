@@ -28,6 +28,7 @@ def test_calls_are_shown_while_they_come(page: Page, calling: Load) -> None:
         expect(page.locator("[data-chart=calls] canvas")).to_be_visible()
         expect(page.locator("#replicas tbody tr")).to_have_count(1)
         expect(page.locator("#replicas")).to_contain_text("local-0")
+        expect(page.locator("#summary")).to_contain_text("1 of 1 replicas ready.")
         nodes = page.locator("*").count()
         first = page.locator("#replicas tbody").inner_text()
         expect(page.locator("#replicas tbody")).not_to_have_text(first, use_inner_text=True)

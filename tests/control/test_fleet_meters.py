@@ -7,7 +7,8 @@ from builders import ControlPlane, write_model
 
 from serve.control.fleet import LOADING
 from serve.control.fleet_meters import FleetMeters
-from serve.control.observations import Choice
+from serve.control.missing import missing_versions
+from serve.control.observations import Choice, Failure
 
 
 def told(plane: ControlPlane) -> dict[str, dict[str, float]]:
@@ -42,6 +43,13 @@ def test_a_version_that_is_held_and_may_not_be_called_is_missing(tmp_path: Path)
     plane.fleet.bar("a", "m", [2], LOADING)
     plane.fleet.bar("b", "m", [1, 2], "it answers wrongly")
     assert told(plane)["missing_versions"] == {"a": 1, "b": 2}
+
+
+def test_what_could_not_be_loaded_is_missing_and_is_not_waited_for(tmp_path: Path) -> None:
+    plane = begun(tmp_path, a={"m": (1,)}, b={"m": (2,)})
+    plane.fleet.failures["a", "m"] = Failure("it is broken", (), 1, 0.0)
+    assert told(plane)["missing_versions"] == {"a": 1, "b": 1}
+    assert missing_versions(plane.fleet, plane.inventory, failed=False) == {"a": 0, "b": 1}
 
 
 def test_nothing_is_missing_on_who_leaves_loads_for_itself_or_cannot_run_it(tmp_path: Path) -> None:

@@ -38,10 +38,14 @@ class GatewaySeen:
 
 @dataclass(frozen=True, slots=True)
 class ReplicaSeen:
-    """One replica: as the fleet knows it, and as its own metrics tell, as in `GatewaySeen`."""
+    """One replica: as the fleet knows it, and as its own metrics tell, as in `GatewaySeen`.
+
+    `missing` versions are still to be loaded there; None where that is not known.
+    """
 
     state: str
     pool: str
+    missing: int | None = None
     reading: Readings | None = None
     work: Work | None = None
     models: Mapping[str, Work] | None = None
@@ -134,6 +138,7 @@ def _replica(name: str, seen: ReplicaSeen, gateway: GatewayReading | None) -> Tr
     return {
         "state": seen.state,
         "pool": seen.pool,
+        "missing": seen.missing,
         "avoided": gateway.avoided.get(name) if gateway else None,
         "in_flight": gateway.busy.get(name) if gateway else None,
         **(asdict(work) if work else dict.fromkeys(("requests", "queue", "compute", "batch"))),

@@ -7,7 +7,7 @@ that sample; the next rates are of the whole time since it last did.
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from serve.control.fleet import Fleet
@@ -58,6 +58,7 @@ class Sources:
         snapshot: Callable[[], Snapshot],
         clock: Callable[[], float],
         wall: Callable[[], float],
+        missing: Callable[[], Mapping[str, int]] = dict,
         advice: Callable[[float], Advised] = lambda now: Advised(),
     ) -> None:
         self._gateway = gateway
@@ -66,6 +67,7 @@ class Sources:
         self._snapshot = snapshot
         self._clock = clock
         self._wall = wall
+        self._missing = missing
         self._advice = advice
         self._before: _Gateway | None = None
         self._replicas: dict[str, _Replica] = {}
@@ -85,8 +87,9 @@ class Sources:
         )
         now, names = self._clock(), _names(self._snapshot())
         gateway, period = self._saw_gateway(told, now)
+        missing = self._missing()
         replicas = {
-            name: self._saw(seen, reading, now, names)
+            name: replace(self._saw(seen, reading, now, names), missing=missing.get(name))
             for (name, seen), reading in zip(observed, readings, strict=True)
         }
         at = self._wall()
@@ -126,9 +129,11 @@ class Sources:
             return ReplicaSeen(seen.state, pool, age=age)
         self._replicas[name] = told
         if before is None or told.at <= before.at:
-            return ReplicaSeen(seen.state, pool, told.reading, age=age)
+            return ReplicaSeen(seen.state, pool, reading=told.reading, age=age)
         whole, models = work.compare(before.reading, told.reading, told.at - before.at, names)
-        return ReplicaSeen(seen.state, pool, told.reading, whole, models, age)
+        return ReplicaSeen(
+            seen.state, pool, reading=told.reading, work=whole, models=models, age=age
+        )
 
 
 def _names(snapshot: Snapshot) -> Mapping[str, str]:

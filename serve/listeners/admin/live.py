@@ -87,10 +87,14 @@ class GpuColumns(_Columns):
 
 
 class ReplicaColumns(WorkColumns):
-    """One replica. So many workers avoid it; `cpu` is its machine's utilisation, from 0 to 1."""
+    """One replica. So many workers avoid it; `cpu` is its machine's utilisation, from 0 to 1.
+
+    `missing` versions are still to be loaded there; those that could not be loaded do not count.
+    """
 
     state: list[str | None]
     pool: list[str | None]
+    missing: Numbers
     avoided: Numbers
     in_flight: Numbers
     cpu: Numbers

@@ -210,6 +210,16 @@ def test_a_replica_that_is_not_up_is_not_asked() -> None:
     assert (one["state"], one["age"], one["waiting"]) == ("unseen", None, None)
 
 
+def test_a_replica_that_answers_again_tells_what_it_still_lacks() -> None:
+    async def scenario(scene):
+        scene.missing = {"a": 3}
+        return await scene.sample()
+
+    tree = play(scenario)
+    assert (tree["replicas"]["a"]["state"], tree["replicas"]["a"]["missing"]) == ("up", 3)
+    assert tree["replicas"]["b"]["missing"] is None
+
+
 def test_a_triton_that_was_started_anew_has_counted_what_it_says() -> None:
     async def scenario(scene):
         scene.told["a"] = readings(success=1000, inferences=1000, executions=900, queue=60.0)

@@ -52,6 +52,7 @@ class Scene:
         self.fleet = Fleet((replica("a"), replica("b")), clock=self.clock)
         self.fleet.saw("a", {"m-fp16": (1,)})
         self.told = {"a": readings()}
+        self.missing = {"a": 0}
         self.snapshot = snapshot(view(target(1, physical="m-fp16")))
         self.sources = Sources(
             self.gateway,
@@ -60,6 +61,7 @@ class Scene:
             snapshot=lambda: self.snapshot,
             clock=self.clock,
             wall=self.wall,
+            missing=lambda: self.missing,
         )
 
     async def sample(self, *, after=1.0):

@@ -112,9 +112,11 @@ function replicaCells(columns, name, model) {
   const gpus = Object.fromEntries(columns.names("replicas", name, "gpus").map((gpu) => [gpu,
     Object.fromEntries(["utilization", "memory_used", "memory_total", "power"].map((field) => [field, of("gpus", gpu, field)]))])
     .filter(([, gpu]) => Object.values(gpu).some((value) => value !== null)));
-  const state = of("state") ?? "gone";
+  const states = [of("state") ?? "gone"];
+  if (of("missing")) states.push(`${of("missing")} ${of("missing") === 1 ? "version" : "versions"} to load`);
+  if (of("avoided")) states.push(`avoided by ${of("avoided")} workers`);
   return [
-    of("avoided") ? `${state}, avoided by ${of("avoided")} workers` : state,
+    states.join(", "),
     short(of("in_flight")), short(at("waiting")), short(at("requests")),
     seconds(at("queue")), seconds(at("compute")), short(at("batch")), percent(of("cpu")),
     gpuText(gpus), age(of("age")),
@@ -153,10 +155,12 @@ function summary(columns, model) {
   if (calls === null && columns.length < 3) return ""; // rates need two readings
   if (calls === null) return model ? `Nothing is known of ${model} yet.` : "The gateway tells no numbers.";
   const errors = of("errors") ? `${short(of("errors"))} errors/s` : "no errors";
-  const states = columns.names("replicas").map((name) => columns.last("replicas", name, "state")).filter(Boolean);
-  const up = states.filter((state) => state === "up").length;
+  const replicas = columns.names("replicas").filter((name) => columns.last("replicas", name, "state"));
+  const up = replicas.filter((name) => columns.last("replicas", name, "state") === "up");
+  const loading = up.filter((name) => columns.last("replicas", name, "missing")).length;
+  const ready = `${up.length - loading} of ${replicas.length} replicas ready${loading ? `, ${loading} loading` : ""}`;
   const p99 = of("p99") === null ? "" : `, p99 ${seconds(of("p99"))}`;
-  return `${short(calls)} calls/s${p99}, ${errors}; ${up} of ${states.length} replicas up.`;
+  return `${short(calls)} calls/s${p99}, ${errors}; ${ready}.`;
 }
 
 // --- the page --------------------------------------------------------------------------------------
