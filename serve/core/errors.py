@@ -93,6 +93,21 @@ class ConversionTooLarge(BodyTooLarge):
         )
 
 
+class TooMuchJson(BodyTooLarge):
+    """JSON that has to be read for a call's correlation id, or for a management call."""
+
+    code = "too_much_json"
+
+    def __init__(self, values: int, size: int) -> None:
+        ServegateError.__init__(
+            self,
+            f"the request's JSON has more than {values} values, or {size} bytes",
+            why="it has to be read, for the correlation id or for the command, while other calls "
+            "wait",
+            try_this="tensors as binary data, which do not count, or smaller batches",
+        )
+
+
 class HeadTooLarge(BadRequest):
     """The request's head exceeds the limit that the operator set."""
 

@@ -18,6 +18,7 @@ from types import MappingProxyType
 from typing import Any
 
 from serve.core.errors import BadRequest, MethodNotAllowed, WrongJson
+from serve.wire import documents
 
 Settings = Mapping[str, Any]
 
@@ -171,7 +172,7 @@ def _typed(value: Any, kind: type) -> None:
 def _json(body: bytes) -> dict[str, Any]:
     """The members of a body; like Triton, none where it is JSON and no object."""
     try:
-        data = json.loads(body)
+        data = documents.read(body)
     except (ValueError, RecursionError) as error:
         raise WrongJson("failed to parse the request JSON buffer", why=str(error)) from error
     return data if isinstance(data, dict) else {}

@@ -1,7 +1,8 @@
 """Correlation ids: which sequence a request belongs to, as one word."""
 
-import json
 from typing import Any
+
+from serve.wire import documents
 
 
 def sequence_of(json_head: bytes, *, is_flat: bool = False) -> str:
@@ -9,10 +10,10 @@ def sequence_of(json_head: bytes, *, is_flat: bool = False) -> str:
 
     It is a parameter, and in a flat request, as `generate` takes them, maybe a key beside the rest.
     A number and a string with the same digits are two ids, so the type is part of the result. JSON
-    that cannot be read is left to Triton, whose answer says what is wrong with it.
+    that cannot be read is left to Triton, whose answer says what is wrong with it. `TooMuchJson`.
     """
     try:
-        head: Any = json.loads(json_head)
+        head: Any = documents.read(json_head)
         if is_flat and "sequence_id" in head:
             return sequence_key(head["sequence_id"])
         identity = head["parameters"]["sequence_id"]

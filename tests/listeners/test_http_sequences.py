@@ -81,6 +81,19 @@ async def test_a_client_that_waits_is_told_to_go_on_before_its_sequence_is_known
     assert (await client.ask(body)).status == 200
 
 
+@in_scene(SEQUENCES, loops=("uvloop",))
+async def test_json_that_others_would_wait_for_is_not_searched_for_a_sequence(
+    scene: Scene,
+) -> None:
+    many = b"[]," * 200_000 + b"[]"
+    answer = await scene.ask(request(of(5).replace(b"[]", b"[%b]" % many)))
+    assert (answer.status, answer.code) == (413, "too_much_json")
+    assert sum(places(scene)) == 0
+    tensor = bytes(len(many))
+    length = f"Inference-Header-Content-Length: {len(of(5))}"
+    assert (await scene.ask(request(of(5) + tensor, length))).status == 200
+
+
 @in_scene(SEQUENCES)
 async def test_a_binary_call_of_a_sequence_is_sent_as_soon_as_its_json_is_here(
     scene: Scene,

@@ -20,6 +20,7 @@ EXPECTED: dict[type[ServegateError], tuple[int, str]] = {
     errors.Unparsable: (400, "INTERNAL"),
     errors.BodyTooLarge: (413, "RESOURCE_EXHAUSTED"),
     errors.ConversionTooLarge: (413, "RESOURCE_EXHAUSTED"),
+    errors.TooMuchJson: (413, "RESOURCE_EXHAUSTED"),
     errors.InflatedTooLarge: (413, "RESOURCE_EXHAUSTED"),
     errors.HeadTooLarge: (431, "RESOURCE_EXHAUSTED"),
     errors.TooSlow: (408, "DEADLINE_EXCEEDED"),

@@ -56,7 +56,11 @@ class Exchange(Answer):
             if not self._has_json_head():
                 self._invite()
                 return
-            sequence = self._sequence()
+            try:
+                sequence = self._sequence()
+            except ServegateError as error:
+                self.give_up(error)
+                return
         model, selector = asked.model, asked.selector
         call = Call("http", asked.verb, model, selector, until, sequence, "", key, self)
         try:
