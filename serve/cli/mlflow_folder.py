@@ -19,10 +19,10 @@ CONVERTIBLE = ("tensorflow", "keras")
 _LONGEST_TAG = 1000  # characters
 _WAYS: Mapping[str, str] = MappingProxyType(
     {
-        "sklearn": "skl2onnx.to_onnx(model, X[:1]), then push the .onnx file",
+        "sklearn": "skl2onnx.to_onnx(model, X[:1], options={'zipmap': False}), then push that",
         "pytorch": "torch.onnx.export(model, example, 'model.onnx'), then push that file",
-        "xgboost": "onnxmltools.convert_xgboost(model), then push the .onnx file",
-        "lightgbm": "onnxmltools.convert_lightgbm(model), then push the .onnx file",
+        "xgboost": "onnxmltools.convert_xgboost(model, …), then push the .onnx file",
+        "lightgbm": "onnxmltools.convert_lightgbm(model, zipmap=False, …), then push that",
         "transformers": "optimum-cli export onnx, then push the .onnx file",
     }
 )

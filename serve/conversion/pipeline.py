@@ -69,7 +69,11 @@ def run(task: Task, telling: Telling) -> None:
     """Convert, judge and write; raises the fault, also the one of a gate that refuses."""
     telling("stage", stage="open")
     kind = check_source(task.source)
-    source = _onnx_source(task) if kind is Kind.ONNX else _tensorflow_source(kind, task, telling)
+    source = (
+        _onnx_source(task, telling)
+        if kind is Kind.ONNX
+        else _tensorflow_source(kind, task, telling)
+    )
     signature = source.signature
     for fault in faults_of_tensors((*signature.inputs, *signature.outputs)):
         raise fault
@@ -116,7 +120,7 @@ def run(task: Task, telling: Telling) -> None:
 # --- the source --------------------------------------------------------------------------------
 
 
-def _onnx_source(task: Task) -> Source:
+def _onnx_source(task: Task, telling: Telling) -> Source:
     """A file that is ONNX already: it is its own source, as ONNX Runtime runs it."""
     from serve.conversion.graphs.finishing import serialized
     from serve.conversion.graphs.session import OnnxModel
@@ -125,7 +129,7 @@ def _onnx_source(task: Task) -> Source:
         option = "--nchw" if task.request.nchw else "--signature"
         raise failed("unsupported_input", f"{option} is for TensorFlow models", hint="leave it out")
     with _blaming_the_source():
-        runner = OnnxModel(serialized(_given(task.source)))
+        runner = OnnxModel(serialized(_given(task.source, telling)))
     return Source(Kind.ONNX, task.source, "", runner, runner.signature, {"kind": str(Kind.ONNX)})
 
 
@@ -180,18 +184,24 @@ def _refuse(folder: Path, signature: str, known: Collection[str] | None, telling
 # --- the model ---------------------------------------------------------------------------------
 
 
-def _given(path: Path) -> Any:
-    """An ONNX file with its weights."""
+def _given(path: Path, telling: Telling | None = None) -> Any:
+    """An ONNX file with its weights; a ZipMap in it becomes the tensor of which it is made."""
     import onnx
 
+    from serve.conversion.graphs.zipmap import remove_zipmaps
+
     try:
-        return onnx.load(str(path))
+        model = onnx.load(str(path))
     except (OSError, ValueError, onnx.checker.ValidationError) as error:
         raise failed("source_corrupt", f"'{path.name}': {error}") from error
     except Exception as error:
         if type(error).__name__ != "DecodeError":
             raise
         raise failed("source_corrupt", f"'{path.name}' is cut off, or no ONNX file") from error
+    for sentence in remove_zipmaps(model):
+        if telling is not None:
+            telling("note", text=sentence)
+    return model
 
 
 def _made(source: Source, task: Task, telling: Telling) -> Any:

@@ -11,6 +11,16 @@ from serve.triton.canonical import canonical_text
 from serve.triton.config import of_message
 
 DEFAULT_BATCH = 8
+ZIPMAP = "ai.onnx.ml.ZipMap"
+ZIPMAP_ADVICE = (
+    "skl2onnx.to_onnx(model, X[:1], options={'zipmap': False}), or servegate convert onnx FILE"
+    " --name NAME --out DIR, which removes it"
+)
+
+
+def has_zipmap(signature: Signature) -> bool:
+    """Whether an ONNX file makes maps of probabilities, as skl2onnx does unless told not to."""
+    return ZIPMAP in signature.facts.get("operators", ())
 
 
 def generate(
@@ -43,7 +53,12 @@ def generate(
     message = model_config_pb2.ModelConfig(name=name, backend="onnxruntime", max_batch_size=largest)
     for role, specs in (("input", signature.inputs), ("output", signature.outputs)):
         for spec in specs:
-            _describe(getattr(message, role).add(), spec, batched=largest > 0)
+            _describe(
+                getattr(message, role).add(),
+                spec,
+                batched=largest > 0,
+                zipmap=has_zipmap(signature),
+            )
     if largest > 1:
         message.dynamic_batching.SetInParent()
     if warm_up is not None:
@@ -57,7 +72,14 @@ def _describe(
     spec: TensorSpec,
     *,
     batched: bool,
+    zipmap: bool,
 ) -> None:
+    if spec.datatype not in DATATYPES and zipmap:
+        raise Invalid(
+            f"output '{spec.name}' is a {spec.datatype} of maps, which Triton cannot carry",
+            why="skl2onnx puts a ZipMap behind the probabilities of a classifier",
+            try_this=ZIPMAP_ADVICE,
+        )
     if spec.datatype not in DATATYPES or spec.shape is None:
         lacks = "its shape" if spec.datatype in DATATYPES else "a data type that Triton has"
         raise Invalid(

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from cli.commands import Done, servegate
-from conversion.model_files import save, times, value
+from conversion.model_files import classifier, save, times, value
 from onnx import TensorProto, helper, numpy_helper
 
 from serve.cli.convert_options import limits_of, make_request, share_of, tolerances_of
@@ -130,6 +130,22 @@ def test_an_onnx_file_that_is_wrong_itself_is_not_called_a_converted_graph(tmp_p
     assert "error: the ONNX file is no valid model" in done.stderr
     assert "xx_XX" in done.stderr and "code: source_invalid" in done.stderr
     assert "converted graph" not in done.stderr and "named above" not in done.stderr
+
+
+def test_maps_of_probabilities_are_removed_by_a_conversion_and_named_by_lint(
+    tmp_path: Path,
+) -> None:
+    source = classifier(tmp_path / "sk.onnx")
+    said = servegate("model", "lint", source)
+    assert said.returncode == 1
+    assert "skl2onnx.to_onnx(model, X[:1], options={'zipmap': False})" in said.stdout
+    done = convert("onnx", source, "--name", "sk", "--out", tmp_path / "repo")
+    assert done.returncode == 0, done.stderr
+    assert "warning: output 'output_probability' was a list of maps (ZipMap)" in done.stderr
+    assert "the classes 3, 5, 8" in done.stderr
+    config = (tmp_path / "repo/sk/config.pbtxt").read_text()
+    assert "output_probability" in config and "dims: 3" in config
+    assert servegate("model", "lint", tmp_path / "repo/sk").returncode == 0
 
 
 def test_a_conversion_names_its_report_and_what_comes_next(source: Path, tmp_path: Path) -> None:

@@ -102,3 +102,32 @@ def plan(path: Path, *rows: str, version: Sequence[int] = (10, 3, 0, 26)) -> Pat
     header = b"ftrt" + bytes(4) + bytes(16) + bytes(version)
     path.write_bytes(header + "\n".join(rows).encode())
     return path
+
+
+def classifier(path: Path, *, labels: Sequence[int | str] = (3, 5, 8)) -> Path:
+    """A classifier of three classes as skl2onnx writes it: a label, and maps of probabilities."""
+    weights = np.random.default_rng(1).standard_normal((4, 3)).astype(np.float32)
+    kind = "classlabels_strings" if isinstance(labels[0], str) else "classlabels_int64s"
+    nodes = [
+        helper.make_node("MatMul", ["X", "w"], ["scores"]),
+        helper.make_node("Softmax", ["scores"], ["shares"]),
+        helper.make_node("ArgMax", ["shares"], ["output_label"], keepdims=0, axis=1),
+        helper.make_node(
+            "ZipMap", ["shares"], ["output_probability"], domain="ai.onnx.ml", **{kind: labels}
+        ),
+    ]
+    key = TensorProto.STRING if isinstance(labels[0], str) else TensorProto.INT64
+    share = helper.make_tensor_type_proto(TensorProto.FLOAT, [])
+    maps = helper.make_sequence_type_proto(helper.make_map_type_proto(key, share))
+    graph = helper.make_graph(
+        nodes,
+        "classifier",
+        [value("X", TensorProto.FLOAT, ["rows", 4])],
+        [
+            value("output_label", TensorProto.INT64, ["rows"]),
+            helper.make_value_info("output_probability", maps),
+        ],
+        [numpy_helper.from_array(weights, "w")],
+    )
+    opsets = [helper.make_opsetid("", 18), helper.make_opsetid("ai.onnx.ml", 3)]
+    return save(helper.make_model(graph, opset_imports=opsets, ir_version=8), path)

@@ -5,6 +5,7 @@ from typing import Any
 
 from serve.tensors.datatypes import DATATYPES
 from serve.tensors.signature import DYNAMIC, TensorSpec
+from serve.triton.generating import ZIPMAP_ADVICE, has_zipmap
 from serve.triton.lint.subject import Finding, Findings, Subject
 from serve.triton.lint.tensors import (
     config_word,
@@ -27,10 +28,11 @@ def datatype_unsupported(subject: Subject) -> Findings:
     for role, specs in (("input", subject.inputs), ("output", subject.outputs)):
         for spec in specs.values():
             if spec.datatype not in DATATYPES:
+                is_map = role == "output" and has_zipmap(subject.signature)
                 yield Finding(
                     f"{role} '{spec.name}'",
                     f"in the model file it is a {spec.datatype}, which Triton cannot carry",
-                    "cast it in the model, and export again",
+                    ZIPMAP_ADVICE if is_map else "cast it in the model, and export again",
                 )
 
 
