@@ -26,7 +26,7 @@ POLL_TIMEOUT = 40.0  # seconds; the control plane answers after 25 at the latest
 CONNECT_TIMEOUT = 2.0
 FIRST_PAUSE, LAST_PAUSE = 0.1, 1.0
 PATIENCE = 8  # polls that fail before it is worth a warning: about five seconds
-FIRST_PATIENCE = 20  # while the control plane starts, too: about seventeen seconds
+FIRST_PATIENCE = 60  # while the control plane starts, too: about a minute
 
 
 class Feed:
@@ -72,6 +72,8 @@ class Feed:
                     await self._poll()
                 except (OSError, ValueError, Invalid) as error:
                     away += 1
+                    if away == PATIENCE < patience:
+                        _log.info("waiting for the control plane to start")
                     if away == patience:
                         _log.warning("no snapshot from the control plane: %s", error or type(error))
                     await asyncio.sleep(pause * random.uniform(0.5, 1.0))

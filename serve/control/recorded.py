@@ -6,16 +6,21 @@ from types import MappingProxyType
 from typing import Any
 
 from serve.control.models import Models
+from serve.triton.config import Configuration
 
 _NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
-    """The document of the preprocessing, and label texts by output; empty where there is none."""
+    """The document of the preprocessing, and label texts by output; empty where there is none.
+
+    `optional`: the inputs that a call may leave out.
+    """
 
     preprocessing: Mapping[str, Any] = field(default_factory=lambda: _NOTHING)
     labels: Mapping[str, Sequence[str]] = field(default_factory=lambda: _NOTHING)
+    optional: frozenset[str] = frozenset()
 
 
 def recorded_of(models: Models, model: str, number: int | None) -> Recorded:
@@ -29,6 +34,17 @@ def recorded_of(models: Models, model: str, number: int | None) -> Recorded:
         models.version(model, number)
         published = models.decisions.versions.get(model, {}).get(number)
         if published is not None:
-            return Recorded(published.preprocessing, published.output_labels)
+            return Recorded(
+                published.preprocessing,
+                published.output_labels,
+                _optional(published.configuration),
+            )
         one = status.model.holding(number)
-    return Recorded(one.preprocessing, one.labels) if one else Recorded()
+    if one is None:
+        return Recorded()
+    return Recorded(one.preprocessing, one.labels, _optional(one.configuration))
+
+
+def _optional(configuration: Configuration | None) -> frozenset[str]:
+    inputs = configuration.message.input if configuration else ()
+    return frozenset(one.name for one in inputs if one.optional)

@@ -37,10 +37,14 @@ class Told:
 
 @dataclass(frozen=True, slots=True)
 class Takes:
-    """What may be given: inputs and outputs, and how raw input becomes tensors, where recorded."""
+    """What may be given: inputs and outputs, and how raw input becomes tensors, where recorded.
+
+    `optional`: the inputs that may be left out.
+    """
 
     metadata: Metadata
     preprocessing: Mapping[str, Any]
+    optional: frozenset[str] = frozenset()
 
 
 class Witnesses:
@@ -110,7 +114,8 @@ class TryDesk:
         metadata = await self._gateway.metadata(model, selector)
         candidates = self._versions.candidates(model, selector)
         number = candidates[0] if candidates else None
-        return Takes(metadata, self._versions.of(model, number).preprocessing)
+        recorded = self._versions.of(model, number)
+        return Takes(metadata, recorded.preprocessing, recorded.optional)
 
     async def snippets(
         self, identity: str, side: str, *, admin: str, admin_shows_key: bool

@@ -7,7 +7,7 @@ of `file-0`, `drawn-0`, `json-0`, … counts. Those that end in `-all` are for a
 import base64
 import binascii
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -35,6 +35,7 @@ TITLES = {
     "csv": "CSV",
     "npy": "NPY, NPZ",
     "random": "Random",
+    "omit": "Left out",
     EACH: "One by one",
     "again": "As before",
     "npz": "NPZ file",
@@ -62,14 +63,28 @@ class Field:
 
 
 def fields_of(
-    inputs: Mapping[str, TensorSpec], preprocessing: Mapping[str, Any], *, examples: bool
+    inputs: Mapping[str, TensorSpec],
+    preprocessing: Mapping[str, Any],
+    *,
+    examples: bool,
+    optional: Collection[str] = (),
 ) -> tuple[Field, ...]:
-    """The fields of a model; `examples` can be chosen by input where there is only one."""
+    """The fields of a model; `examples` can be chosen by input where there is only one.
+
+    Inputs that are `optional` are left out of the call unless another tab is chosen.
+    """
     steps = parse(preprocessing).inputs if preprocessing else {}
     words = in_words(preprocessing)
     has_own = examples and len(inputs) == 1
     return tuple(
-        _field(str(place), spec, steps.get(name), tuple(words.get(name, ())), has_own)
+        _field(
+            str(place),
+            spec,
+            steps.get(name),
+            tuple(words.get(name, ())),
+            has_own,
+            may_omit=name in optional and len(inputs) > 1,
+        )
         for place, (name, spec) in enumerate(inputs.items())
     )
 
@@ -90,7 +105,7 @@ async def given_of(form: FormData, inputs: Sequence[str]) -> dict[str, tuple[str
     found: dict[str, tuple[str, bytes, str]] = {}
     for place, name in enumerate(inputs):
         kind = str(form.get(f"form-{place}", ""))
-        if kind:
+        if kind and kind != "omit":
             given = await _given(form, str(place), kind)
             found["" if given[0] == "example" else name] = given
     if not found:
@@ -99,7 +114,13 @@ async def given_of(form: FormData, inputs: Sequence[str]) -> dict[str, tuple[str
 
 
 def _field(
-    key: str, spec: TensorSpec, steps: Steps | None, words: tuple[str, ...], has_examples: bool
+    key: str,
+    spec: TensorSpec,
+    steps: Steps | None,
+    words: tuple[str, ...],
+    has_examples: bool,
+    *,
+    may_omit: bool,
 ) -> Field:
     row = spec.shape[1:] if spec.has_batch else spec.shape
     has_rows = spec.has_batch and len(row) < 2
@@ -120,6 +141,8 @@ def _field(
     forms += ["json", "csv", "npy", "random"]
     if not isinstance(steps, ImageSteps | TextSteps) and not is_small:
         forms.insert(0, forms.pop())
+    if may_omit:
+        forms.insert(0, "omit")
     return Field(
         key=key,
         name=spec.name,

@@ -119,7 +119,12 @@ async def _fields(
     """What the templates of the form need: what A takes, and the examples of both."""
     takes = await visit.control.tries.takes(model, sides[0])
     examples = await _examples(visit, model, sides)
-    fields = fields_of(takes.metadata.inputs, takes.preprocessing, examples=bool(examples))
+    fields = fields_of(
+        takes.metadata.inputs,
+        takes.preprocessing,
+        examples=bool(examples),
+        optional=takes.optional,
+    )
     return {
         "fields": fields,
         "together": together(fields, examples=bool(examples), again=again is not None),

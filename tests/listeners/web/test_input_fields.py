@@ -91,6 +91,15 @@ def test_several_inputs_can_be_given_together_and_one_needs_no_second_way() -> N
     assert together(one, examples=True, again=True) == ("again", "each")
 
 
+def test_an_optional_input_is_left_out_unless_another_tab_is_chosen() -> None:
+    specs = {name: TensorSpec(name, "FP32", (-1, 3)) for name in ("x", "mask")}
+    needed, optional = fields_of(specs, {}, examples=False, optional={"mask"})
+    assert (needed.forms[0], optional.forms[:2]) == ("grid", ("omit", "grid"))
+    form = [("form-0", "json"), ("json-0", "[1]"), ("form-1", "omit"), ("grid-1", "[0, 0, 0]")]
+    found = asyncio.run(given_of(FormData(form), ["x", "mask"]))
+    assert list(found) == ["x"]
+
+
 def test_only_the_open_tab_counts() -> None:
     form = [("form-0", "json"), ("json-0", " [1, 2] "), ("csv-0", "3"), ("text-0", "no")]
     assert given(form) == {"x": ("json", b"[1, 2]", "what stands under JSON")}
