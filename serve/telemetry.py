@@ -45,6 +45,7 @@ class Meters:
         self._calls: dict[tuple[str, ...], int] = {}  # the others
         self._errors: dict[tuple[str, ...], int] = {}
         self._retries: dict[tuple[str, ...], int] = {}
+        self._ejections: dict[tuple[str, ...], int] = {}
         self._messages: dict[tuple[str, ...], int] = {}
 
     def gauge(self, name: str, text: str, read: Callable[[], float]) -> None:
@@ -86,6 +87,10 @@ class Meters:
         """One attempt of this call was refused or could not be sent."""
         _add(self._retries, (call.model, reason))
 
+    def ejected(self, replica: str, choice: Choice) -> None:
+        """This worker has ejected the replica after failures of this version."""
+        _add(self._ejections, (replica, *choice.labels[:2]))
+
     def text(self) -> bytes:
         """All numbers in Prometheus' text format."""
         return generate_latest(self.registry)
@@ -116,6 +121,12 @@ class Meters:
                 "Attempts that were provably not executed, so that another replica was tried",
                 ("model", "reason"),
                 self._retries,
+            ),
+            (
+                "servegate_ejections",
+                "Times that a replica was ejected after failures in a row of this version",
+                ("replica", "model", "version"),
+                self._ejections,
             ),
             (
                 "servegate_stream_messages",

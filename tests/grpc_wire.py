@@ -313,6 +313,7 @@ class Triton:
         self.name = name
         self.peers: list[Peer] = []
         self.answers = True
+        self.ends: Callable[[Peer, int], None] = self.end_well  # a call that has come whole
         self.says: Callable[[bytes], bytes] = lambda request: answer()
         self.greeting = settings()
         self.port = 0
@@ -341,13 +342,13 @@ class Triton:
                 triton.peers.append(self)
                 triton.on_connected(self)
 
-        return Connection(on_ended=self._ended)
+        return Connection(on_ended=lambda peer, stream: self.ends(peer, stream))
 
     def _greet(self, peer: Peer) -> None:
         if self.greeting:
             peer.send(self.greeting)
 
-    def _ended(self, peer: Peer, stream: int) -> None:
+    def end_well(self, peer: Peer, stream: int) -> None:
         if self.answers:
             request = peer.streams[stream].messages
             self.answer(stream, self.says(request[0] if request else b""), peer=peer)

@@ -58,7 +58,7 @@ class Worker:
         self._number = number
         self._live = Live()
         self._loads = Loads()
-        self._health = Health(time.monotonic)
+        self._health = Health(time.monotonic, random.random)
         self._meters = Meters()
         self._draining = False
         self._connected: Snapshot | None = None  # the one whose replicas have connections

@@ -18,8 +18,16 @@ has just started does not know its models yet. Callers never hear of that.
 from collections.abc import Callable, Collection
 from typing import Protocol
 
-from serve.core.calls import Call, Choice, Reply
-from serve.core.errors import DeadlineExceeded, NoReplica, NotLoaded, NotSent, ServegateError
+from serve.core import faults
+from serve.core.calls import PREDICTIONS, Call, Choice, Reply, Verb
+from serve.core.errors import (
+    DeadlineExceeded,
+    NoReplica,
+    NotLoaded,
+    NotSent,
+    OutcomeUnknown,
+    ServegateError,
+)
 from serve.core.replicas import Replica
 from serve.core.snapshot import Snapshot
 from serve.proxy.admission import Admission
@@ -28,11 +36,13 @@ from serve.proxy.health import Health
 from serve.proxy.loads import Loads
 from serve.proxy.slots import Slot
 from serve.telemetry import Meters
-from serve.wire.status import code_name, is_broken, refusal
+from serve.wire.status import code_name, is_broken, is_failure, is_unreadable, refusal
 
 NOWHERE = Replica("", "", 0, 0, 0, "")  # where a call is that goes to no replica (yet)
 
 EXTRA_ATTEMPTS = 2
+_JUDGED = PREDICTIONS | {Verb.STREAM}  # what a replica must be able to do
+_NONE: Collection[str] = ()
 PATIENCE = 1.0  # seconds from its beginning in which a call waits for a version to be loaded
 
 
@@ -75,6 +85,7 @@ class Attempt:
 
     __slots__ = (
         "_begun",
+        "_by_caller",
         "_gateway",
         "_is_detached",
         "_names",
@@ -106,6 +117,7 @@ class Attempt:
         self._names = names  # the replicas that have not been tried
         self._tried = 0
         self._begun = begun
+        self._by_caller = False  # what failed is the request itself
         self._is_detached = False  # its slot outlives it
 
     def __repr__(self) -> str:
@@ -163,6 +175,7 @@ class Attempt:
         if proof is None:
             if is_broken(call.protocol, reply):
                 gateway.health.failed(self.replica.name, self._target())
+            self._by_caller = is_unreadable(call.protocol, reply)
             return False
         if proof.lacks_version:
             gateway.health.failed(self.replica.name, self._target())
@@ -174,20 +187,29 @@ class Attempt:
         gateway.meters.retried(call, proof.reason)
         return True
 
-    def answered(self, status: int, *, good: bool) -> None:
-        """Triton's answer has been passed on, or is about to be: the call has ended."""
+    def answered(self, status: int, *, good: bool, by_replica: bool = True) -> None:
+        """Triton's answer has been passed on, or is about to be: the call has ended.
+
+        `by_replica`, unless it is the answer of another one.
+        """
         if self.is_ended:
             return
         gateway, call = self._gateway, self.call
-        if gateway.health.pauses:
-            gateway.health.answered(self.replica.name, self._target() if good else "")
+        health = gateway.health
+        if health.pauses:
+            health.answered(self.replica.name, self._target() if good else "")
+        if by_replica and (health.outliers.rows or not good):
+            self._judge(status, good=good)
         self._end()
         code, begun, tries = code_name(call.protocol, status), self._begun, self._tried
         gateway.ended(call, self.choice, self.replica, code, begun, good=good, tries=tries)
 
-    def failed(self, error: ServegateError) -> None:
-        """The call ends with an error of our own."""
+    def failed(self, error: ServegateError, *, by_replica: bool = True) -> None:
+        """The call ends with an error of our own; `by_replica`, unless it is that of another."""
         if not self.is_ended:
+            is_broken_off = by_replica and isinstance(error, OutcomeUnknown)
+            if is_broken_off and error.what != faults.WHAT:
+                self._fail_replica(broke=True)
             self._end()
             self._count(error.code)
 
@@ -209,6 +231,7 @@ class Attempt:
     def passed_on(self) -> None:
         """A message of a stream was passed on; what answers it belongs to the stream."""
         if not self.is_ended:
+            self._let_go()
             self._end()
             self._gateway.meters.passed_on(self.call, self.choice)
 
@@ -219,9 +242,11 @@ class Attempt:
         gateway, call = self._gateway, self.call
         if now >= call.deadline:
             raise self._end_with(DeadlineExceeded())
-        avoided: Collection[str] = ()
-        if gateway.health.pauses:
-            avoided = gateway.health.avoided(self._target())
+        health, avoided = gateway.health, _NONE
+        is_troubled = health.pauses or health.outliers.rows
+        if is_troubled:
+            self._let_go()
+            avoided = health.avoided(self._target())
         gateway.turns += 1
         name = pick(
             self._names,
@@ -238,6 +263,8 @@ class Attempt:
         self._tried += 1
         self.replica = self._snapshot.replicas[name]
         gateway.loads.entered(name)
+        if is_troubled and self.call.verb in _JUDGED:
+            health.outliers.picked(name, self._target(), self)
 
     def _may_go_on(self) -> bool:
         """Whether the rule allows another attempt; then the present replica is no candidate."""
@@ -261,6 +288,7 @@ class Attempt:
         return NoReplica(self.call.model, self._version(), why)
 
     def _not_loaded(self, *, can_wait: bool) -> NotLoaded:
+        self._let_go()
         error, until = NotLoaded(self.call.model, self._version()), self._begun + PATIENCE
         if not can_wait or self._is_stateful() or self._gateway.clock() >= until:
             self._end_with(error)
@@ -284,6 +312,34 @@ class Attempt:
         self._count(error.code)
         return error
 
+    # --- what is learned of the replica -----------------------------------------------------------
+
+    def _judge(self, status: int, *, good: bool) -> None:
+        """Whether the answer is a failure of the replica; the answer to a question says nothing."""
+        call = self.call
+        if call.verb not in _JUDGED:
+            return
+        if not (good or self._by_caller) and is_failure(call.protocol, status):
+            self._fail_replica(broke=False)
+            return
+        self._gateway.health.outliers.answered(self.replica.name, self._target(), good=good)
+        self._let_go()
+
+    def _fail_replica(self, *, broke: bool) -> None:
+        choice, gateway, name = self.choice, self._gateway, self.replica.name
+        if choice is None or not self._tried or self.call.verb not in _JUDGED:
+            return
+        target, holders = self._target(), choice.target.replicas
+        if gateway.health.outliers.failed(name, target, self, holders, broke=broke):
+            gateway.meters.ejected(name, choice)
+
+    def _let_go(self) -> None:
+        """If this was a probe of the replica, another call may be one."""
+        outliers = self._gateway.health.outliers
+        if self._tried and outliers.rows:
+            outliers.let_go(self.replica.name, self._target(), self)
+
     def _count(self, error: str) -> None:
+        self._let_go()
         call, choice, replica, begun = self.call, self.choice, self.replica, self._begun
         self._gateway.ended(call, choice, replica, error, begun, error=error, tries=self._tried)

@@ -201,6 +201,10 @@ class Gateway:
             return None
 
     def _meet(self, snapshot: Snapshot) -> Routing:
+        if self._routing is not None:
+            before = self._routing.snapshot.replicas.items()
+            same = (name for name, replica in before if snapshot.replicas.get(name) == replica)
+            self.health.keep(same)
         self._access = Access(snapshot.keys, is_required=self._needs_key(snapshot), wall=self._wall)
         routing = self._routing = Routing(snapshot)
         return routing

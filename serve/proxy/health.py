@@ -3,9 +3,13 @@
 A replica that could not be reached is avoided for half a second, doubled with every further failure
 up to ten seconds, then tried again by the next call. One that answered "unknown model" is avoided
 for that version only: its other models keep flowing. Any success clears the name.
+
+A replica that can be reached and fails its calls is no matter of pauses: see `outliers`.
 """
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
+
+from serve.proxy.outliers import Outliers
 
 FIRST_PAUSE = 0.5  # seconds
 LONGEST_PAUSE = 10.0
@@ -15,17 +19,20 @@ FORGOTTEN = 60.0  # seconds after which a pause that is over is no longer known
 class Health:
     """Keeps a pause per replica and per (replica, target); while `pauses` is empty, all is well."""
 
-    def __init__(self, clock: Callable[[], float]) -> None:
+    def __init__(self, clock: Callable[[], float], draw: Callable[[], float] = lambda: 0.0) -> None:
         self._clock = clock
+        self.outliers = Outliers(clock, draw)
         self.pauses: dict[tuple[str, str], tuple[float, float]] = {}  # until, length; by target
 
     def __repr__(self) -> str:
         now = self._clock()
         away = sorted(key for key, (until, _) in self.pauses.items() if until > now)
-        return f"<Health avoiding={away}>"
+        return f"<Health avoiding={away} ejected={self.outliers.ejected}>"
 
     def is_usable(self, replica: str, target: str = "") -> bool:
         """Whether the replica may be picked now, for this target (`model/version`)."""
+        if self.outliers.rows and self.outliers.is_ejected(replica, target):
+            return False
         if not self.pauses:
             return True
         now = self._clock()
@@ -37,7 +44,8 @@ class Health:
         """The replicas that are not to be picked now, for this target; they may have left."""
         now, about = self._clock(), ("", target)
         pauses = self.pauses.items()
-        return {name for (name, of), (until, _) in pauses if until > now and of in about}
+        found = {name for (name, of), (until, _) in pauses if until > now and of in about}
+        return found | self.outliers.avoided(target) if self.outliers.rows else found
 
     def failed(self, replica: str, target: str = "") -> None:
         """Avoid the replica; only for this target when one is named."""
@@ -54,6 +62,12 @@ class Health:
         """The replica answered, and well if a target is named: forget what was held against it."""
         self.pauses.pop((replica, ""), None)
         self.pauses.pop((replica, target), None)
+
+    def keep(self, replicas: Iterable[str]) -> None:
+        """Forget all other replicas: they have left, or are others by the same name."""
+        kept = set(replicas)
+        self.pauses = {key: pause for key, pause in self.pauses.items() if key[0] in kept}
+        self.outliers.keep(kept)
 
     def _until(self, replica: str, target: str) -> float:
         return self.pauses.get((replica, target), (0.0, 0.0))[0]

@@ -66,7 +66,7 @@ GRPC_NAMES = (
     "UNAUTHENTICATED",
 )
 _HTTP_NAMES = {status: str(status) for status in range(100, 600)}
-OK, INVALID_ARGUMENT, DEADLINE_EXCEEDED, NOT_FOUND = 0, 3, 4, 5
+OK, UNKNOWN, INVALID_ARGUMENT, DEADLINE_EXCEEDED, NOT_FOUND = 0, 2, 3, 4, 5
 RESOURCE_EXHAUSTED, FAILED_PRECONDITION, ABORTED = 8, 9, 10
 UNIMPLEMENTED, INTERNAL, UNAVAILABLE = 12, 13, 14
 PERMISSION_DENIED, UNAUTHENTICATED = 7, 16
@@ -230,6 +230,27 @@ def _absences(target: Target) -> tuple[str, ...]:
         f"{version} is not found",
         f"{version} is not at ready state",
     )
+
+
+_FAILURES = {"http": frozenset((500, 502, 504)), "grpc": frozenset((UNKNOWN, INTERNAL))}
+
+
+def is_failure(protocol: str, status: int) -> bool:
+    """Whether an answer with this status may be the fault of the server that gave it.
+
+    A 503 is none: a server that is busy says it. Over gRPC an answer of what is no gRPC server, a
+    proxy's for example, has the status UNKNOWN.
+    """
+    return status in _FAILURES[protocol]
+
+
+# What Triton says of a body that it cannot read, with 500 or INTERNAL.
+_UNREADABLE = ("failed to parse the request JSON", "Unable to parse '", "Unable to parse request")
+
+
+def is_unreadable(protocol: str, reply: Reply) -> bool:
+    """Whether a failure (see `is_failure`) is the caller's: Triton cannot read the request."""
+    return _said(protocol, reply).startswith(_UNREADABLE)
 
 
 def is_broken(protocol: str, reply: Reply) -> bool:

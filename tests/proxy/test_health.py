@@ -97,9 +97,9 @@ def test_an_operator_sees_what_is_avoided_now() -> None:
     clock = Clock()
     health = Health(clock)
     health.failed("a")
-    assert repr(health) == "<Health avoiding=[('a', '')]>"
+    assert repr(health) == "<Health avoiding=[('a', '')] ejected=[]>"
     clock.now += FIRST_PAUSE
-    assert repr(health) == "<Health avoiding=[]>"
+    assert repr(health) == "<Health avoiding=[] ejected=[]>"
 
 
 def test_a_replica_that_answers_badly_is_reachable_but_its_version_is_still_avoided() -> None:

@@ -63,7 +63,7 @@ class BranchedCall(MergedCall):
         branch = self.branches.get(key)
         if branch is not None and branch.trailers is not None:
             error = OutcomeUnknown(f"replica {self._last_replica} has ended the stream")
-            attempt.failed(error)
+            attempt.failed(error, by_replica=False)
             raise error
         if branch is not None:
             branch.release()  # only one message can be repeated

@@ -136,7 +136,9 @@ class MergedCall(ClientCall):
         if trailers.http >= 0 and self.is_head_sent:  # a head of its own came with them
             block = error_block(Reply(status, b"", (), trailers.message), with_head=False)
         self.is_ended = True
-        self._drop_branches(lambda other: other.answered(status, good=False))  # the answer to all
+        self._drop_branches(  # it is the answer to them all
+            lambda other: other.answered(status, good=False, by_replica=False)
+        )
         self._finish(block)
 
     def _finish(self, trailers: bytes) -> None:
@@ -148,7 +150,9 @@ class MergedCall(ClientCall):
 
     def give_up(self, error: ServegateError | None) -> None:
         """See `ClientCall`."""
-        self._drop_branches(Attempt.left if error is None else lambda one: one.failed(error))
+        self._drop_branches(
+            Attempt.left if error is None else lambda one: one.failed(error, by_replica=False)
+        )
         self._drop_own()
 
     def _drop_branches(self, end: Callable[[Attempt], None]) -> None:

@@ -1,0 +1,131 @@
+"""Replicas that fail every call, each in its way: both listeners eject them, and probe them."""
+
+from collections.abc import Callable
+
+import grpc_wire
+import pytest
+from builders import snapshot, target, until, view
+from grpc_wire import DATA, END_HEADERS, END_STREAM, HEADERS, Peer, block, frame, message, play
+from listeners.http_messages import GOOD, chunk, reply, request
+from listeners.http_replicas import Received, Script, answering, answers_good
+from listeners.http_scene import Scene, in_scene
+
+from serve.proxy.outliers import BASE, IN_A_ROW
+
+CALLS = 40
+TWO = snapshot(view(target(1, "a", "b")))
+
+
+def breaking_off(data: bytes = b"", *, resets: bool = False) -> Script:
+    async def script(call: Received) -> None:
+        await call.read()
+        if data:
+            call.write(data)
+            await call.drain()
+        call.reset() if resets else call.close()
+
+    return script
+
+
+HTTP: dict[str, Script] = {
+    "reset": breaking_off(resets=True),
+    "closed": breaking_off(),
+    "half a head": breaking_off(b"HTTP/1.1 200 OK\r\nContent-Ty"),
+    "half a body": breaking_off(reply(GOOD, length=99)),
+    "half of the chunks": breaking_off(
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + chunk(GOOD)
+    ),
+    "no HTTP": breaking_off(b"nothing of the kind\r\n\r\n"),
+    "500": answering(reply(b'{"error":"out of memory"}', status=500)),
+    "502 of a proxy": answering(reply(b"<html>", status=502)),
+}
+
+
+async def ended(scene: Scene) -> None:
+    """One call, whatever becomes of it."""
+    client = await scene.connect()
+    await client.send(request())
+    await until(lambda: sum(scene.plane.loads.models.values()) == 1)
+    await until(lambda: not scene.plane.loads.models)
+    client.close()
+
+
+@pytest.mark.parametrize("fault", HTTP)
+@in_scene(2)
+async def test_a_replica_that_fails_every_call_over_http_gets_five_and_then_probes(
+    scene: Scene, fault: str
+) -> None:
+    scene.a.script, scene.b.script = HTTP[fault], answers_good
+    for _ in range(CALLS):
+        await ended(scene)
+    assert len(scene.a.requests) == IN_A_ROW
+    scene.plane.clock.now += BASE
+    for _ in range(4):
+        await ended(scene)
+    assert len(scene.a.requests) == IN_A_ROW + 1
+    scene.plane.clock.now += 2 * BASE
+    scene.a.script = answers_good
+    for _ in range(10):
+        assert (await scene.ask(request())).status == 200
+    assert len(scene.a.requests) > IN_A_ROW + 3
+    assert not scene.plane.health.outliers.rows
+
+
+Fault = Callable[[grpc_wire.Triton, int, Peer], None]
+
+
+def half(triton: grpc_wire.Triton, number: int, peer: Peer) -> None:
+    triton.head(number, peer=peer)
+    triton.data(number, message(grpc_wire.answer())[:-1], peer)
+    peer.abort()
+
+
+def without_status(triton: grpc_wire.Triton, number: int, peer: Peer) -> None:
+    triton.head(number, peer=peer)
+    peer.send(frame(DATA, END_STREAM, number, message(grpc_wire.answer())))
+
+
+def no_grpc(triton: grpc_wire.Triton, number: int, peer: Peer) -> None:
+    only = block((":status", "502"), ("content-type", "text/html"))
+    peer.send(frame(HEADERS, END_HEADERS | END_STREAM, number, only))
+
+
+GRPC: dict[str, Fault] = {
+    "reset": lambda triton, number, peer: peer.send(grpc_wire.reset(number)),
+    "closed": lambda triton, number, peer: peer.abort(),
+    "half an answer": half,
+    "no status": without_status,
+    "garbage": lambda triton, number, peer: peer.send(b"nothing of the kind"),
+    "INTERNAL": lambda triton, number, peer: triton.refuse(number, 13, "it broke", peer),
+    "502 of a proxy": no_grpc,
+}
+
+
+@pytest.mark.parametrize("fault", GRPC)
+def test_a_replica_that_fails_every_call_over_grpc_gets_five_and_then_probes(fault: str) -> None:
+    async def scenario(scene: grpc_wire.Scene) -> None:
+        failing, calls = scene.tritons["a"], []
+
+        def fail(peer: Peer, number: int) -> None:
+            calls.append(number)
+            GRPC[fault](failing, number, peer)
+
+        failing.ends = fail
+        client, number = await scene.client(), 1
+        for _ in range(CALLS):
+            await scene.call(client, number)
+            number += 2
+        assert len(calls) == IN_A_ROW
+        scene.plane.clock.now += BASE
+        for _ in range(4):
+            await scene.call(client, number)
+            number += 2
+        assert len(calls) == IN_A_ROW + 1
+        scene.plane.clock.now += 2 * BASE
+        failing.ends = failing.end_well
+        for _ in range(10):
+            assert (await scene.call(client, number)).status == 0
+            number += 2
+        assert not scene.plane.health.outliers.rows
+
+    play(scenario, "uvloop", TWO)

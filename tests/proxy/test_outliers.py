@@ -1,0 +1,306 @@
+"""Outliers: when a replica that fails calls is ejected, how it is probed, and by whom it is not."""
+
+import random
+
+import pytest
+from builders import Clock, DataPlane, call, snapshot, target, view
+
+from serve.core import faults
+from serve.core.calls import Reply, Verb
+from serve.core.errors import DeadlineExceeded, NotSent, OutcomeUnknown, ServegateError
+from serve.core.snapshot import Snapshot
+from serve.proxy.attempts import Attempt
+from serve.proxy.outliers import BASE, FORGOTTEN, IN_A_ROW, JITTER, LONGEST, PROBE, Outliers
+
+BROKEN = OutcomeUnknown("the connection broke")
+PAIR = snapshot(view(target(1, "a", "b")))
+FOUR = snapshot(view(target(1, "a", "b", "c", "d")))
+GOOD, BAD, WRONG = 200, 500, 400
+Outcome = int | ServegateError
+
+
+def end(attempt: Attempt, outcome: Outcome) -> None:
+    if isinstance(outcome, ServegateError):
+        attempt.failed(outcome)
+    else:
+        attempt.answered(outcome, good=outcome < 300)
+
+
+def calls(plane: DataPlane, outcomes: dict[str, Outcome], count: int) -> list[str]:
+    """So many calls, one after the other; replicas that are not named answer well. Who got them."""
+    got = []
+    for _ in range(count):
+        attempt = plane.begin()
+        got.append(attempt.replica.name)
+        end(attempt, outcomes.get(attempt.replica.name, GOOD))
+    return got
+
+
+def ejected(plane: DataPlane) -> set[str]:
+    return {name for name, _ in plane.health.outliers.ejected}
+
+
+# --- it is ejected --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("outcome", [BROKEN, BAD, 502, 504])
+@pytest.mark.parametrize("fleet", [PAIR, FOUR])
+def test_a_replica_that_fails_every_call_gets_five_of_them(
+    fleet: Snapshot, outcome: Outcome
+) -> None:
+    plane = DataPlane(fleet)
+    assert calls(plane, {"a": outcome}, 200).count("a") == IN_A_ROW
+    assert ejected(plane) == {"a"}
+
+
+@pytest.mark.parametrize("protocol", ["http", "grpc"])
+@pytest.mark.parametrize("verb", [Verb.INFER, Verb.GENERATE, Verb.STREAM])
+def test_every_way_of_calling_counts(protocol: str, verb: Verb) -> None:
+    plane, asked = DataPlane(PAIR), call(verb, protocol=protocol)
+    bad = BAD if protocol == "http" else 13
+    got = []
+    for _ in range(100):
+        attempt = plane.begin(asked)
+        got.append(attempt.replica.name)
+        attempt.answered(bad if got[-1] == "a" else 0, good=got[-1] != "a")
+    assert got.count("a") == IN_A_ROW
+
+
+def test_calls_that_fail_together_are_enough() -> None:
+    plane = DataPlane(PAIR)
+    together = [plane.begin() for _ in range(2 * IN_A_ROW)]
+    for attempt in together:
+        if attempt.replica.name == "a":
+            attempt.failed(BROKEN)
+    assert ejected(plane) == {"a"}
+
+
+def test_a_good_answer_in_between_begins_the_row_anew() -> None:
+    plane = DataPlane(PAIR)
+    for _ in range(10):
+        calls(plane, {"a": BAD}, 2 * (IN_A_ROW - 1))
+        calls(plane, {}, 2)
+    assert not ejected(plane)
+    assert not plane.health.outliers.rows
+
+
+@pytest.mark.parametrize(
+    "outcome", [WRONG, 404, 429, 501, 503, DeadlineExceeded(), OutcomeUnknown(faults.WHAT)]
+)
+def test_what_is_not_the_replicas_fault_does_not_count(outcome: Outcome) -> None:
+    plane = DataPlane(PAIR)
+    assert calls(plane, {"a": outcome}, 100).count("a") == 50
+    assert not ejected(plane)
+
+
+def test_a_wrong_call_in_between_does_not_end_a_row_of_a_version() -> None:
+    plane = DataPlane(PAIR)
+    calls(plane, {"a": BAD}, 2 * (IN_A_ROW - 1))
+    calls(plane, {"a": WRONG}, 2)
+    calls(plane, {"a": BAD}, 2)
+    assert ejected(plane) == {"a"}
+
+
+def test_answers_to_questions_neither_count_nor_clear() -> None:
+    plane = DataPlane(PAIR)
+    for verb in (Verb.METADATA, Verb.CONFIG, Verb.READY):
+        for _ in range(20):
+            end(plane.begin(call(verb)), BAD)
+    assert not plane.health.outliers.rows
+    calls(plane, {"a": BROKEN}, 20)
+    end(plane.begin(call(Verb.METADATA)), GOOD)
+    assert ejected(plane) == {"a"}
+
+
+def test_a_version_that_answers_badly_is_ejected_alone_and_a_broken_replica_for_all() -> None:
+    both = snapshot(view(target(1, "a", "b")), view(target(1, "a", "b", model="n"), name="n"))
+    bad, broken = DataPlane(both), DataPlane(both)
+    calls(bad, {"a": BAD}, 20)
+    calls(broken, {"a": BROKEN}, 20)
+    seen: list[set[str]] = []
+    for plane in (bad, broken):
+        others = [plane.begin(call(model="n")) for _ in range(4)]
+        seen.append({attempt.replica.name for attempt in others})
+    assert seen == [{"a", "b"}, {"b"}]
+
+
+# --- but not by its callers -----------------------------------------------------------------------
+
+
+UNREADABLE = (
+    Reply(500, b'{"error":"failed to parse the request JSON buffer: Invalid value. at 0"}'),
+    Reply(500, b'{"error":"Unable to parse \'inputs\': attempt to access non-existing object"}'),
+)
+
+
+@pytest.mark.parametrize("reply", UNREADABLE)
+def test_what_triton_cannot_read_is_the_callers_fault(reply: Reply) -> None:
+    plane = DataPlane(PAIR)
+    for _ in range(50):
+        attempt = plane.begin()
+        assert not attempt.refused(reply)
+        attempt.answered(500, good=False)
+    assert not plane.health.outliers.rows
+
+
+@pytest.mark.parametrize("fleet", [PAIR, FOUR])
+def test_a_caller_whose_calls_fail_everywhere_ejects_no_replica(fleet: Snapshot) -> None:
+    plane, every = DataPlane(fleet), dict.fromkeys("abcd", BAD)
+    for _ in range(500):
+        calls(plane, every, 1)
+        assert not ejected(plane)
+
+
+@pytest.mark.parametrize("share", [0.1, 0.5, 0.9])
+@pytest.mark.parametrize("fleet", [PAIR, FOUR])
+def test_such_a_caller_among_others_ejects_seldom_and_never_more_than_half(
+    fleet: Snapshot, share: float
+) -> None:
+    plane, draw = DataPlane(fleet), random.Random(1)
+    for _ in range(3000):
+        end(plane.begin(), BAD if draw.random() < share else GOOD)
+        assert 2 * len(ejected(plane)) <= len(fleet.replicas)
+        plane.clock.now += 0.01
+    seldom = sum(
+        plane.count("servegate_ejections_total", replica=name, model="m", version="1")
+        for name in fleet.replicas
+    )
+    assert seldom <= 2
+    plane.clock.now += 2 * LONGEST
+    calls(plane, {}, 20)
+    assert not plane.health.outliers.rows
+
+
+@pytest.mark.parametrize("outcome", [BAD, BROKEN])
+def test_never_more_than_half_of_the_replicas_are_ejected(outcome: Outcome) -> None:
+    plane = DataPlane(FOUR)
+    got = calls(plane, dict.fromkeys("abc", outcome), 300)
+    assert len(ejected(plane)) == 2
+    assert len(set(got[-50:])) == 2
+
+
+def test_the_only_replica_is_never_ejected() -> None:
+    plane = DataPlane(snapshot(view(target(1, "a"))))
+    calls(plane, {"a": BROKEN}, 50)
+    assert not ejected(plane)
+
+
+def test_a_pool_that_has_been_bad_is_served_by_all_after_a_good_answer() -> None:
+    plane = DataPlane(FOUR)
+    calls(plane, dict.fromkeys("abc", BAD), 300)
+    plane.clock.now += 2 * BASE
+    calls(plane, {}, 10)
+    assert not plane.health.outliers.rows
+    assert set(calls(plane, {}, 20)) == set("abcd")
+
+
+# --- it is probed ---------------------------------------------------------------------------------
+
+
+def test_after_its_time_one_call_is_the_probe_and_the_others_go_elsewhere() -> None:
+    plane = DataPlane(PAIR)
+    calls(plane, {"a": BROKEN}, 20)
+    plane.clock.now += BASE
+    attempts = [plane.begin() for _ in range(20)]
+    assert [one.replica.name for one in attempts].count("a") == 1
+    [probe] = [one for one in attempts if one.replica.name == "a"]
+    probe.answered(GOOD, good=True)
+    assert not ejected(plane)
+    assert {plane.begin().replica.name for _ in range(4)} >= {"a"}
+
+
+def test_a_probe_that_fails_makes_the_next_time_longer_up_to_the_longest() -> None:
+    plane = DataPlane(PAIR)
+    calls(plane, {"a": BROKEN}, 20)
+    times = []
+    for _ in range(15):
+        begun = plane.clock.now
+        while "a" not in calls(plane, {"a": BROKEN}, 2):
+            plane.clock.now += 1
+        times.append(plane.clock.now - begun)
+    assert times[:3] == [BASE, 2 * BASE, 3 * BASE]
+    assert times[-1] == LONGEST
+
+
+@pytest.mark.parametrize("outcome", ["wrong", "left", "late", "not sent", "not loaded"])
+def test_a_probe_that_shows_nothing_is_followed_by_another(outcome: str) -> None:
+    plane = DataPlane(PAIR)
+    calls(plane, {"a": BROKEN}, 20)
+    plane.clock.now += BASE
+    probe = next(one for one in iter(plane.begin, None) if one.replica.name == "a")
+    ends = {
+        "wrong": lambda: probe.answered(WRONG, good=False),
+        "left": probe.left,
+        "late": lambda: probe.failed(DeadlineExceeded()),
+        "not sent": lambda: end_elsewhere(plane, probe),
+        "not loaded": lambda: probe.refused(
+            Reply(404, b'{"error":"Request for unknown model: \'m\' version 1 is not found"}')
+        ),
+    }
+    ends[outcome]()
+    plane.clock.now += 1  # the pause of one that could not be reached is over
+    assert next(one for one in iter(plane.begin, None) if one.replica.name == "a")
+    assert ejected(plane) in ({"a"}, set())
+
+
+def end_elsewhere(plane: DataPlane, probe: Attempt) -> None:
+    probe.not_sent(NotSent("refused"))
+    assert probe.replica.name == "b"
+    probe.answered(GOOD, good=True)
+
+
+def test_a_probe_that_does_not_end_is_not_waited_for_forever() -> None:
+    plane = DataPlane(PAIR)
+    calls(plane, {"a": BROKEN}, 20)
+    plane.clock.now += BASE
+    assert "a" in {plane.begin().replica.name for _ in range(4)}
+    assert "a" not in {plane.begin().replica.name for _ in range(20)}
+    plane.clock.now += PROBE
+    assert [plane.begin().replica.name for _ in range(40)].count("a") == 1
+
+
+def test_the_jitter_makes_a_time_longer() -> None:
+    clock = Clock()
+    outliers = Outliers(clock, lambda: 1.0)
+    for _ in range(IN_A_ROW):
+        outliers.failed("a", "m/1", None, ("a", "b"), broke=True)
+    clock.now += BASE * (1 + JITTER) - 0.1
+    assert outliers.avoided("m/1") == {"a"}
+    clock.now += 0.1
+    assert outliers.avoided("m/1") == set()
+
+
+# --- it is forgotten ------------------------------------------------------------------------------
+
+
+def test_a_replica_that_leaves_or_is_another_now_has_no_past() -> None:
+    plane = DataPlane(PAIR)
+    calls(plane, {"a": BROKEN}, 20)
+    plane.live.swap(snapshot(view(target(1, "b")), generation=2))
+    calls(plane, {}, 1)
+    plane.live.swap(snapshot(view(target(1, "a", "b")), generation=3))
+    assert "a" in calls(plane, {}, 2)
+
+
+def test_a_new_snapshot_with_the_same_replicas_changes_nothing() -> None:
+    plane = DataPlane(PAIR)
+    calls(plane, {"a": BROKEN}, 20)
+    plane.live.swap(snapshot(view(target(1, "a", "b")), generation=2))
+    assert set(calls(plane, {}, 10)) == {"b"}
+
+
+def test_a_row_without_a_new_failure_is_forgotten_at_last() -> None:
+    plane = DataPlane(PAIR)
+    calls(plane, {"a": BAD}, 4)
+    plane.clock.now += FORGOTTEN + 1
+    plane.begin()
+    assert not plane.health.outliers.rows
+
+
+def test_an_ejection_is_counted_and_seen_by_operators() -> None:
+    plane = DataPlane(PAIR)
+    calls(plane, {"a": BROKEN}, 20)
+    labels = {"replica": "a", "model": "m", "version": "1"}
+    assert plane.count("servegate_ejections_total", **labels) == 1
+    assert not plane.health.is_usable("a")
+    assert repr(plane.health) == "<Health avoiding=[] ejected=[('a', ''), ('a', 'm/1')]>"
