@@ -56,6 +56,7 @@ EXPECTED: dict[type[ServegateError], tuple[int, str]] = {
     errors.Conflict: (409, "ABORTED"),
     errors.PreconditionFailed: (412, "FAILED_PRECONDITION"),
     errors.VersionNotReady: (409, "ABORTED"),
+    errors.LaterChanges: (409, "ABORTED"),
     errors.Invalid: (422, "INVALID_ARGUMENT"),
     errors.Unavailable: (503, "UNAVAILABLE"),
     errors.NoSnapshot: (503, "UNAVAILABLE"),
