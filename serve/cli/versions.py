@@ -116,6 +116,8 @@ def remove(
 ) -> None:
     """Retire a version: no replica holds it any more; `model restore` brings it back.
 
+    A version that has failed was never loaded: it is removed for good.
+
     Example: servegate model rm digits@2
     """
     asked, number = _exactly(which)

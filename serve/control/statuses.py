@@ -37,7 +37,8 @@ class VersionStatus:
     """One version: how it is (see above), where it may be called, and why not.
 
     `flavours` are the forms in which replicas hold it, for a version that has several; `problems`
-    say where it is not held as well as it could be.
+    say where it is not held as well as it could be. `published` says that it was pushed, and
+    `pending` that it has not got as far as to be loaded: it is on its way, or was refused.
     """
 
     number: int
@@ -49,6 +50,7 @@ class VersionStatus:
     published: bool = False
     flavours: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     problems: tuple[str, ...] = ()
+    pending: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +155,10 @@ class Statuses:
                 *self._flavours(model, target),
             )
         if record is not None and not record.is_published:
-            return VersionStatus(number, record.state, (), names, record.reason, False, True)
+            return VersionStatus(
+                *(number, record.state, (), names, record.reason, False, True),
+                pending=record.state is not State.RETIRED,
+            )
         state, why = self._absent(model, number)
         return VersionStatus(number, state, (), names, why, False, published)
 
@@ -242,7 +247,7 @@ class Statuses:
                 problems.append(one.passed_over)
         problems += [
             f"version {status.number}: {status.reason}"
-            for status in versions
+            for status in _loadable(versions)
             if status.published and status.state == State.FAILED and status.reason not in problems
         ]
         problems += [
@@ -270,10 +275,15 @@ def _idle(model: str, number: int) -> str:
     return f"nothing refers to it; servegate model load {model}@{number} loads it"
 
 
+def _loadable(versions: tuple[VersionStatus, ...]) -> tuple[VersionStatus, ...]:
+    """What says how a model is: a push on its way or refused does not, where others are there."""
+    return tuple(one for one in versions if not one.pending) or versions
+
+
 def _state(model: Model, versions: tuple[VersionStatus, ...]) -> str:
     if model.unloaded:
         return "unloaded"
-    states = [status.state for status in versions if status.state not in _ASIDE]
+    states = [status.state for status in _loadable(versions) if status.state not in _ASIDE]
     if model.problem or (states and all(state == State.FAILED for state in states)):
         return "failed"
     if states and all(state == State.READY for state in states):

@@ -146,6 +146,43 @@ def test_a_version_that_failed_tells_why(api: Api) -> None:
     assert (page["state"], page["reason"]) == ("failed", "it was still loading after 300 s")
 
 
+def test_a_refused_push_does_not_make_a_healthy_model_look_ill(api: Api) -> None:
+    api.publish(b"one")
+    api.hold(1)
+    api.scene.quarantine.fails = TrialFailed("it was still loading after 300 s")
+    api.publish(b"two")
+    model = api.ask("GET", "/api/models/m").json()
+    assert [one["state"] for one in model["versions"]] == ["ready", "failed"]
+    assert (model["state"], model["problems"]) == ("ready", [])
+
+
+def test_where_every_push_was_refused_the_model_says_so(api: Api) -> None:
+    api.scene.quarantine.fails = TrialFailed("it was still loading after 300 s")
+    api.publish(b"one")
+    model = api.ask("GET", "/api/models/m").json()
+    assert model["state"] == "failed"
+    assert model["problems"] == ["version 1: it was still loading after 300 s"]
+
+
+def test_a_push_on_its_way_leaves_the_model_as_it_is(api: Api) -> None:
+    api.publish(b"one")
+    api.hold(1)
+    api.run(api.scene.push("m", files(b"two")))
+    model = api.ask("GET", "/api/models/m").json()
+    assert [one["state"] for one in model["versions"]] == ["ready", "uploaded"]
+    assert model["state"] == "ready"
+
+
+def test_a_version_that_failed_is_removed_since_there_is_nothing_to_restore(api: Api) -> None:
+    api.publish(b"one")
+    api.scene.quarantine.fails = TrialFailed("it was still loading after 300 s")
+    api.publish(b"two")
+    answer = api.ask("DELETE", "/api/models/m/versions/2")
+    assert (answer.status_code, answer.json()["state"]) == (200, "removed")
+    model = api.ask("GET", "/api/models/m").json()
+    assert [one["version"] for one in model["versions"]] == [1]
+
+
 def test_what_never_was_is_not_found(api: Api) -> None:
     assert_error(api.ask("GET", ONE), 404, "unknown_model")
     api.publish(b"one")

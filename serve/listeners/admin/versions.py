@@ -190,8 +190,12 @@ async def retire_version(
     response: Response,
     purge: Annotated[bool, Query(description="remove its files, too")] = False,
 ) -> VersionView:
-    """Replicas unload it; its files stay until garbage is collected. `purge`: they go now."""
+    """Replicas unload it; its files stay until garbage is collected. `purge`: they go now.
+
+    A version that has failed was never loaded, and cannot be restored: it goes for good.
+    """
     version = control.publications.get(model, number)
+    purge = purge or version.state is State.FAILED
     if not purge or version.state is State.PUBLISHED:
         version = await control.retention.retire(model, number, who)
         who = replace(who, if_match="")  # it was for the record as it was

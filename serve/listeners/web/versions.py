@@ -101,13 +101,16 @@ async def set_keep(
 async def retire(
     model: str, number: int, visit: Visiting, reason: Reason = "", if_match: IfMatch = ""
 ) -> Response:
-    """No replica holds it any more; its files stay until garbage is collected."""
+    """No replica holds it any more; its files stay until garbage is collected.
+
+    One that has failed goes for good, and has no page then.
+    """
     who = as_asked(visit, reason, if_match)
     try:
-        await api.retire_version(model, number, visit.control, who, Response(), purge=False)
+        left = await api.retire_version(model, number, visit.control, who, Response(), purge=False)
     except PreconditionFailed:
         return go(_path(model, number, "?changed=1"), visit)
-    return go(_path(model, number), visit)
+    return go("/models" if left.recorded is State.REMOVED else _path(model, number), visit)
 
 
 @router.post(_PATH + "/restore")

@@ -99,6 +99,15 @@ def test_a_version_is_retired_and_restored_with_a_reason(pages: Pages) -> None:
     assert pages.api("GET", "/api/models/m/versions/1")["recorded"] == "published"
 
 
+def test_a_version_that_failed_is_deleted_and_has_no_page_then(pages: Pages) -> None:
+    pages.scene.quarantine.fails = TrialFailed("it was still loading after 300 s")
+    pages.publish(b"one")
+    assert "Delete it" in words(pages.get(ONE))
+    answer = pages.post(f"{ONE}/retire", **_state(pages))
+    assert (answer.status_code, answer.headers["location"]) == (303, "/models")
+    assert pages.get(ONE).status_code == 404
+
+
 def test_a_version_in_use_is_not_retired_and_the_form_is_told(pages: Pages) -> None:
     pages.publish(b"one")
     pages.hold(1)
