@@ -244,13 +244,16 @@ def is_failure(protocol: str, status: int) -> bool:
     return status in _FAILURES[protocol]
 
 
-# What Triton says of a body that it cannot read, with 500 or INTERNAL.
-_UNREADABLE = ("failed to parse the request JSON", "Unable to parse '", "Unable to parse request")
+# What Triton says of a body that it cannot read, with 500 or INTERNAL: it, and its JSON reader.
+_UNREADABLE = re.compile(
+    r"failed to parse the request JSON|Unable to parse ('|request)"
+    r"|.*: attempt to (access (JSON non-|non-existing )|get members for non-)",
+)
 
 
 def is_unreadable(protocol: str, reply: Reply) -> bool:
     """Whether a failure (see `is_failure`) is the caller's: Triton cannot read the request."""
-    return _said(protocol, reply).startswith(_UNREADABLE)
+    return _UNREADABLE.match(_said(protocol, reply)) is not None
 
 
 def is_broken(protocol: str, reply: Reply) -> bool:

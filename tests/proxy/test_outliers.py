@@ -130,6 +130,7 @@ def test_a_version_that_answers_badly_is_ejected_alone_and_a_broken_replica_for_
 UNREADABLE = (
     Reply(500, b'{"error":"failed to parse the request JSON buffer: Invalid value. at 0"}'),
     Reply(500, b'{"error":"Unable to parse \'inputs\': attempt to access non-existing object"}'),
+    Reply(500, b'{"error":"failed to get request params.: attempt to get members for non-object"}'),
 )
 
 
