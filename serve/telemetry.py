@@ -91,6 +91,15 @@ class Meters:
         """This worker has ejected the replica after failures of this version."""
         _add(self._ejections, (replica, *choice.labels[:2]))
 
+    def good_answers(self) -> dict[str, tuple[int, float]]:
+        """By model, how many infer calls were answered well, and their seconds together."""
+        found: dict[str, tuple[int, float]] = {}
+        for (labels, _, _), answers in self._answers.items():
+            if answers.good:
+                count, seconds = found.get(labels[0], (0, 0.0))
+                found[labels[0]] = count + answers.count, seconds + answers.total
+        return found
+
     def text(self) -> bytes:
         """All numbers in Prometheus' text format."""
         return generate_latest(self.registry)

@@ -285,7 +285,14 @@ class Worker:
         snapshot, present = self._live.current, self._gateway.calls
         for name in sorted({*present, *(snapshot.models if snapshot else ())}):
             calls.add_metric([name], float(present.get(name, 0)))
-        return [calls]
+        limit = GaugeMetricFamily(
+            "servegate_model_calls_limit",
+            "Calls of the model that may be in flight, where callers who gave up have lowered it",
+            labels=["model"],
+        )
+        for name, most in sorted(self._gateway.admission.limits.items()):
+            limit.add_metric([name], float(most))
+        return [calls, limit]
 
     def _replica_states(self) -> Iterable[Metric]:
         usable = GaugeMetricFamily(

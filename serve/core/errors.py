@@ -493,12 +493,19 @@ class Overloaded(ServegateError):
 
     code = "overloaded"
 
-    def __init__(self, model: str, limit: int) -> None:
+    def __init__(
+        self, model: str, limit: int, retry_after: int = 1, *, by_patience: bool = False
+    ) -> None:
+        why, try_this = "", "again in a moment, or raise --max-in-flight"
+        if by_patience:
+            why = "callers gave up before more than that could be answered"
+            try_this = "again in a moment, more patience, or more replicas"
         super().__init__(
             f"model '{model}' is at its limit of {limit} calls in flight in this worker",
-            try_this="again in a moment, or raise --max-in-flight",
+            why=why,
+            try_this=try_this,
         )
-        self.retry_after = 1  # seconds
+        self.retry_after = retry_after  # seconds
 
 
 class NoRoom(ServegateError):

@@ -1,7 +1,88 @@
-"""Admission: a finite number of calls in flight per model; beyond it a call is refused at once."""
+"""Admission: a finite number of calls in flight per model; beyond it a call is refused at once.
+
+Theory. Triton answers in the order in which calls come. When more are in flight than it can answer
+before callers give up, each call waits behind others that no caller waits for any more, and hardly
+any is answered in time. So the limit follows those who give up:
+
+    in flight ──answered──▶ rate, and how long calls usually take
+        └─────gave up─────▶ patience: how long the callers waited
+
+    more than a tenth gave up after twice the usual time ──▶ limit = rate · patience / 2
+    not so for a while                                   ──▶ the limit rises, up to the setting
+
+(Little's law: calls in flight = rate · time. Half of the patience leaves room for what varies.) It
+never falls below what keeps Triton busy, rate · usual time, so callers who leave early cost the
+others no throughput. Only `infer` calls are looked at: others take as long as they like.
+"""
+
+import math
+from collections.abc import Callable, Mapping
+from statistics import median
 
 from serve.core.errors import Overloaded
 from serve.proxy.loads import Loads
+
+FEWEST = 4  # calls that are let in at any time
+WINDOW = 0.3  # seconds between two looks
+ENOUGH = 10  # calls that a look needs
+STALE = 60.0  # seconds after which fewer calls than that are forgotten, and the limit as well
+SHARE = 0.1  # of the calls that may give up
+FORGETTING = 300.0  # seconds in which the usual time may double
+RISE, PAUSE = 1.05, 5.0  # the factor by which the limit rises, and seconds between two rises
+LONGEST_RETRY = 30  # seconds
+
+Answers = tuple[int, float]  # a number of calls, and how many seconds they took together
+_NONE: Answers = (0, 0.0)
+
+
+class Pace:
+    """How fast the calls of one model end, and how long callers wait, since `since`."""
+
+    __slots__ = ("before", "changed", "ended", "limit", "rate", "since", "usual", "waits")
+
+    def __init__(self, now: float) -> None:
+        self.limit = math.inf  # calls in flight
+        self.changed = now  # when it was
+        self.rate = 0.0  # calls per second that ended, as of the last look
+        self.usual = math.inf  # seconds that a call takes when Triton is not overloaded
+        self.begin(now, _NONE)
+
+    def __repr__(self) -> str:
+        return f"<Pace limit={self.limit:g} rate={self.rate:.3g} usual={self.usual:.3g}>"
+
+    def begin(self, now: float, answers: Answers) -> None:
+        """What is looked at begins now."""
+        self.since = now
+        self.before = answers
+        self.ended = 0  # calls that no caller waited for
+        self.waits: list[float] = []  # seconds of callers who gave up
+
+    def look(self, now: float, answers: Answers, most: int) -> None:
+        """Set the limit by what was seen, when that is enough."""
+        passed, answered = now - self.since, answers[0] - self.before[0]
+        if answered + len(self.waits) < ENOUGH or not passed:
+            if passed > STALE:
+                self.limit = math.inf
+                self.begin(now, answers)
+            return
+        self.rate = (answered + self.ended) / passed
+        if answered >= ENOUGH:
+            usual = self.usual * (1.0 + passed / FORGETTING)
+            self.usual = min(usual, (answers[1] - self.before[1]) / answered)
+        usual = self.usual if self.usual < math.inf else 0.0
+        late = self.waits
+        if answered > SHARE * len(late):  # else hardly any is answered, whatever is usual
+            late = [wait for wait in late if wait >= 2.0 * usual]
+        if len(late) > SHARE * (len(late) + answered):
+            busy = self.rate * usual
+            wanted = max(FEWEST, busy, self.rate * median(late) / 2.0)
+            if self.rate and wanted < min(self.limit, most):
+                self.limit = wanted
+            self.changed = now
+        elif now - self.changed >= PAUSE:
+            self.changed = now
+            self.limit = self.limit * RISE if self.limit * RISE < most else math.inf
+        self.begin(now, answers)
 
 
 class Admission:
@@ -10,21 +91,31 @@ class Admission:
     def __init__(self, loads: Loads, *, limit: int) -> None:
         self._loads = loads
         self._limit = limit
+        self._paces: dict[str, Pace] = {}
+        self._limits: dict[str, int] = {}  # of models whose callers give up
+        self._now = 0.0  # as of the last look
 
     def __repr__(self) -> str:
-        return f"<Admission limit={self._limit} per model>"
+        return f"<Admission limit={self._limit} per model, lower={self._limits}>"
+
+    @property
+    def limits(self) -> dict[str, int]:
+        """The limits in force that are lower than the setting, by model."""
+        return self._limits
 
     def enter(self, model: str) -> None:
         """Count the call in, or refuse it with `Overloaded`."""
         models = self._loads.models
         count = models.get(model, 0)
-        if count >= self._limit:
-            raise Overloaded(model, self._limit)
+        limit = self._limits.get(model, self._limit)
+        if count >= limit:
+            raise self._overloaded(model, count, limit)
         models[model] = count + 1
 
     def has_room(self, model: str) -> bool:
         """Whether one more would be let in now."""
-        return self._loads.models.get(model, 0) < self._limit
+        limit = self._limits.get(model, self._limit)
+        return self._loads.models.get(model, 0) < limit
 
     def leave(self, model: str) -> None:
         """Count the call out; exactly once for every `enter` that did not raise."""
@@ -34,3 +125,45 @@ class Admission:
             models[model] = count
         else:
             del models[model]
+
+    def _overloaded(self, model: str, count: int, limit: int) -> Overloaded:
+        """The refusal, with the time in which those in flight will be answered."""
+        pace = self._paces.get(model)
+        wait = count / pace.rate if pace is not None and pace.rate else 1.0
+        seconds = min(max(1, math.ceil(wait)), LONGEST_RETRY)
+        return Overloaded(model, limit, seconds, by_patience=model in self._limits)
+
+    # --- what came of the calls -------------------------------------------------------------------
+
+    def gave_up(self, model: str, seconds: float) -> None:
+        """The caller of a call that was sent has waited so long, and waits no longer."""
+        pace = self._paces.get(model)
+        if pace is None:
+            pace = self._paces[model] = Pace(self._now)
+        pace.waits.append(seconds)
+
+    def ended(self, model: str) -> None:
+        """A replica is done with a call that no caller waits for: count it out."""
+        self.leave(model)
+        pace = self._paces.get(model)
+        if pace is not None:
+            pace.ended += 1
+
+    def sweep(self, now: float, answers: Callable[[], Mapping[str, Answers]]) -> None:
+        """Look at what came of the calls, and set the limits by it.
+
+        `answers` gives the good answers of each model so far.
+        """
+        last, is_first = self._now, not self._now
+        if now - last < WINDOW and not is_first:
+            return
+        self._now = now
+        totals = answers()
+        for model in totals.keys() - self._paces.keys():
+            self._paces[model] = Pace(now if is_first else last)
+        for model, pace in self._paces.items():
+            pace.look(now, totals.get(model, _NONE), self._limit)
+            if pace.limit < self._limit:
+                self._limits[model] = int(pace.limit)
+            else:
+                self._limits.pop(model, None)

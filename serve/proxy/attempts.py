@@ -342,4 +342,7 @@ class Attempt:
     def _count(self, error: str) -> None:
         self._let_go()
         call, choice, replica, begun = self.call, self.choice, self.replica, self._begun
+        if self._is_detached and call.verb is Verb.INFER:
+            gateway = self._gateway
+            gateway.admission.gave_up(call.model, gateway.clock() - begun)
         self._gateway.ended(call, choice, replica, error, begun, error=error, tries=self._tried)

@@ -168,13 +168,14 @@ class Gateway:
         return found
 
     def sweep(self) -> None:
-        """Look at the clock, for calls that wait; and at replicas that are no longer called.
+        """Look at the clock, for limits and calls that wait; and at replicas no longer called.
 
         What such a replica still works on keeps no other one from its calls.
         """
         for slot in tuple(self.kept):
             if not self.has(slot.replica):
                 slot.free()
+        self.admission.sweep(self.clock(), self.meters.good_answers)
         self._waking.sweep(self)
 
     def fleet(self, call: Call, act: Act = Act.ASK) -> tuple[Snapshot, Callable[[str], bool]]:

@@ -42,4 +42,4 @@ class Slot:
         places.kept.remove(self)
         places.loads.left(self.replica.name)
         if self._model is not None:
-            places.admission.leave(self._model)
+            places.admission.ended(self._model)

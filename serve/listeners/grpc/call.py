@@ -148,6 +148,8 @@ class ClientCall(Stream):
             return
         if not is_whole or self.desk.forwards_cancels(leg.link.replica):
             leg.link.reset(leg, CANCEL)
+            if is_whole:
+                attempt.detach().free()  # Triton drops it, but its caller has waited in vain
             return
         if not leg.is_local_closed and not leg.ends:
             leg.link.send_data(leg, b"", END_STREAM)

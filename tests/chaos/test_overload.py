@@ -1,0 +1,180 @@
+"""Three times the capacity for a minute, from clients that wait and from clients that give up.
+
+Four instances of a model that sleeps for 100 ms answer 40 calls a second. Whatever comes, they have
+to go on doing so for callers that still wait; the others are refused at once.
+"""
+
+import asyncio
+import json
+import statistics
+import time
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import grpc
+import harness
+import pytest
+import repositories
+from tritonclient.grpc import service_pb2
+
+pytestmark = [pytest.mark.triton, pytest.mark.chaos]
+
+CAPACITY = 40.0  # calls per second
+NORMAL, OVERLOAD = 0.6 * CAPACITY, 3 * CAPACITY
+SECONDS = 60.0  # of overload
+SLOW = repositories.PLAIN.replace(
+    "(self, requests):", "(self, requests):\n        time.sleep(0.1)", 1
+).replace("import triton", "import time\nimport triton", 1)
+INFER = "/inference.GRPCInferenceService/ModelInfer"
+
+
+@dataclass
+class Outcome:
+    """What became of the calls of one phase: answered, refused, late, or the name of a failure."""
+
+    counts: Counter = field(default_factory=Counter)
+    waits: list = field(default_factory=list)  # seconds of those that were answered
+
+
+class Http:
+    """Calls on connections that are kept; one that has waited long enough closes its connection."""
+
+    def __init__(self, address):
+        self._host, port = address.split(":")
+        self._port = int(port)
+        self._idle = []
+        body = json.dumps(repositories.request("")).encode()
+        head = f"POST /v2/models/slow/infer HTTP/1.1\r\nHost: {address}\r\n"
+        self._request = f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body
+
+    async def call(self, patience):
+        if self._idle:
+            reader, writer = self._idle.pop()
+        else:
+            reader, writer = await asyncio.open_connection(self._host, self._port)
+        try:
+            async with asyncio.timeout(patience):
+                writer.write(self._request)
+                head = await reader.readuntil(b"\r\n\r\n")
+                length = int(head.lower().split(b"content-length:")[1].split(b"\r\n")[0])
+                await reader.readexactly(length)
+        except TimeoutError:
+            writer.close()
+            return "late"
+        self._idle.append((reader, writer))
+        status = int(head.split()[1])
+        return {200: "answered", 429: "refused"}.get(status, f"HTTP {status}")
+
+    async def close(self):
+        for _, writer in self._idle:
+            writer.close()
+
+
+class Grpc:
+    """Calls on one connection, with deadlines."""
+
+    def __init__(self, address):
+        self._channel = grpc.aio.insecure_channel(address)
+        self._infer = self._channel.unary_unary(INFER)
+        message = service_pb2.ModelInferRequest(model_name="slow")
+        message.inputs.add(name="x", datatype="FP32", shape=[1])
+        message.raw_input_contents.append(bytes(4))
+        self._message = message.SerializeToString()
+
+    async def call(self, patience):
+        try:
+            await self._infer(self._message, timeout=patience)
+        except grpc.aio.AioRpcError as error:
+            known = {"RESOURCE_EXHAUSTED": "refused", "DEADLINE_EXCEEDED": "late"}
+            return known.get(error.code().name, f"{error.code().name}: {error.details()}")
+        return "answered"
+
+    async def close(self):
+        await self._channel.close()
+
+
+async def load(clients, rate, seconds, patience):
+    """So many calls per second, whether or not earlier ones have ended; what became of them.
+
+    Only what ends within the time is counted as answered.
+    """
+    outcome, calls = Outcome(), set()
+    begun = time.monotonic()
+
+    async def one(client):
+        at = time.monotonic()
+        told = await client.call(patience)
+        now = time.monotonic()
+        if told == "answered" and now > begun + seconds:
+            told = "answered afterwards"
+        outcome.counts[told] += 1
+        if told == "answered":
+            outcome.waits.append(now - at)
+
+    for number in range(int(rate * seconds)):
+        await asyncio.sleep(max(0.0, begun + number / rate - time.monotonic()))
+        calls.add(asyncio.create_task(one(clients[number % len(clients)])))
+    await asyncio.gather(*calls)
+    return outcome
+
+
+def memory(up):
+    """Bytes of the workers."""
+    pages = 0
+    for name, pid in up.children().items():
+        if name.startswith("worker"):
+            pages += int(Path(f"/proc/{pid}/statm").read_text().split()[1])
+    return pages * 4096
+
+
+async def phases(up, kinds, patience):
+    """Normal load, overload, five seconds of rest, normal load; and the memory meanwhile."""
+    made = {"http": lambda: Http(up.http), "grpc": lambda: Grpc(up.grpc)}
+    clients = [made[kind]() for kind in kinds]
+    await load(clients, NORMAL, 5.0, patience)
+    overload = asyncio.create_task(load(clients, OVERLOAD, SECONDS, patience))
+    await asyncio.sleep(10.0)
+    before = memory(up)
+    await asyncio.sleep(SECONDS - 10.0)
+    after = memory(up)
+    ended = time.monotonic()
+    outcome = await overload
+    await asyncio.sleep(max(0.0, ended + 5.0 - time.monotonic()))
+    normal = await load(clients, NORMAL, 10.0, patience)
+    for client in clients:
+        await client.close()
+    return outcome, normal, after / before
+
+
+@pytest.mark.parametrize("patience", [1.0, 30.0], ids=["giving-up", "patient"])
+@pytest.mark.parametrize("kinds", [("http",), ("grpc",), ("http", "grpc")], ids="+".join)
+def test_three_times_the_capacity_leaves_the_capacity_to_callers_that_wait(
+    tmp_path, kinds, patience, record_property
+):
+    models, log = tmp_path / "models", tmp_path / "calls.log"
+    repositories.python_model(models, "slow", SLOW)
+    config = models / "slow" / "config.pbtxt"
+    config.write_text(config.read_text().replace("count: 1", "count: 4"))
+    flags = ("--model-repo", str(models), "--replicas", "1", "--workers", "2")
+    with harness.up(tmp_path / "state", *flags, "--access-log", str(log)) as up:
+        before = up.children()
+        overload, normal, growth = asyncio.run(phases(up, kinds, patience))
+        assert up.children() == before, "a process has died"
+    lines = [json.loads(line) for line in log.read_text().splitlines()]
+    refusals = [1000 * one["seconds"] for one in lines if one.get("error") == "overloaded"]
+    told = {
+        "overload": dict(overload.counts),
+        "normal": dict(normal.counts),
+        "goodput": round(overload.counts["answered"] / (CAPACITY * SECONDS), 3),
+        "waited_p50_s": round(statistics.median(overload.waits), 3),
+        "refusal_p99_ms": round(statistics.quantiles(refusals, n=100)[-1], 3),
+        "memory": round(growth, 3),
+    }
+    for name, value in told.items():
+        record_property(name, value)
+    print(told)
+    assert set(overload.counts) <= {"answered", "answered afterwards", "refused", "late"}, told
+    assert overload.counts["answered"] >= 0.9 * CAPACITY * SECONDS, told
+    assert set(normal.counts) <= {"answered", "answered afterwards"}, told
+    assert growth <= 1.1, told
