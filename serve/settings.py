@@ -62,7 +62,9 @@ class Settings:
     max_in_flight: int = _row(256, "calls in flight per model, over all workers")
     max_body_bytes: int = _row(1 << 30, "largest request body, or gRPC message")
     max_inflated_bytes: int = _row(1 << 30, "what a compressed request body may grow to")
-    max_in_flight_bytes: int = _row(1 << 28, "bytes of bodies that one worker holds at a time")
+    max_in_flight_bytes: int = _row(
+        1 << 28, "bytes that one worker holds of bodies, and to convert them"
+    )
     max_head_bytes: int = _row(1 << 16, "largest request head: path and headers, or metadata")
     max_chunks: int = _row(1 << 16, "pieces of a chunked request body")
     max_connections: int = _row(4096, "client connections of one worker, per port")
