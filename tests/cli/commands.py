@@ -24,7 +24,12 @@ class Done:
 
 
 def servegate(*words: object, folder: Path | None = None, **environment: str) -> Done:
-    """One command, in a folder, with these variables and no others of ours."""
+    """One command, in a folder, with these variables and no others of ours.
+
+    Without a folder there is no state folder either: a checkout may have one, of its own gateway.
+    """
+    if folder is None:
+        environment = {"SERVEGATE_STATE": "/nonexistent"} | environment
     none_of_ours = {name: None for name in os.environ if name.startswith("SERVEGATE_")}
     with (
         contextlib.chdir(folder or Path.cwd()),

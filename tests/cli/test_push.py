@@ -50,7 +50,7 @@ def start(gateway: FakeGateway, *words: object) -> "subprocess.Popen[str]":
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        env=own | {"SERVEGATE_ADMIN_URL": gateway.url},
+        env=own | {"SERVEGATE_ADMIN_URL": gateway.url, "SERVEGATE_STATE": "/nonexistent"},
         start_new_session=True,
     )
 

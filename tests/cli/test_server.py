@@ -207,6 +207,13 @@ def test_a_key_is_not_made_at_another_gateway(folder: Path, gateway: Gateway) ->
     assert (done.returncode, gateway.asked) == (5, [])
 
 
+def test_a_load_test_changes_nothing_at_another_gateway(folder: Path, gateway: Gateway) -> None:
+    has_run(folder, OTHER)
+    words = ("load", "scenario", "split", "--model", "m", "--yes")
+    done = servegate(*words, folder=folder)
+    assert (done.returncode, gateway.asked) == (5, []), done.stderr
+
+
 def test_doctor_says_which_gateway_it_asked_and_whose_it_is(folder: Path, gateway: Gateway) -> None:
     line = next(
         one
