@@ -68,11 +68,11 @@ def test_a_port_is_free_while_clients_have_not_closed_what_an_earlier_run_has(po
 
 @pytest.mark.parametrize("options", [(), _REUSE[:1], _REUSE[1:], _REUSE])
 @pytest.mark.parametrize("host", [LOOPBACK, "0.0.0.0"])
-def test_a_port_on_which_a_program_listens_is_refused(
-    port: int, options: tuple[int, ...], host: str
-) -> None:
-    with listening(port, *options, host=host), pytest.raises(CannotStart) as refused:
-        reserve(LOOPBACK, port, "metrics-port")
+def test_a_port_on_which_a_program_listens_is_refused(options: tuple[int, ...], host: str) -> None:
+    with listening(0, *options, host=host) as other:
+        port = other.getsockname()[1]
+        with pytest.raises(CannotStart) as refused:
+            reserve(LOOPBACK, port, "metrics-port")
     said = str(refused.value)
     assert f"port {port} on {LOOPBACK} cannot be used" in said
     assert "Address already in use" in said and "--metrics-port" in said
