@@ -67,6 +67,9 @@ class Settings:
     )
     max_head_bytes: int = _row(1 << 16, "largest request head: path and headers, or metadata")
     max_chunks: int = _row(1 << 16, "pieces of a chunked request body")
+    max_incomplete: int = _row(
+        128, "calls of one key, or one address, whose bodies have not come whole, per worker"
+    )
     max_connections: int = _row(4096, "client connections of one worker, per port")
     max_streams: int = _row(256, "calls at one time on one gRPC connection")
     max_frame_bytes: int = _row(1 << 18, "largest HTTP/2 frame")
@@ -77,7 +80,9 @@ class Settings:
     max_pings: int = _row(2000, "HTTP/2 control frames of a client within ten seconds")
     head_timeout: float = _row(10.0, "longest time for a request head to come")
     body_timeout: float = _row(30.0, "longest time without a byte of a body that is owed")
-    min_body_rate: int = _row(1024, "bytes per second of a body, once body_timeout has passed")
+    min_body_rate: int = _row(
+        8192, "bytes per second of a body, over body_timeout, or over 5 s once it is being sent on"
+    )
     idle_timeout: float = _row(75.0, "how long a client connection is kept without a call")
     cancel: str = _row("auto", "cancelled gRPC calls: auto, forward to Triton, or absorb")
     call_timeout: float = _row(300.0, "longest time for one call")
@@ -193,6 +198,7 @@ class Settings:
             body_rate=self.min_body_rate,
             idle=self.idle_timeout,
             chunks=self.max_chunks,
+            incomplete=self.max_incomplete,
             connections=self.max_connections,
             streams=self.max_streams,
             frame=self.max_frame_bytes,
@@ -420,6 +426,7 @@ _RULES: dict[str, tuple[Callable[[Any], bool], str]] = {
     **dict.fromkeys(("http_port", "grpc_port", "metrics_port", "admin_port"), _PORT),
     **dict.fromkeys(("replicas", "workers", "max_in_flight", "max_body_bytes"), _COUNT),
     **dict.fromkeys(("max_inflated_bytes", "max_in_flight_bytes", "max_chunks"), _COUNT),
+    "max_incomplete": _COUNT,
     **dict.fromkeys(("max_connections", "max_streams", "max_resets", "max_pings"), _COUNT),
     "max_head_bytes": (lambda value: value >= 1024, "at least 1024 is needed"),
     "max_continuations": (lambda value: value >= 0, "0 or more is needed"),

@@ -50,6 +50,7 @@ LIMITS = Limits(
     body_idle=30.0,
     body_rate=1024.0,
     idle=75.0,
+    incomplete=1000,
     chunks=1000,
     connections=8,
     streams=100,

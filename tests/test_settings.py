@@ -231,6 +231,7 @@ LIMITS = {
     "min_body_rate": "body_rate",
     "idle_timeout": "idle",
     "max_chunks": "chunks",
+    "max_incomplete": "incomplete",
     "max_connections": "connections",
     "max_streams": "streams",
     "max_frame_bytes": "frame",

@@ -521,6 +521,19 @@ class NoRoom(ServegateError):
         self.retry_after = 1  # seconds
 
 
+class TooManyIncomplete(ServegateError):
+    """A key or an address has as many calls as it may whose bodies have not come whole."""
+
+    code = "too_many_incomplete"
+
+    def __init__(self, whose: str, limit: int) -> None:
+        super().__init__(
+            f"this {whose} already has {limit} calls whose bodies have not come whole",
+            try_this="again in a moment, or raise --max-incomplete",
+        )
+        self.retry_after = 1  # seconds
+
+
 class DeadlineExceeded(ServegateError):
     """The call's deadline has passed."""
 

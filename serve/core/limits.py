@@ -5,6 +5,8 @@ Every number has a setting of the same meaning; the defaults live in `settings.p
 
 from dataclasses import dataclass
 
+_MOVING = 5.0
+
 
 @dataclass(frozen=True, slots=True)
 class Limits:
@@ -17,15 +19,20 @@ class Limits:
     call: float  # the longest time for one call
     head_time: float  # from the first byte of a head to its end
     body_idle: float  # without a byte of a body that is owed
-    body_rate: float  # bytes per second of a body, on average, once `body_idle` has passed
+    body_rate: float  # bytes per second of a body, over `body_idle`; see `body_window`
     idle: float  # a connection without a call
     chunks: int  # pieces of a chunked body
+    incomplete: int  # calls of one key, or one address, whose bodies have not come whole
     connections: int  # client connections of this worker
     streams: int  # calls at one time on one HTTP/2 connection
     frame: int  # payload of one HTTP/2 frame
     continuations: int  # CONTINUATION frames after one HEADERS frame
     resets: int  # streams that a client resets within ten seconds on one connection
     pings: int  # PING, SETTINGS and other frames that want an answer, within ten seconds
+
+    def body_window(self, *, holds_slot: bool) -> float:
+        """Seconds over which a body has to keep its rate; short while its call holds a slot."""
+        return min(_MOVING, self.body_idle) if holds_slot else self.body_idle
 
     @property
     def asleep(self) -> int:

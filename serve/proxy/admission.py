@@ -112,6 +112,12 @@ class Admission:
             raise self._overloaded(model, count, limit)
         models[model] = count + 1
 
+    def check(self, model: str) -> None:
+        """Refuse with `Overloaded` what `enter` would refuse now; nothing is counted."""
+        count, limit = self._loads.models.get(model, 0), self._limits.get(model, self._limit)
+        if count >= limit:
+            raise self._overloaded(model, count, limit)
+
     def has_room(self, model: str) -> bool:
         """Whether one more would be let in now."""
         limit = self._limits.get(model, self._limit)

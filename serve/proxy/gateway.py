@@ -145,6 +145,29 @@ class Gateway:
         attempt.go_to_replica(begun)
         return attempt
 
+    def check(self, call: Call) -> None:
+        """Raise what `begin` would raise now, for a call whose body has not come yet.
+
+        An error is counted. Nothing is drawn and no slot is taken: `begin` decides when the call
+        can be sent. A pool that sleeps is no error, since the call may wait for it.
+        """
+        begun = self.clock()
+        choice: Choice | None = None
+        try:
+            snapshot = self._live.current or self._live.snapshot
+            routing = self._routing
+            if routing is None or routing.snapshot is not snapshot:
+                routing = self._meet(snapshot)
+            if self._access.is_required:
+                self._access.check(call.credential, Act.CALL, call.model)
+            choice = routing.choose(call, lambda: 0.0)
+            self.admission.check(call.model)
+        except Asleep:
+            return
+        except ServegateError as error:
+            self.ended(call, choice, NOWHERE, error.code, begun, error=error.code)
+            raise
+
     def wait(self, call: Call, waiter: Waiter) -> Attempt:
         """Let a call that `begin` has refused with `Asleep` wait for its pool; see `waking`.
 

@@ -35,6 +35,7 @@ from serve.core.errors import (
     Overloaded,
     PreconditionFailed,
     ServegateError,
+    TooManyIncomplete,
     TooSlow,
     TrialFailed,
     Unauthenticated,
@@ -96,6 +97,7 @@ _TABLE: tuple[tuple[type[ServegateError], int, int], ...] = (
     (Conflict, 409, ABORTED),
     (Overloaded, 429, RESOURCE_EXHAUSTED),
     (NoRoom, 429, RESOURCE_EXHAUSTED),
+    (TooManyIncomplete, 429, RESOURCE_EXHAUSTED),
     (NoSpace, 507, RESOURCE_EXHAUSTED),
     (DeadlineExceeded, 504, DEADLINE_EXCEEDED),
     (OutcomeUnknown, 502, UNAVAILABLE),
@@ -127,7 +129,7 @@ def http_error(error: ServegateError, verb: Verb = Verb.INFER) -> Reply:
     is_plain = isinstance(error, NotHere) or (verb in _PLAIN and isinstance(error, _EARLY))
     media = b"text/plain" if is_plain else b"application/json"
     headers: Headers = ((b"content-type", media), (b"servegate-error", error.code.encode()))
-    if isinstance(error, Overloaded | NoRoom | Asleep):
+    if isinstance(error, Overloaded | NoRoom | TooManyIncomplete | Asleep):
         headers += ((b"retry-after", str(error.retry_after).encode()),)
     elif isinstance(error, Unavailable):
         headers += ((b"retry-after", b"1"),)

@@ -151,12 +151,12 @@ async def test_chunks_are_counted_without_their_framing(scene: Scene) -> None:
 async def test_of_a_call_that_was_given_up_the_log_hears_what_there_was(scene: Scene) -> None:
     hand = scene.a.by_hand()
     client = await scene.connect()
-    await client.send(request(b"12345", length=10))
-    await (await hand.call()).read_some(5)
+    await client.send(request(bytes(300_000), length=600_000))
+    await (await hand.call()).read_some(300_000)
     scene.pass_time(scene.listener.limits.call)
     assert (await client.answer()).status == 504
     model, code, account = scene.log.lines[-1]
-    assert (model, code, account.received) == ("m", "deadline_exceeded", 5)
+    assert (model, code, account.received) == ("m", "deadline_exceeded", 300_000)
     assert (account.answered, account.upstream) == (0, 0.0)
     hand.done_all()
 

@@ -3,7 +3,6 @@
 import re
 
 import pytest
-from builders import until
 from listeners.http_clients import Client
 from listeners.http_messages import INFER, chunked, request
 from listeners.http_replicas import echoes
@@ -75,10 +74,10 @@ async def test_a_body_that_looks_like_a_known_head_is_a_body(scene: Scene) -> No
     await teach(client)
     trick = request(b"{}")
     await client.send(POST + b"Content-Length: %d\r\n\r\n" % len(trick))
-    await until(lambda: len(scene.a.requests) == 4)
+    await scene.until_read()
     assert (await client.ask(trick)).status == 200
     await client.send(POST + b"Transfer-Encoding: chunked\r\n\r\n%x\r\n" % len(trick))
-    await until(lambda: len(scene.a.requests) == 5)
+    await scene.until_read()
     assert (await client.ask(trick + b"\r\n0\r\n\r\n")).status == 200
     assert scene.a.bodies[3:] == [trick, trick]
 

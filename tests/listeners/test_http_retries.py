@@ -73,9 +73,9 @@ async def test_a_refusal_that_comes_while_the_kernel_moves_the_body_is_the_answe
     hand = scene.a.by_hand()
     scene.b.script = hand.script
     client = await scene.connect()
-    await client.send(HEAD + b"Content-Length: %d\r\n\r\n" % (4 * MIB) + bytes(1000))
+    await client.send(HEAD + b"Content-Length: %d\r\n\r\n" % (4 * MIB) + bytes(300_000))
     call = await hand.call()
-    sending = asyncio.ensure_future(client.send(bytes(4 * MIB - 1000)))
+    sending = asyncio.ensure_future(client.send(bytes(4 * MIB - 300_000)))
     await call.read()
     call.write(STOPPING)
     hand.done(call)
@@ -92,9 +92,9 @@ async def test_a_call_in_chunks_that_was_refused_goes_to_another_replica_with_a_
     scene.b.script = hand.script
     client = await scene.connect()
     await client.send(HEAD + b"Transfer-Encoding: chunked\r\n\r\n" + chunk(b"ab"))
-    call = await hand.call()
-    assert call.header("transfer-encoding") == "chunked"
+    await scene.until_read()
     await client.send(chunk(b"c") + b"0\r\n\r\n")
+    call = await hand.call()
     await call.read()
     call.write(STOPPING)
     hand.done(call)
@@ -104,25 +104,6 @@ async def test_a_call_in_chunks_that_was_refused_goes_to_another_replica_with_a_
     again.write(reply())
     hand.done(again)
     assert (await client.answer()).status == 200
-
-
-@in_scene(2)
-async def test_a_refusal_that_comes_before_the_body_sends_all_of_it_elsewhere(
-    scene: Scene,
-) -> None:
-    hand = scene.a.by_hand()
-    scene.b.script = hand.script
-    client = await scene.connect()
-    await client.send(HEAD + b"Content-Length: 6\r\n\r\nab")
-    call = await hand.call()
-    await call.read_some(2)
-    call.write(STOPPING)
-    again = await hand.call()
-    await client.send(b"cdef")
-    assert (await again.read()).body == b"abcdef"
-    again.write(reply())
-    hand.done_all()
-    assert (await client.answer()).body == GOOD
 
 
 @in_scene(snapshot(view(target(1, "a", "b")), replicas=("a", "b")))

@@ -108,9 +108,9 @@ async def test_a_binary_call_of_a_sequence_is_sent_as_soon_as_its_json_is_here(
     await client.send(body[:10])
     await scene.until_read()
     assert scene.plane.loads.total == 0
-    await client.send(body[10:])
+    await client.send(body[10:] + bytes(MIB))
     await until(lambda: sum(places(scene)) == 1)
-    assert (await client.ask(bytes(3 * MIB))).status == 200
+    assert (await client.ask(bytes(2 * MIB))).status == 200
 
 
 async def _reads_slowly(call: Received) -> None:

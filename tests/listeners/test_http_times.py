@@ -9,6 +9,8 @@ from listeners.http_messages import INFER, chunk, reply, request
 from listeners.http_replicas import Received, answers_good
 from listeners.http_scene import Scene, in_scene
 
+from serve.triton.http_connection import HIGH_WATER
+
 MIB = 1 << 20
 POST = f"POST {INFER} HTTP/1.1\r\nHost: x\r\n".encode()
 CHUNKED = POST + b"Transfer-Encoding: chunked\r\n\r\n"
@@ -65,14 +67,14 @@ async def test_a_head_that_is_owed_is_not_counted_while_an_answer_is(scene: Scen
 async def test_a_body_that_stops_is_given_up(scene: Scene, head: bytes, size: int) -> None:
     client = await scene.connect()
     await client.send(head + (chunk(bytes(size)) if size else b""))
-    await until(lambda: len(scene.a.requests) == 1)
+    await until(lambda: bool(scene.listener.clients))
     await scene.until_read()
     scene.pass_time(0)
     scene.pass_time(4.9)
-    assert scene.plane.loads.total == 1
+    assert scene.log.lines == []
     scene.pass_time(0.2)
     assert await refusal(client) == (408, "too_slow")
-    assert not scene.a.requests[0].is_complete
+    assert scene.a.requests == []
 
 
 @pytest.mark.parametrize("head", [POST + b"Content-Length: 3000000\r\n\r\n", CHUNKED])
@@ -82,13 +84,13 @@ async def test_a_body_that_dribbles_is_given_up_and_one_that_flows_is_not(
 ) -> None:
     client = await scene.connect()
     await client.send(head)
-    await until(lambda: len(scene.a.requests) == 1)
+    await until(lambda: bool(scene.listener.clients))
+    await scene.until_read()
     scene.pass_time(0)
     for size, seconds in ((600, 5.1), (600, 5.1), (400, 5.1)):
-        assert scene.plane.loads.total == 1
-        before = scene.a.requests[0].size
+        assert scene.log.lines == []
         await client.send(bytes(size) if head != CHUNKED else chunk(bytes(size)))
-        await until(lambda: scene.a.requests[0].size >= before + size)  # noqa: B023
+        await scene.until_read()
         scene.pass_time(seconds)
     assert await refusal(client) == (408, "too_slow")
 
@@ -165,8 +167,8 @@ async def test_a_call_that_takes_too_long_is_given_up_and_the_replica_hears_of_i
     assert (await client.ask(request())).status == 200  # it had asked for all it wanted
 
 
-@pytest.mark.parametrize("size", [1000, 600_000, 8 * MIB])
-@pytest.mark.parametrize("sent", [0.0, 0.5])
+@pytest.mark.parametrize("size", [600_000, 8 * MIB])
+@pytest.mark.parametrize("sent", [0.1, 0.5])
 @in_scene(limits={**TIMES, "body_idle": 1000.0})
 async def test_the_deadline_holds_while_the_body_comes(
     scene: Scene, size: int, sent: float
@@ -175,12 +177,13 @@ async def test_the_deadline_holds_while_the_body_comes(
     client = await scene.connect()
     first = int(size * sent)
     await client.send(POST + b"Content-Length: %d\r\n\r\n" % size + bytes(first))
-    call = await hand.call()
-    await call.read_some(first)
+    await until(lambda: bool(scene.listener.clients))
+    await scene.until_read()
+    if first > HIGH_WATER:
+        await (await hand.call()).read_some(first)
     scene.pass_time(31)
     assert await refusal(client) == (504, "deadline_exceeded")
-    call.close()
-    hand.done(call)
+    hand.done_all()
 
 
 @pytest.mark.parametrize("size", [100_000, 600_000, 8 * MIB])

@@ -72,13 +72,13 @@ async def test_a_body_that_comes_while_the_call_waits_goes_on_as_it_came(
     scene: Scene, pieces: int
 ) -> None:
     client = await scene.connect()
-    await client.send(HEAD + b"Content-Length: 14\r\n\r\n")
+    await client.send(HEAD + b"Content-Length: 300014\r\n\r\n" + bytes(300_000))
     await waiting(scene)
     await scene.feed(client, b"0123456789abcd", -(-14 // pieces))
     scene.plane.wake(AWAKE)
     assert (await client.answer()).status == 200
-    assert scene.a.bodies == [b"0123456789abcd"]
-    assert scene.a.requests[0].header("content-length") == "14"
+    assert scene.a.bodies == [bytes(300_000) + b"0123456789abcd"]
+    assert scene.a.requests[0].header("content-length") == "300014"
 
 
 @in_scene(ASLEEP)
@@ -87,14 +87,14 @@ async def test_a_body_of_which_a_part_comes_after_the_pool_is_awake_goes_on_whol
 ) -> None:
     hand = scene.a.by_hand()
     client = await scene.connect()
-    await client.send(HEAD + b"Transfer-Encoding: chunked\r\n\r\n" + chunk(b"ab"))
+    await client.send(HEAD + b"Transfer-Encoding: chunked\r\n\r\n" + chunk(bytes(300_000)))
     await waiting(scene)
     await client.send(chunk(b"cd"))
     await scene.until_read()
     scene.plane.wake(AWAKE)
     call = await hand.call()
     await client.send(chunk(b"ef") + b"0\r\n\r\n")
-    assert (await call.read()).body == b"abcdef"
+    assert (await call.read()).body == bytes(300_000) + b"cdef"
     call.write(reply())
     hand.done(call)
     assert (await client.answer()).status == 200
@@ -170,7 +170,7 @@ async def test_a_body_that_is_not_complete_when_the_time_is_over_is_read_no_furt
     scene: Scene,
 ) -> None:
     client = await scene.connect()
-    await client.send(HEAD + b"Content-Length: 5\r\n\r\nab")
+    await client.send(HEAD + b"Content-Length: 600000\r\n\r\n" + bytes(300_000))
     await waiting(scene)
     give_up(scene)
     answer = await client.answer()

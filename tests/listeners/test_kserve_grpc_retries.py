@@ -7,6 +7,7 @@ from grpc_wire import (
     END_STREAM,
     LOOPS,
     RST_STREAM,
+    Client,
     Received,
     Scene,
     Triton,
@@ -165,12 +166,19 @@ def test_without_a_replica_that_can_be_reached_there_is_no_answer(loop: str) -> 
     assert (received.status, received.trailers["servegate-error"]) == (UNAVAILABLE, "no_replica")
 
 
+async def begin_large(scene: Scene, client: Client) -> None:
+    """So much of a message that it does not wait for its end."""
+    whole = message(infer(size=600_000))
+    for at in range(0, 300_000, 50_000):
+        client.send(frame(DATA, 0, 1, whole[at : at + 50_000]))
+    await until(lambda: bool(scene.triton.calls) and bool(scene.triton.calls[0].body))
+
+
 def test_an_answer_before_the_whole_request_is_an_answer(loop: str) -> None:
     async def scenario(scene: Scene) -> tuple[Received, bool]:
         client = await scene.client()
         client.open(1)
-        client.send(frame(DATA, 0, 1, message(infer(size=1000))[:500]))
-        await until(lambda: bool(scene.triton.calls) and bool(scene.triton.calls[0].body))
+        await begin_large(scene, client)
         scene.triton.refuse(1, 3, "no")
         [received] = await scene.over(client, 1)
         await until(lambda: bool(scene.triton.peer.of(RST_STREAM)))
@@ -211,8 +219,7 @@ def test_a_client_that_leaves_within_its_message_is_always_told(loop: str) -> No
     async def scenario(scene: Scene) -> int:
         client = await scene.client()
         client.open(1)
-        client.send(frame(DATA, 0, 1, message(infer())[:30]))
-        await until(lambda: bool(scene.triton.calls) and bool(scene.triton.calls[0].body))
+        await begin_large(scene, client)
         client.send(reset(1))
         await until(lambda: bool(scene.triton.peer.of(RST_STREAM)))
         return scene.triton.peer.of(RST_STREAM)[0].number

@@ -109,7 +109,9 @@ def test_a_client_that_stops_reading_is_waited_for(loop: str, authority: Authori
 def test_a_client_that_leaves_in_the_middle_leaves_nothing(loop: str, authority: Authority) -> None:
     async def scenario(scene: Scene, client: Client) -> Received:
         client.open(1)
-        client.send(frame(DATA, 0, 1, message(infer(size=100_000))[:50_000]))
+        whole = message(infer(size=600_000))
+        for at in range(0, 300_000, 50_000):
+            client.send(frame(DATA, 0, 1, whole[at : at + 50_000]))
         client.open(3, STREAM)
         client.send(frame(DATA, 0, 3, message(infer())))
         await until(lambda: len(scene.triton.calls) == 2, within=BOUND)

@@ -102,19 +102,19 @@ def test_a_message_waits_and_those_behind_it_wait_in_their_order(loop: str) -> N
 def test_a_message_of_which_a_part_comes_later_goes_on_whole(loop: str) -> None:
     async def scenario(scene: Scene) -> list[bytes]:
         scene.tritons["a"].greeting = WIDE
-        whole = message(infer(size=100_000, id="1"))
+        whole = message(infer(size=900_000, id="1"))
         client = await stream_of(scene)
-        send(client, whole[:60_000], ends=False)
+        send(client, whole[:300_000], ends=False)
         await waiting(scene)
-        send(client, whole[60_000:80_000], ends=False)
+        send(client, whole[300_000:400_000], ends=False)
         wake(scene)
-        send(client, whole[80_000:], ends=True)
+        send(client, whole[400_000:], ends=True)
         await until(lambda: len(asked(scene)) == 1)
         answers(scene, "a")
         await scene.over(client, 1)
         return asked(scene)
 
-    assert models(play(scenario, loop, ASLEEP)) == [("m", "1", 100_000)]
+    assert models(play(scenario, loop, ASLEEP)) == [("m", "1", 900_000)]
 
 
 def test_a_message_whose_pool_does_not_wake_is_refused_and_the_stream_goes_on(loop: str) -> None:

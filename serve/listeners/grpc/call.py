@@ -6,7 +6,14 @@ the client that goes away. Nothing here waits: `sweep` is how time passes.
 
 from serve.core import faults
 from serve.core.calls import Account, Reply
-from serve.core.errors import DeadlineExceeded, NoRoom, OutcomeUnknown, ServegateError, TooSlow
+from serve.core.errors import (
+    DeadlineExceeded,
+    NoRoom,
+    OutcomeUnknown,
+    ServegateError,
+    TooManyIncomplete,
+    TooSlow,
+)
 from serve.listeners.grpc.desk import ClientLink, Desk
 from serve.proxy.attempts import Attempt
 from serve.triton.grpc_upstream import Leg
@@ -26,7 +33,6 @@ class ClientCall(Stream):
 
     __slots__ = (
         "_active_at",
-        "_begun_at",
         "_seen",
         "answered",
         "deadline",
@@ -48,7 +54,7 @@ class ClientCall(Stream):
         self.received = self.answered = 0  # bytes of DATA
         longest = desk.longest
         self.deadline = desk.clock() + (head.timeout if head.timeout < longest else longest)
-        self._seen = -1  # bytes that the last sweep knew; the first one sets the times
+        self._seen = -1  # bytes at `_active_at`; the first sweep sets both
 
     @property
     def name(self) -> bytes:
@@ -175,19 +181,24 @@ class ClientCall(Stream):
             self.link.reset(self, CANCEL)
 
     def _sweep_body(self, now: float) -> None:
-        limits = self.desk.limits
-        if self._seen < 0:
-            self._begun_at = self._active_at = now
-        elif self.credit <= 0:  # it is us who let the client wait
-            self._begun_at += now - self._active_at
-            self._active_at = now
-        if self.received != self._seen:
+        limits, is_new = self.desk.limits, self._seen < 0
+        if is_new or self.credit <= 0:  # without credit it is us who let the client wait
             self._seen, self._active_at = self.received, now
-        quiet, taken = now - self._active_at, now - self._begun_at
-        if quiet >= limits.body_idle:
-            self.fail(TooSlow("no byte of the message came", quiet))
-        elif taken >= limits.body_idle and self.received < limits.body_rate * taken:
-            self.fail(TooSlow(f"less than {limits.body_rate:g} bytes per second came", taken))
+        if self.credit <= 0:
+            return
+        try:
+            key = self.head.authorization
+            self.desk.incomplete.count(self.link.peer, key, is_new=is_new)
+        except TooManyIncomplete as error:
+            self.fail(error)
+            return
+        taken, came = now - self._active_at, self.received - self._seen
+        if taken < limits.body_window(holds_slot=self.has_begun):
+            return
+        if not came or came < limits.body_rate * taken:
+            self.fail(TooSlow(f"{came} bytes of the message came in {taken:.3g} s", taken))
+        else:
+            self._seen, self._active_at = self.received, now
 
     def check_room(self, *, to_sleep: bool = False) -> None:
         """`NoRoom` while this worker holds as many bytes as it may, or for a call that waits."""

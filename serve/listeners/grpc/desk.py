@@ -7,6 +7,7 @@ from serve.core.calls import Choice
 from serve.core.limits import Limits
 from serve.core.replicas import Replica
 from serve.listeners.grpc.services import Service
+from serve.listeners.incomplete import Incomplete
 from serve.proxy.gateway import Gateway
 from serve.triton.grpc_connection import Connection
 from serve.triton.grpc_pool import GrpcPool
@@ -41,6 +42,7 @@ class Desk:
         self.pool = pool
         self.board = pool.board
         self.limits = limits
+        self.incomplete = Incomplete(limits.incomplete)
         self.clock = clock
         self.is_draining = is_draining
         self.services = services

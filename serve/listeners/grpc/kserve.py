@@ -80,6 +80,7 @@ class KServeGrpc:
     def sweep(self) -> None:
         """Look at the clock, for all connections together."""
         now = self._desk.clock()
+        self._desk.incomplete.turn()
         for client in tuple(self._clients):
             client.guarded(client.sweep, now)
         self._desk.board.flush()

@@ -6,11 +6,15 @@ Tensors pass through unread. What was sent is kept, up to a limit, until an answ
 call has been executed: after a refusal it can go to another replica.
 
     front ──▶ (held whole) ──▶ routed ──▶ sending ──▶ sent          `forwarding` tells the rest
-              compressed,       │  ▲         │
-              sequences,        ▼  └─────────┘ not sent, refused
-              fields out of     sleeping, connecting
-              order, questions
+      │       compressed,       │  ▲         │
+      │       sequences,        ▼  └─────────┘ not sent, refused
+      │       fields out of     sleeping, connecting
+      │       order, questions  ▲
+      └─▶ arriving: it takes no ┘
+          slot before it is complete, or so many bytes of it are here as are kept for a repeat
 """
+
+from collections.abc import Sequence
 
 from serve.core.calls import Call, Verb
 from serve.core.errors import Asleep, BadRequest, BodyTooLarge, ServegateError
@@ -29,16 +33,31 @@ _FRONT = 1 << 12  # bytes in which the names are looked for while the message co
 _JOIN = 1 << 15  # bytes of a message up to which a copy is cheaper than a frame of its own
 
 
+class Arriving:
+    """A message that cannot be sent yet: what has come of it, and since when."""
+
+    __slots__ = ("call", "found", "pieces", "since")
+
+    def __init__(
+        self, found: tuple[str, str], call: Call, since: float, pieces: list[Piece]
+    ) -> None:
+        self.found = found  # name and version
+        self.call = call
+        self.since = since
+        self.pieces = pieces
+
+
 class UnaryRequest(Forwarding):
     """The message; `UnaryCall` is the way back."""
 
-    __slots__ = ("_front", "_left", "_suffix", "_walk", "_whole")
+    __slots__ = ("_arriving", "_front", "_left", "_suffix", "_walk", "_whole")
 
     def __init__(self, link: ClientLink, number: int, desk: Desk, head: RequestHead) -> None:
         ClientCall.__init__(self, link, number, desk, head)
         self._attempt = None
         self._leg = None
         self._front = b""  # what came before the names were known
+        self._arriving: Arriving | None = None  # until it can be sent
         self._whole: list[Piece] | None = None  # a message that has to be held
         self._left = 0  # bytes of the message that are still to come
         self._suffix = b""
@@ -63,6 +82,8 @@ class UnaryRequest(Forwarding):
                 self._go_on(piece, size, end)
             elif self._whole is not None:
                 self._hold(piece, size, end)
+            elif self._arriving is not None:
+                self._arrive(self._arriving, piece, size, end)
             else:
                 self._begin(piece, end)
         except ServegateError as error:
@@ -89,6 +110,9 @@ class UnaryRequest(Forwarding):
         if not flag and self.head.verb is Verb.INFER:
             found = self._names(piece, stop)
             if found is not None and not desk.serves_sequences(found[0], self.head.authorization):
+                if left and size < KEPT:
+                    self._wait_for_more(found, piece, size)
+                    return
                 self._route(found[0], found[1], "", piece, length)
                 return
             if found is None and size < _FRONT:
@@ -108,6 +132,45 @@ class UnaryRequest(Forwarding):
             self._walk = protobuf.Walk()
             self._walk.follow(piece, PREFIX_SIZE)
         return found
+
+    def _wait_for_more(self, found: tuple[str, str], piece: Piece, size: int) -> None:
+        """It takes no slot yet. What would be refused is refused before the rest comes."""
+        call = self._call(*found, "")
+        self.desk.gateway.check(call)
+        self.check_room()
+        self._arriving = Arriving(found, call, self.desk.clock(), [piece])
+        self._front = b""
+        self._count(size)
+
+    def _arrive(self, arriving: "Arriving", piece: Piece, size: int, end: int) -> None:
+        """More of it; its credit goes back when it is sent."""
+        if size > self._left:
+            raise second()
+        if end and size < self._left:
+            raise cut_off(self.received)
+        if size:
+            arriving.pieces.append(piece)
+            self._count(size)
+            self._left -= size
+            if self._walk is not None:
+                self._walk.follow(piece)
+        if self._left and self.received < KEPT:
+            self.check_room()
+            return
+        if not self._left and self._walk is not None:
+            self._walk.finish()
+        self._arriving = None
+        self._count(-self._held)
+        first, *rest = arriving.pieces
+        self._route(*arriving.found, "", first, read_prefix(first)[1], rest)
+        if self._attempt is not None:
+            self._attempt.came_at(arriving.since)
+
+    def _call(self, model: str, version: str, sequence: str) -> Call:
+        version = selector_of(version) if version else ""
+        verb, key = self.head.verb, self.head.authorization
+        assert verb is not None
+        return Call("grpc", verb, model, version, self.deadline, sequence, "", key, self)
 
     def _hold(self, piece: Piece, size: int, end: int) -> None:
         """A message that has to be read as a whole; its credit goes back as it comes."""
@@ -136,18 +199,23 @@ class UnaryRequest(Forwarding):
                 sequence = seen.sequence
         self._route(model, version, sequence, PREFIX.pack(0, len(body)) + body, len(body))
 
-    def _route(self, model: str, version: str, sequence: str, piece: Piece, length: int) -> None:
-        """Find a replica, and send it the start of the message, or all of it."""
-        version = selector_of(version) if version else ""
-        verb, key = self.head.verb, self.head.authorization
-        assert verb is not None
-        call = Call("grpc", verb, model, version, self.deadline, sequence, "", key, self)
+    def _route(
+        self,
+        model: str,
+        version: str,
+        sequence: str,
+        piece: Piece,
+        length: int,
+        rest: Sequence[Piece] = (),
+    ) -> None:
+        """Find a replica, and send it what has come of the message: `piece`, and the `rest`."""
+        call = self._call(model, version, sequence)
         try:
             self._attempt = attempt = self.desk.gateway.begin(call)
         except Asleep:
-            self._sleep(call, piece)
+            self._sleep(call, b"".join((piece, *rest)) if rest else piece)
             return
-        self._send_first(attempt, piece, length)
+        self._send_first(attempt, piece, length, rest)
 
     def on_awake(self, attempt: Attempt) -> None:
         """See `Waiter`. What has come meanwhile is sent as if it had come at once.
@@ -160,7 +228,9 @@ class UnaryRequest(Forwarding):
         self._release()
         self._send_first(attempt, whole, read_prefix(whole)[1])
 
-    def _send_first(self, attempt: Attempt, piece: Piece, length: int) -> None:
+    def _send_first(
+        self, attempt: Attempt, piece: Piece, length: int, rest: Sequence[Piece] = ()
+    ) -> None:
         """With the prefix that its new length needs."""
         choice = attempt.choice
         if choice is not None:
@@ -171,11 +241,14 @@ class UnaryRequest(Forwarding):
         prefix = PREFIX.pack(0, length + len(suffix))
         if self._left:
             suffix = b""
-        if len(piece) <= _JOIN:
-            self._pieces = [b"".join((prefix, piece[PREFIX_SIZE:], suffix))]
+        size = len(piece)
+        if rest:
+            size += sum(map(len, rest))
+        if size <= _JOIN:
+            self._pieces = [b"".join((prefix, piece[PREFIX_SIZE:], *rest, suffix))]
         else:
-            self._pieces = [prefix, piece[PREFIX_SIZE:], suffix]
-        self._held = size = len(piece) + len(suffix)
+            self._pieces = [prefix, piece[PREFIX_SIZE:], *rest, suffix]
+        self._held = size = size + len(suffix)
         self.desk.board.held += size
         self._send_all()
 

@@ -20,7 +20,7 @@ from collections import deque
 
 from serve.core.calls import Call, Verb
 from serve.core.errors import Asleep, BadRequest, BodyTooLarge, ServegateError
-from serve.listeners.grpc.branch import Branch, Share
+from serve.listeners.grpc.branch import KEPT, Branch, Share
 from serve.listeners.grpc.branching import BranchedCall
 from serve.listeners.grpc.desk import ClientLink, Desk
 from serve.listeners.grpc.sleeping import Sleep
@@ -30,8 +30,6 @@ from serve.wire.grpc_messages import PREFIX, Messages, inflate, read_prefix
 from serve.wire.grpc_requests import RequestHead
 from serve.wire.http2_stream import Piece
 
-_FRONT = 1 << 12  # bytes of a message in which the names are looked for while it comes
-
 
 class StreamCall(BranchedCall):
     """One call of ModelStreamInfer."""
@@ -40,6 +38,7 @@ class StreamCall(BranchedCall):
         "_error",
         "_front",
         "_front_held",
+        "_front_size",
         "_inbox",
         "_is_holding",
         "_messages",
@@ -55,6 +54,7 @@ class StreamCall(BranchedCall):
         self._inbox: deque[tuple[bytes, Piece, bool]] = deque()
         self._prefix = b""  # of the message that is not routed yet
         self._front: list[Piece] = []  # what has come of it
+        self._front_size = 0  # bytes of it
         self._front_held = 0  # bytes of it that the board counts
         self._error: ServegateError | None = None  # it was refused, and its id is not known yet
         self._is_holding = False  # it is read as a whole
@@ -96,7 +96,7 @@ class StreamCall(BranchedCall):
 
     def _take(self, prefix: bytes, part: Piece, is_last: bool) -> None:
         if prefix:
-            self._prefix, self._front = prefix, []
+            self._prefix, self._front, self._front_size = prefix, [], 0
             self._is_skipping = self._is_holding = False
             if read_prefix(prefix)[1] > self.desk.limits.body:
                 raise BodyTooLarge(self.desk.limits.body)
@@ -106,6 +106,7 @@ class StreamCall(BranchedCall):
             self.consume(len(part))
         else:
             self._front.append(part)
+            self._front_size += len(part)
             self._look(part, is_last)
 
     def _pass_on(self, branch: Branch, part: Piece, is_last: bool) -> None:
@@ -121,7 +122,8 @@ class StreamCall(BranchedCall):
     def _look(self, part: Piece, is_last: bool) -> None:
         """See whether the present message can be routed by what has come of it."""
         flag, length = read_prefix(self._prefix)
-        if (flag or self._is_holding) and not is_last:
+        is_small = self._front_size < KEPT and self._error is None
+        if (flag or is_small or self._is_holding) and not is_last:
             self._hold_front(len(part))
             return
         body = b"".join(self._front)
@@ -141,12 +143,12 @@ class StreamCall(BranchedCall):
             self._route(seen.model, seen.version, seen.sequence if stateful else "", body, True)
         elif found is not None and not stateful:
             self._route(found[0], found[1], "", body, is_last)
-        elif found is not None or len(body) >= _FRONT:
-            self._hold_front(len(body))
+        else:
+            self._is_holding = True  # it has to be read as a whole
+            self._hold_front(len(part))
 
     def _hold_front(self, count: int) -> None:
-        """The message has to be read as a whole: its credit goes back as it comes."""
-        self._is_holding = True
+        """It cannot be sent yet, and takes no slot: its credit goes back as it comes."""
         self._front_held += count
         self.hold(count)
         self.consume(count)
@@ -202,14 +204,13 @@ class StreamCall(BranchedCall):
             return
         self._error = None
         self._is_skipping = True
-        if not self._front_held:
-            self.consume(len(body))
+        self.consume(max(0, self._front_size - self._front_held))
         self._let_go_of_front()
         self.say_error(error, request_id)
 
     def _let_go_of_front(self) -> None:
         self.hold(-self._front_held)
-        self._front, self._front_held = [], 0
+        self._front, self._front_size, self._front_held = [], 0, 0
 
     # --- a message whose model's pool sleeps ------------------------------------------------------
 

@@ -8,7 +8,7 @@ it is: fields in their order, bytes as they come. Only the decision is added to 
 from serve.core.calls import Account, Reply, Verb
 from serve.core.errors import NotLoaded, ServegateError
 from serve.listeners.grpc.request import UnaryRequest
-from serve.proxy.attempts import Attempt
+from serve.proxy.attempts import NOWHERE, Attempt
 from serve.triton.grpc_upstream import Leg
 from serve.wire.grpc_heads import AnswerHead
 from serve.wire.http2_stream import Piece
@@ -118,9 +118,13 @@ class UnaryCall(UnaryRequest):
         """See `ClientCall`."""
         attempt, leg = self._attempt, self._leg
         self._leg = self.source = None
-        self._whole = None
+        arriving, self._arriving, self._whole = self._arriving, None, None
         self._release()
         if attempt is None:
+            if arriving is not None:
+                code = "client_left" if error is None else error.code
+                gateway = self.desk.gateway
+                gateway.ended(arriving.call, None, NOWHERE, code, arriving.since, error=code)
             return
         if leg is not None:
             until = attempt.begun + self.desk.longest

@@ -10,6 +10,7 @@ from serve.core import faults
 from serve.core.calls import PREDICTIONS
 from serve.core.errors import ServegateError
 from serve.core.limits import Limits
+from serve.listeners.incomplete import Incomplete
 from serve.proxy.attempts import Attempt
 from serve.proxy.gateway import Gateway
 from serve.triton.http_pool import Pool, request_line
@@ -106,6 +107,7 @@ class Desk:
         self.is_local = is_local
         self.now = clock()
         self.held = 0
+        self.incomplete = Incomplete(limits.incomplete)
         self.ids = fresh_ids()
         self.clients: set[Client] = set()
         self.heads: dict[bytes, KnownHead] = {}
@@ -120,6 +122,7 @@ class Desk:
     def sweep(self) -> None:
         """Keep all deadlines and time limits; called about ten times a second."""
         self.now = self.clock()
+        self.incomplete.turn()
         for client in tuple(self.clients):
             if not faults.contained(client, client.tick, self.now):
                 client.abort()

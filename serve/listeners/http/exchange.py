@@ -25,7 +25,8 @@ from serve.core.errors import (
     ServegateError,
 )
 from serve.listeners.http.answer import Answer
-from serve.proxy.attempts import Attempt
+from serve.listeners.http.upload import KEPT
+from serve.proxy.attempts import NOWHERE, Attempt
 from serve.triton.http_connection import HttpConnection
 
 
@@ -51,6 +52,9 @@ class Exchange(Answer):
         if desk.held > desk.limits.in_flight:
             self.give_up(NoRoom(desk.limits.in_flight))
             return
+        if not self.is_complete and self._size < KEPT:  # it cannot be sent yet
+            self._wait_for_body()
+            return
         key, until, sequence = self.head.credential, self.deadline, ""
         if desk.gateway.serves_sequences(asked.model, key):
             if not self._has_json_head():
@@ -63,6 +67,9 @@ class Exchange(Answer):
                 return
         model, selector = asked.model, asked.selector
         call = Call("http", asked.verb, model, selector, until, sequence, "", key, self)
+        since = self._owed_since
+        if since:
+            self._owed_since = 0.0
         try:
             attempt = self.attempt = desk.gateway.begin(call)
         except Asleep:
@@ -71,7 +78,33 @@ class Exchange(Answer):
         except ServegateError as error:
             self.give_up(error)
             return
+        if since:
+            attempt.came_at(since)
         self._send(attempt)
+
+    def _wait_for_body(self) -> None:
+        """It takes no slot yet. What would be refused is refused before its body comes."""
+        if self._owed_since:
+            return
+        try:
+            self._desk.gateway.check(self._call())
+        except ServegateError as error:
+            self.give_up(error)
+            return
+        self._owed_since = self._desk.clock()
+        self._invite()
+
+    def _call(self) -> Call:
+        asked, key = self.asked, self.head.credential
+        return Call(
+            "http", asked.verb, asked.model, asked.selector, self.deadline, "", "", key, self
+        )
+
+    def _count_unsent(self, code: str) -> None:
+        """It ends while it waits for its body."""
+        if self._owed_since:
+            since, self._owed_since = self._owed_since, 0.0
+            self._desk.gateway.ended(self._call(), None, NOWHERE, code, since, error=code)
 
     def account(self) -> Account:
         """What is known of the call at this moment."""
@@ -109,6 +142,8 @@ class Exchange(Answer):
                 self._upstream = None
                 self._desk.pool.absorb(upstream, attempt.detach().free, until=self.deadline)
             attempt.left()
+        else:
+            self._count_unsent("client_left")
         self._close(reusable=False)
 
     def give_up(self, error: ServegateError) -> None:
@@ -117,6 +152,8 @@ class Exchange(Answer):
             return
         if self.attempt is not None:
             self.attempt.failed(error)
+        else:
+            self._count_unsent(error.code)
         started = self._started
         self._close(reusable=False)
         if started:

@@ -1,6 +1,8 @@
 """The request half of a predict call: its body, on the way from a client to a replica.
 
-The body passes in the pieces in which it comes. The first of them are kept until they are too many,
+A call takes a slot when it can be sent: a small body is complete, of a large one the first `KEPT`
+bytes have come, and the rest keeps a minimum rate. From then on it passes in the pieces in which it
+comes. The first of them are kept until they are too many,
 so that a call that was provably not executed can be sent to another replica. A large body whose
 length is known is moved by the kernel. Whoever is slower pauses the other.
 """
@@ -13,6 +15,7 @@ from serve.core.errors import (
     BodyTooLarge,
     InflatedTooLarge,
     ServegateError,
+    TooManyIncomplete,
     TooSlow,
 )
 from serve.core.snapshot import Target
@@ -45,6 +48,7 @@ class Upload:
     _upstream: HttpConnection | None = None
     _target: Target | None = None  # when Triton knows it by other names than callers do
     _pieces: list[bytes] | None  # None once they are too many to be kept
+    _owed_since = 0.0  # by the clock, while it waits for a body that has not come
     _sent = 0.0  # when, by the clock, the whole request had been handed on
     _size = 0  # bytes of the body so far
     _held = 0  # of these, in `_pieces`
@@ -166,16 +170,23 @@ class Upload:
 
     def _watch_body(self, now: float) -> None:
         """Give up a client that owes a part of the body and does not send it, or hardly."""
-        limits = self._desk.limits
+        limits, is_new = self._desk.limits, self._mark is None
         since, size = self._mark or (now, self._size)
         self._mark = (since, size)
         splice = self._splice
         got = self._size if splice is None else (self.head.length or 0) - splice.left
         if self._client.is_request_paused and (splice is None or not splice.waits_for_source):
             self._mark = (now, got)
-        elif now - since < limits.body_idle:
             return
-        elif got - size < limits.body_rate * (now - since) or got == size:
+        try:
+            peer, key = self._client.peer, self.head.credential
+            self._desk.incomplete.count(peer, key, is_new=is_new)
+        except TooManyIncomplete as error:
+            self.give_up(error)
+            return
+        if now - since < limits.body_window(holds_slot=self.attempt is not None):
+            return
+        if got - size < limits.body_rate * (now - since) or got == size:
             what = f"{got - size} bytes of the body came in {now - since:.3g} s"
             self.give_up(TooSlow(what, now - since))
         else:
