@@ -454,6 +454,8 @@ class Scene:
             lambda: self.listener.calls == self.pool.streams == self.pool.board.held == 0,
             within=BOUND,
         )
+        self.plane.clock.now += 2.0
+        self.plane.gateway.sweep()  # frees the slots of cancelled calls
         assert self.plane.loads.total == 0
         assert not self.plane.loads.replicas
 

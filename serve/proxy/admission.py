@@ -109,14 +109,13 @@ class Admission:
         count = models.get(model, 0)
         limit = self._limits.get(model, self._limit)
         if count >= limit:
-            raise self._overloaded(model, count, limit)
+            raise self._overloaded(model, limit)
         models[model] = count + 1
 
     def check(self, model: str) -> None:
         """Refuse with `Overloaded` what `enter` would refuse now; nothing is counted."""
-        count, limit = self._loads.models.get(model, 0), self._limits.get(model, self._limit)
-        if count >= limit:
-            raise self._overloaded(model, count, limit)
+        if not self.has_room(model):
+            raise self._overloaded(model, self._limits.get(model, self._limit))
 
     def has_room(self, model: str) -> bool:
         """Whether one more would be let in now."""
@@ -132,12 +131,16 @@ class Admission:
         else:
             del models[model]
 
-    def _overloaded(self, model: str, count: int, limit: int) -> Overloaded:
+    def _overloaded(self, model: str, limit: int) -> Overloaded:
         """The refusal, with the time in which those in flight will be answered."""
-        pace = self._paces.get(model)
-        wait = count / pace.rate if pace is not None and pace.rate else 1.0
-        seconds = min(max(1, math.ceil(wait)), LONGEST_RETRY)
+        seconds = min(max(1, math.ceil(self.wait(model))), LONGEST_RETRY)
         return Overloaded(model, limit, seconds, by_patience=model in self._limits)
+
+    def wait(self, model: str) -> float:
+        """Seconds in which the calls in flight will be answered, as far as that is known."""
+        pace = self._paces.get(model)
+        count = self._loads.models.get(model, 0)
+        return count / pace.rate if pace is not None and pace.rate else 1.0
 
     # --- what came of the calls -------------------------------------------------------------------
 

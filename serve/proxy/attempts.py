@@ -15,6 +15,7 @@ whose state lives on one replica.
 has just started does not know its models yet. Callers never hear of that.
 """
 
+import math
 from collections.abc import Callable, Collection
 from typing import Protocol
 
@@ -213,14 +214,15 @@ class Attempt:
             self._end()
             self._count(error.code)
 
-    def detach(self) -> Slot:
+    def detach(self, until: float = math.inf) -> Slot:
         """Take the call's slot, before it ends: its replica goes on with it, and no caller waits.
 
-        The end is counted as ever; the slot is free when the replica is done.
+        The end is counted as ever; the slot is free when the replica is done, or at `until`.
         """
         assert self._tried and not self.is_ended
         self._is_detached = True
-        return Slot(self._gateway, self.replica, None if self.choice is None else self.call.model)
+        model = None if self.choice is None else self.call.model
+        return Slot(self._gateway, self.replica, model, until)
 
     def left(self) -> None:
         """The caller has gone away before the answer: the call has ended."""

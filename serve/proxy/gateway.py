@@ -195,10 +195,11 @@ class Gateway:
 
         What such a replica still works on keeps no other one from its calls.
         """
+        now = self.clock()
         for slot in tuple(self.kept):
-            if not self.has(slot.replica):
+            if slot.until <= now or not self.has(slot.replica):
                 slot.free()
-        self.admission.sweep(self.clock(), self.meters.good_answers)
+        self.admission.sweep(now, self.meters.good_answers)
         self._waking.sweep(self)
 
     def fleet(self, call: Call, act: Act = Act.ASK) -> tuple[Snapshot, Callable[[str], bool]]:

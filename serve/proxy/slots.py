@@ -5,6 +5,7 @@ limit of its model and as load of its replica. Otherwise clients that give up an
 fill the replica's queue without bound.
 """
 
+import math
 from typing import Protocol
 
 from serve.core.replicas import Replica
@@ -21,12 +22,18 @@ class Places(Protocol):
 
 
 class Slot:
-    """One place. `free` gives it back, once; without a `model` only its replica counts it."""
+    """One place. `free` gives it back, once; without a `model` only its replica counts it.
 
-    __slots__ = ("_model", "_places", "replica")
+    The gateway frees it at `until`, by its clock, where nothing tells when the replica is done.
+    """
 
-    def __init__(self, places: Places, replica: Replica, model: str | None) -> None:
+    __slots__ = ("_model", "_places", "replica", "until")
+
+    def __init__(
+        self, places: Places, replica: Replica, model: str | None, until: float = math.inf
+    ) -> None:
         self.replica = replica
+        self.until = until
         self._places = places
         self._model = model
         places.kept.add(self)

@@ -112,6 +112,7 @@ class GrpcScene:
         self.plane.clock.now += 1000
         self.loop.turn(self.listener.sweep, self.pool.sweep)
         self.loop.finish(self.others)
+        self.plane.gateway.sweep()
         assert self.plane.loads.total == 0 and not self.plane.loads.replicas, self.plane.loads
         assert self.listener.held == 0, self.listener.held
         assert self.pool.streams == 0, self.pool

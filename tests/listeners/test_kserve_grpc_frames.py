@@ -366,6 +366,8 @@ def test_a_client_that_exceeds_a_limit_gets_the_answers_to_its_running_calls(
             client.call(stream) if what == "a call" else client.open(stream)
             client.send(reset(stream))
             await until(client.ping())
+            for slot in tuple(scene.plane.gateway.kept):
+                slot.free()
         client.call(stream + 2)
         await until(client.ping())
         scene.triton.answer(1)

@@ -154,8 +154,9 @@ class ClientCall(Stream):
             return
         if not is_whole or self.desk.forwards_cancels(leg.link.replica):
             leg.link.reset(leg, CANCEL)
-            if is_whole:
-                attempt.detach().free()  # Triton drops it, but its caller has waited in vain
+            if is_whole:  # nothing tells when Triton is done, and 2.51 executes it nevertheless
+                wait = self.desk.gateway.admission.wait(attempt.call.model)
+                attempt.detach(until=self.desk.clock() + min(wait, self.desk.longest))
             return
         if not leg.is_local_closed and not leg.ends:
             leg.link.send_data(leg, b"", END_STREAM)
