@@ -6,6 +6,8 @@ Every number has a setting of the same meaning; the defaults live in `settings.p
 from dataclasses import dataclass
 
 _MOVING = 5.0
+SMALL = 256 << 10  # bytes; a body up to this size is sent when it is complete
+FIRST = 64 << 10  # bytes of a larger one that have to have come before it is sent
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ from listeners.http_scene import Scene as HttpScene
 from listeners.http_scene import in_scene
 
 from serve.core.errors import TooManyIncomplete
+from serve.core.limits import FIRST
 from serve.listeners.incomplete import Incomplete
 from serve.triton.http_connection import HIGH_WATER
 
@@ -28,7 +29,7 @@ MEBIBYTE = b"Content-Length: 1048576\r\n\r\n"
     [
         b"Content-Length: 1000\r\n\r\n" + bytes(999),
         MEBIBYTE,
-        MEBIBYTE + bytes(KEPT - 1),
+        MEBIBYTE + bytes(FIRST - 1),
         b"Transfer-Encoding: chunked\r\n\r\n" + b"%x\r\n" % 1000 + bytes(1000),
         b"Expect: 100-continue\r\n" + MEBIBYTE,
     ],
@@ -170,7 +171,7 @@ def send(client: GrpcClient, stream: int, data: bytes, end: int = 0) -> None:
         client.send(frame(DATA, end if is_last else 0, stream, data[at : at + 50_000]))
 
 
-SIZES = [(1000, 500), (200_000, 150_000), (1_000_000, 200_000)]
+SIZES = [(1000, 500), (200_000, 150_000), (1_000_000, 50_000)]
 
 
 @pytest.mark.parametrize("method", ["unary", "stream"])

@@ -18,6 +18,7 @@ from collections.abc import Sequence
 
 from serve.core.calls import Call, Verb
 from serve.core.errors import Asleep, BadRequest, BodyTooLarge, ServegateError
+from serve.core.limits import FIRST, SMALL
 from serve.listeners.grpc.call import ClientCall
 from serve.listeners.grpc.desk import ClientLink, Desk
 from serve.listeners.grpc.forwarding import KEPT, Forwarding
@@ -110,7 +111,7 @@ class UnaryRequest(Forwarding):
         if not flag and self.head.verb is Verb.INFER:
             found = self._names(piece, stop)
             if found is not None and not desk.serves_sequences(found[0], self.head.authorization):
-                if left and size < KEPT:
+                if self._has_to_wait(size):
                     self._wait_for_more(found, piece, size)
                     return
                 self._route(found[0], found[1], "", piece, length)
@@ -133,6 +134,11 @@ class UnaryRequest(Forwarding):
             self._walk.follow(piece, PREFIX_SIZE)
         return found
 
+    def _has_to_wait(self, size: int) -> bool:
+        """Whether a message of which so many bytes have come cannot be sent yet."""
+        left = self._left
+        return left > 0 and (size < FIRST or size + left <= SMALL)
+
     def _wait_for_more(self, found: tuple[str, str], piece: Piece, size: int) -> None:
         """It takes no slot yet. What would be refused is refused before the rest comes."""
         call = self._call(*found, "")
@@ -154,7 +160,7 @@ class UnaryRequest(Forwarding):
             self._left -= size
             if self._walk is not None:
                 self._walk.follow(piece)
-        if self._left and self.received < KEPT:
+        if self._has_to_wait(self.received):
             self.check_room()
             return
         if not self._left and self._walk is not None:

@@ -20,7 +20,8 @@ from collections import deque
 
 from serve.core.calls import Call, Verb
 from serve.core.errors import Asleep, BadRequest, BodyTooLarge, ServegateError
-from serve.listeners.grpc.branch import KEPT, Branch, Share
+from serve.core.limits import FIRST, SMALL
+from serve.listeners.grpc.branch import Branch, Share
 from serve.listeners.grpc.branching import BranchedCall
 from serve.listeners.grpc.desk import ClientLink, Desk
 from serve.listeners.grpc.sleeping import Sleep
@@ -122,8 +123,8 @@ class StreamCall(BranchedCall):
     def _look(self, part: Piece, is_last: bool) -> None:
         """See whether the present message can be routed by what has come of it."""
         flag, length = read_prefix(self._prefix)
-        is_small = self._front_size < KEPT and self._error is None
-        if (flag or is_small or self._is_holding) and not is_last:
+        has_to_wait = self._error is None and (self._front_size < FIRST or length <= SMALL)
+        if (flag or has_to_wait or self._is_holding) and not is_last:
             self._hold_front(len(part))
             return
         body = b"".join(self._front)

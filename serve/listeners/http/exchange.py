@@ -24,8 +24,8 @@ from serve.core.errors import (
     OutcomeUnknown,
     ServegateError,
 )
+from serve.core.limits import FIRST, SMALL
 from serve.listeners.http.answer import Answer
-from serve.listeners.http.upload import KEPT
 from serve.proxy.attempts import NOWHERE, Attempt
 from serve.triton.http_connection import HttpConnection
 
@@ -52,7 +52,7 @@ class Exchange(Answer):
         if desk.held > desk.limits.in_flight:
             self.give_up(NoRoom(desk.limits.in_flight))
             return
-        if not self.is_complete and self._size < KEPT:  # it cannot be sent yet
+        if not self.is_complete and self._has_to_wait():
             self._wait_for_body()
             return
         key, until, sequence = self.head.credential, self.deadline, ""
@@ -81,6 +81,11 @@ class Exchange(Answer):
         if since:
             attempt.came_at(since)
         self._send(attempt)
+
+    def _has_to_wait(self) -> bool:
+        """Whether a body that is not complete cannot be sent yet."""
+        length = self.head.length
+        return self._size < FIRST or (length is not None and length <= SMALL)
 
     def _wait_for_body(self) -> None:
         """It takes no slot yet. What would be refused is refused before its body comes."""

@@ -1,6 +1,6 @@
 """The request half of a predict call: its body, on the way from a client to a replica.
 
-A call takes a slot when it can be sent: a small body is complete, of a large one the first `KEPT`
+A call takes a slot when it can be sent: a small body is complete, of a large one the first `FIRST`
 bytes have come, and the rest keeps a minimum rate. From then on it passes in the pieces in which it
 comes. The first of them are kept until they are too many,
 so that a call that was provably not executed can be sent to another replica. A large body whose
