@@ -60,8 +60,10 @@ async def test_while_an_answer_is_awaited_no_more_than_one_read_is_taken(scene: 
     assert scene.listener.held < 1 << 20
     assert len(scene.a.requests) == 1
     client.reset()
-    await scene.until_swept(lambda: scene.is_at_rest)
+    await scene.until_swept(lambda: not scene.listener.clients)
+    call.write(reply())  # until then the call keeps its slot
     hand.done(call)
+    await scene.until_swept(lambda: scene.is_at_rest)
 
 
 @in_scene()
