@@ -1,7 +1,7 @@
 """Writes what each test and each fixture has taken to `.test-durations.jsonl`, for `make slowest`.
 
-One line per phase of a test: its id, the phase (setup, call, teardown), seconds, and the seconds of
-each fixture that was made in it.
+One line per phase of a test: its id, the phase (setup, call, teardown), seconds, the seconds of
+each fixture that was made in it, and why it has failed.
 """
 
 import json
@@ -32,8 +32,11 @@ class Durations:
         line = {"test": report.nodeid, "phase": report.when, "seconds": round(report.duration, 3)}
         if report.when == "setup" and fixtures:
             line["fixtures"] = fixtures
+        if report.failed:
+            line["failed"] = report.longreprtext
         if self._file is not None:
             self._file.write(json.dumps(line) + "\n")
+            self._file.flush()
 
     def pytest_sessionfinish(self) -> None:
         if self._file is not None:
