@@ -6,7 +6,7 @@ import harness
 import pytest
 import repositories
 
-pytestmark = pytest.mark.triton
+pytestmark = [pytest.mark.triton, pytest.mark.slow]
 
 CALLS = 40
 

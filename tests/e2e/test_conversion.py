@@ -58,6 +58,7 @@ def answers(up: harness.Up, x: np.ndarray) -> np.ndarray:
         return np.stack(list(pool.map(ask, x)))
 
 
+@pytest.mark.slow
 def test_a_converted_network_answers_through_the_gateway_as_tensorflow_does(
     made: Path, tmp_path: Path
 ) -> None:

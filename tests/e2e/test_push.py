@@ -63,6 +63,7 @@ def test_a_pushed_model_is_served_by_number_and_label_once_the_command_returns(u
     assert shown["provenance"]["author"]
 
 
+@pytest.mark.slow
 def test_the_same_content_again_is_the_same_version_unless_another_is_asked_for(up, tmp_path):
     folder = pushing.source(tmp_path / "m", 2.0)
     first = pushing.pushed(up, folder, "same", "--wait")
@@ -72,6 +73,7 @@ def test_the_same_content_again_is_the_same_version_unless_another_is_asked_for(
     assert pushing.pushed(up, folder, "same", "--wait", "--again")["version"] == 2
 
 
+@pytest.mark.slow
 def test_a_version_is_not_loaded_anew_because_others_have_the_same_files(up, tmp_path):
     """Triton looks at each file's time of change, which a further hard link would set."""
     folder = pushing.source(tmp_path / "m", 6.0)
@@ -94,6 +96,7 @@ def test_a_push_moves_no_calls_until_somebody_says_so(up, tmp_path):
     assert pushing.factor_of(up, "calm") == 4.0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("protocol", [0, 1], ids=["http", "grpc"])
 def test_versions_with_different_configurations_are_served_side_by_side(up, tmp_path, protocol):
     name = f"aside{protocol}"
@@ -117,6 +120,7 @@ def test_versions_with_different_configurations_are_served_side_by_side(up, tmp_
     }
 
 
+@pytest.mark.slow
 def test_a_published_version_stands_beside_a_model_of_another_backend(up, tmp_path):
     pushing.published(up, tmp_path / "m", "mixed", 2.0)
     assert pushing.state(up, "mixed", 2)["physical"].startswith("mixed--")
@@ -172,6 +176,7 @@ def test_a_version_is_pulled_as_it_was_pushed(up, tmp_path):
     assert got.read_bytes() == (folder / "1" / "model.onnx").read_bytes()
 
 
+@pytest.mark.slow
 def test_a_retired_version_is_unloaded_and_comes_back(up, tmp_path):
     pushing.published(up, tmp_path / "a", "retired", 2.0)
     pushing.published(up, tmp_path / "b", "retired", 3.0)
@@ -186,6 +191,7 @@ def test_a_retired_version_is_unloaded_and_comes_back(up, tmp_path):
     assert pushing.factor_of(up, "retired") == 3.0
 
 
+@pytest.mark.slow
 def test_a_replica_that_answers_wrongly_gets_no_calls_although_it_is_ready(up, tmp_path):
     """The file behind one replica's version is exchanged; a load of ours makes it wrong there."""
     folder = pushing.source(tmp_path / "m", 2.0)

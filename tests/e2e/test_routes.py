@@ -88,7 +88,7 @@ def test_the_command_line_shows_models_routes_labels_and_replicas(gateway):
     url = ("--admin-url", gateway.admin)
     for arguments, wanted in (
         (("model", "ls"), "digits\tready"),
-        (("model", "show", "digits"), "1\tready\tstable"),
+        (("model", "show", "digits"), "1\tserving\tstable"),
         (("label", "ls", "digits"), "candidate\t2"),
         (("route", "show", "digits"), "version\tweight"),
         (("replica", "ls"), "digits@1,2"),
