@@ -231,7 +231,7 @@ def test_without_the_extra_nothing_starts_that_wants_spans() -> None:
 
     require_otel(Settings(), find=find)
     for missing in (find, lambda name: None):
-        with pytest.raises(CannotStart, match=r"pip install 'servegate\[otel\]'"):
+        with pytest.raises(CannotStart, match=r"pip install '\.\[otel\]'"):
             require_otel(Settings(otel="http://localhost:4318"), find=missing)
 
 

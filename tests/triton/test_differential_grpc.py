@@ -24,6 +24,7 @@ _LABEL = "a word is a label to the gateway, and it says which ones there are"
 _WHY = "the gateway says what is wrong with the message"
 _CHOSEN = "the error is about the version that the gateway chose"
 _MANAGEMENT = "not served unless it is opened; the gateway says what to use instead"
+_UNLOADED = "what the snapshot says is served is not answered with Triton's unknown model"
 KNOWN = {
     "ServerLive: garbage": "the gateway answers itself, without reading what says nothing",
     "ServerReady: garbage": "the gateway answers itself, without reading what says nothing",
@@ -42,8 +43,11 @@ KNOWN = {
     "garbage behind an answer": "Triton ends the stream as if nothing were wrong",
     "an unknown model with triton_grpc_error": "the stream ends, as the caller has asked for",
     "an error of a version that the caller did not name": _CHOSEN,
-    "unloaded, no version: ModelInfer": _CHOSEN,
-    "unloaded, no version: ModelStreamInfer": _CHOSEN,
+    **{
+        f"unloaded, {version}: {method}": _UNLOADED
+        for version in ("no version", "version 1")
+        for method in ("ModelInfer", "ModelStreamInfer", "ModelMetadata", "ModelConfig")
+    },
     **{name: _MANAGEMENT for name in CALLS if name.startswith("management: ")},
 }
 
