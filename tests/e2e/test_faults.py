@@ -90,6 +90,7 @@ def test_no_caller_is_told_that_a_restarted_triton_does_not_know_its_model_yet(t
     assert statuses <= {200, 502, 503, 504}, (questions, load.outcomes)
 
 
+@pytest.mark.slow
 def test_a_killed_control_plane_leaves_calls_alone_and_is_taken_over(counting):
     up, _ = counting
     before = up.get("/api/snapshot")["generation"]
@@ -152,6 +153,7 @@ def _try(url):
         return None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["worker-0", "control"])
 def test_a_process_that_hangs_is_replaced(tmp_path, name):
     with harness.up(tmp_path / "state", "--workers", "2", "--log-level", "debug") as up:

@@ -139,6 +139,7 @@ def test_code_is_refused_where_it_is_not_allowed(up, tmp_path):
     assert "--allow-code-models" in done.stderr
 
 
+@pytest.mark.slow
 def test_an_ensemble_is_pinned_and_its_parts_cannot_go(up, tmp_path):
     pushing.published(up, tmp_path / "part", "part", 2.0)
     folder = tmp_path / "whole"

@@ -53,6 +53,7 @@ def test_a_signal_stops_everything_within_ten_seconds(tmp_path, number):
     assert "Traceback" not in up.program.output
 
 
+@pytest.mark.slow
 def test_the_next_start_is_on_the_same_ports_and_sweeps_what_a_kill_9_has_left(tmp_path):
     state, ports, below = tmp_path / "state", free_ports(4), []
     for number in (signal.SIGTERM, signal.SIGKILL, signal.SIGTERM):

@@ -84,6 +84,7 @@ def loads(server: BareTriton, name: str) -> bool:
     return True
 
 
+@pytest.mark.slow
 def test_triton_refuses_what_lint_calls_an_error(server: BareTriton) -> None:
     cases = {f"wrong_{index}": case for index, case in enumerate(errors())}
     for name, (_, case) in cases.items():
