@@ -80,7 +80,7 @@ class Framed(Answering):
         if self._acts:
             self._acts.pop(0)(self, peer, stream)
         else:
-            super()._ended(peer, stream)
+            self.end_well(peer, stream)
 
 
 def hold(framed: Framed, peer: Peer, stream: int) -> None:
