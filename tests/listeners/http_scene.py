@@ -283,9 +283,11 @@ def _back_to(count: int) -> bool:
     Fewer there may be, when garbage of other tests was collected.
     """
     end = time.monotonic() + BOUND
-    while descriptors() > count and time.monotonic() < end:
+    while descriptors() > count:
+        if time.monotonic() >= end:
+            return False
         time.sleep(0.01)
-    return descriptors() <= count
+    return True  # without another look: a thread of another test may have opened one by now
 
 
 @functools.cache
