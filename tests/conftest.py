@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import durations
 import pytest
 from database import PostgresServer, postgres
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 from object_store import ObjectStore, object_store
 
 # The package is compiled once, and not by each process that tests start.
@@ -22,7 +22,15 @@ os.environ["ORT_DISABLE_TELEMETRY"] = "1"  # before ONNX Runtime is imported by 
 # Who runs this in the background of a shell ignores SIGINT, and so would all children that are to
 # be interrupted.
 signal.signal(signal.SIGINT, signal.default_int_handler)
-settings.register_profile("repeatable", database=None, deadline=None, derandomize=True)
+# Threads of gRPC write into the stderr of a child that is forked, before it is another program.
+os.environ["GRPC_VERBOSITY"] = "NONE"
+settings.register_profile(
+    "repeatable",
+    database=None,
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=[HealthCheck.too_slow],  # it measures time, so a busy machine fails it
+)
 settings.load_profile("repeatable")
 
 

@@ -121,6 +121,7 @@ def test_a_test_that_cannot_be_prepared_ends_with_a_sentence(
     assert server.calls == []
 
 
+@pytest.mark.slow  # fifty calls in a second need a machine that is not too busy
 def test_a_crowd_goes_on_calling_while_nobody_answers(locust: Locust, server: ModelServer) -> None:
     server.holds.clear()
     crowd = """

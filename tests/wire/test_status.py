@@ -66,6 +66,7 @@ EXPECTED: dict[type[ServegateError], tuple[int, str]] = {
     errors.NoControl: (503, "UNAVAILABLE"),
     errors.Overloaded: (429, "RESOURCE_EXHAUSTED"),
     errors.NoRoom: (429, "RESOURCE_EXHAUSTED"),
+    errors.TooManyIncomplete: (429, "RESOURCE_EXHAUSTED"),
     errors.DeadlineExceeded: (504, "DEADLINE_EXCEEDED"),
     errors.NotSent: (500, "INTERNAL"),  # the gateway turns it into another error
     errors.OutcomeUnknown: (502, "UNAVAILABLE"),
