@@ -9,7 +9,7 @@ from browser.conftest import Visitor
 from browser.pages import PAGES, routes
 from browser.scene import ATTACK, HOSTILE, LINK, Stage
 
-pytestmark = pytest.mark.triton
+pytestmark = [pytest.mark.triton, pytest.mark.slow]
 HURT = """
 () => [
   ...(typeof hurt === "undefined" ? [] : ["a script ran"]),

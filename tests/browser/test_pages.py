@@ -25,7 +25,7 @@ def test_every_page_of_the_site_is_listed_here() -> None:
 
 
 @triton
-@pytest.mark.parametrize("width", [WIDE, NARROW])
+@pytest.mark.parametrize("width", [WIDE, pytest.param(NARROW, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", PAGES | GUARDED)
 def test_a_page_costs_little_and_all_of_it_is_seen_read_and_reached(
     visitor: Visitor, request: pytest.FixtureRequest, name: str, width: int
