@@ -133,7 +133,7 @@ def test_a_real_worker_says_what_it_lacks(tmp_path: Path, saved: bool, said: str
         running = asyncio.create_task(Worker(given, 0, secret="-").run(stop))
         await until(path.exists)
         while not await answers(path):
-            pass  # it is being started
+            await asyncio.sleep(0)  # it is being started, and needs its turn
         probes = Probes({"worker-0": path}, runs=lambda: True)
         assert await probes.answer(READY) == (200 if saved else 503, said)
         stop.set()
