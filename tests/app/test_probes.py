@@ -132,7 +132,7 @@ def test_a_real_worker_says_what_it_lacks(tmp_path: Path, saved: bool, said: str
         path, stop = worker_socket(given, 0), asyncio.Event()
         running = asyncio.create_task(Worker(given, 0, secret="-").run(stop))
         await until(path.exists)
-        while not await answers(path):
+        while not await answers(path):  # noqa: ASYNC110
             await asyncio.sleep(0)  # it is being started, and needs its turn
         probes = Probes({"worker-0": path}, runs=lambda: True)
         assert await probes.answer(READY) == (200 if saved else 503, said)
