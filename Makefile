@@ -25,7 +25,7 @@ demo: deps  ## Serve a trained digits classifier from two real Tritons, and prin
 pipeline-demo: deps-pipeline  ## Run the Kubeflow pipeline three times on this machine; EXIT=1 ends after that
 	@exec .venv-pipeline/bin/python examples/kubeflow/demo.py $(if $(EXIT)$(CI),--exit)
 
-test: deps-dev deps-postgres deps-browser deps-compiler  ## Test everything that changes often break, with real Tritons: 8 minutes on two cores
+test: deps-dev deps-postgres deps-browser deps-compiler  ## Test everything that changes often break, with real Tritons and Chromium
 	$(PYTEST) $(PARALLEL) -m "not slow and not chaos and not conversion" $(addprefix --ignore=,$(APART) tests/browser tests/fuzz tests/loadtests)
 	DURATIONS_APPEND=1 $(PYTEST) -n 2 -m "not slow" tests/browser
 
