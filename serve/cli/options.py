@@ -34,4 +34,4 @@ KeyFile = Annotated[
     ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-Reason = Annotated[str, typer.Option("--reason", help="Why; written beside the change.")]
+Reason = Annotated[str, typer.Option("--reason", help="Reason for the change; stored with it.")]
