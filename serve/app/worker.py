@@ -15,7 +15,7 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.core import GaugeMetricFamily, Metric
 
 from serve.app.feed import Feed
-from serve.app.hanging import Hanging
+from serve.app.hung_replicas import HungReplicas
 from serve.app.journals import Journals
 from serve.app.managing import ControlManager
 from serve.app.paths import SNAPSHOT_FILE, worker_socket
@@ -78,7 +78,7 @@ class Worker:
         self._waking = Waking(
             calls=settings.waking_calls, seconds=settings.waking_timeout, tell=self._caller.tell
         )
-        self._hanging = Hanging(
+        self._hanging = HungReplicas(
             self._http_pool,
             self._grpc_pool,
             replicas=lambda: self._live.current.replicas if self._live.current else {},

@@ -64,7 +64,7 @@ class Converting:
         from serve.conversion.entry import check_free, write_entry
         from serve.conversion.events import STAGES
         from serve.conversion.running import convert
-        from serve.conversion.serving import load as load_entry
+        from serve.conversion.triton_load import load as load_entry
 
         check_free(out / name, version)
         with workplace("convert") as folder:

@@ -1,4 +1,4 @@
-"""Hanging: a Triton whose connections stay open while nothing answers on them any more.
+"""Hung replicas: a Triton whose connections stay open while nothing answers on them any more.
 
 A process that ends closes its connections, and the calls on them end. One that is stopped (SIGSTOP)
 or stuck does not, nor does one whose machine has vanished: its calls would wait until their own
@@ -32,7 +32,7 @@ SILENCES = 3  # questions in a row without an answer
 _Calls = Mapping[str, Collection[object]]  # by the name of their replica
 
 
-class Hanging:
+class HungReplicas:
     """Watches the replicas of one worker; `sweep` is called now and then.
 
     `replicas` gives those of the snapshot by their names, `busy` the names of those with calls.
@@ -61,7 +61,7 @@ class Hanging:
         self._asking: dict[str, asyncio.Task[None]] = {}
 
     def __repr__(self) -> str:
-        return f"<Hanging asks={sorted(self._asking)}>"
+        return f"<HungReplicas asks={sorted(self._asking)}>"
 
     def sweep(self) -> None:
         """Look, if it is time to."""

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from serve.conversion.serving import load
+from serve.conversion.triton_load import load
 from serve.core.errors import GateRefused
 from serve.tensors.contracts import Case, write_contract
 from serve.tensors.signature import Signature, TensorSpec

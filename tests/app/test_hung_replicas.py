@@ -11,7 +11,7 @@ import uvloop
 from builders import Clock, until
 from grpc_wire import LIMITS, Triton, message
 
-from serve.app.hanging import LOOK, SILENCES, Hanging
+from serve.app.hung_replicas import LOOK, SILENCES, HungReplicas
 from serve.core.calls import Reply
 from serve.core.errors import NotSent, OutcomeUnknown
 from serve.core.replicas import Replica
@@ -93,7 +93,7 @@ class Scene:
     grpc: GrpcPool
     health: Health
     clock: Clock
-    hanging: Hanging
+    hanging: HungReplicas
 
     def look(self) -> None:
         """Time for the next look has come."""
@@ -110,7 +110,7 @@ class Scene:
 
     async def settled(self) -> None:
         """Nothing is asked any more."""
-        await until(lambda: repr(self.hanging) == "<Hanging asks=[]>", within=BOUND)
+        await until(lambda: repr(self.hanging) == "<HungReplicas asks=[]>", within=BOUND)
 
 
 @contextlib.asynccontextmanager
@@ -123,7 +123,7 @@ async def scene() -> AsyncIterator[Scene]:
     http = Pool(connect_timeout=5.0, clock=clock)
     grpc = GrpcPool(limits=LIMITS, connect_timeout=5.0, clock=clock)
     health = Health(clock)
-    hanging = Hanging(
+    hanging = HungReplicas(
         http,
         grpc,
         replicas=lambda: {"a": replica},
