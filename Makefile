@@ -13,7 +13,7 @@ APART := tests/k8s tests/pipeline
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo pipeline-demo test test-all slowest test-k8s test-pipeline test-conversion test-tensorrt check format lint types contracts test-fast chaos fuzz deps deps-dev lock clean docs \
+.PHONY: help demo pipeline-demo test test-all coverage mutate slowest test-k8s test-pipeline test-conversion test-tensorrt check format lint types contracts test-fast chaos fuzz deps deps-dev lock clean docs \
   bench bench-against bench-batching bench-control bench-fleet bench-gate bench-hints bench-live bench-load bench-push bench-report bench-scaling bench-scaling-equal bench-peers profile deps-bench deps-browser deps-compiler deps-k8s deps-kserve deps-pipeline deps-postgres deps-train
 
 help:  ## Explain the targets
@@ -36,6 +36,15 @@ test-all: deps-dev deps-kserve deps-postgres deps-browser deps-compiler  ## Run 
 
 slowest:  ## Show which files, tests and fixtures took longest in the last run
 	@python3 scripts/slowest.py
+
+coverage: deps-dev deps-postgres deps-browser deps-compiler  ## Run `make test` with branch coverage of serve/, test by test, into .coverage
+	$(BIN)/coverage erase
+	COVERAGE_FILE=$(CURDIR)/.coverage $(MAKE) test PYTEST="$(BIN)/coverage run -m pytest"
+	$(BIN)/coverage combine -q
+	$(BIN)/coverage report --skip-covered | tail -1
+
+mutate: deps-dev  ## Change rules at random places, and see whether tests fail; after `make coverage`; DRAW=100, SEED=1
+	$(BIN)/python scripts/mutate.py run --draw $(or $(DRAW),100) --seed $(or $(SEED),1)
 
 check: format lint types contracts test-fast  ## Format, lint, types, import contracts and the fast tests
 

@@ -8,6 +8,7 @@ import signal
 import sys
 from collections.abc import Iterator
 
+import contexts
 import durations
 import pytest
 from database import PostgresServer, postgres
@@ -36,6 +37,7 @@ settings.load_profile("repeatable")
 
 def pytest_configure(config: pytest.Config) -> None:
     durations.register(config)
+    contexts.register(config)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
