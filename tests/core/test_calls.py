@@ -15,17 +15,19 @@ def test_a_choice_says_which_version_answers_and_why() -> None:
     assert choice.labels == ("m", "2", "split")
 
 
-@pytest.mark.parametrize(
-    ("physical_name", "physical_version", "renamed"),
-    [("m", 2, False), ("m--0123abcd", 2, True), ("m", 1, True)],
-)
-def test_a_choice_knows_whether_triton_calls_the_version_by_other_names(
-    physical_name: str, physical_version: int, renamed: bool
-) -> None:
-    there = Target("m", 2, physical_name, physical_version, "onnxruntime", ("a",))
-    choice = Choice(there, "split", pinned=True)
-    assert choice.is_renamed is renamed
-    assert choice.labels == ("m", "2", "split")  # callers hear the names that they know
+def test_a_choice_knows_whether_triton_calls_the_version_by_other_names() -> None:
+    for physical_name, physical_version, renamed in (
+        ("m", 2, False),
+        ("m--0123abcd", 2, True),
+        ("m", 1, True),
+    ):
+        there = Target("m", 2, physical_name, physical_version, "onnxruntime", ("a",))
+        choice = Choice(there, "split", pinned=True)
+        assert choice.is_renamed is renamed, (physical_name, physical_version)
+        assert choice.labels == ("m", "2", "split"), (
+            physical_name,
+            physical_version,
+        )  # callers hear the names that they know
 
 
 def test_a_choice_cannot_be_edited() -> None:

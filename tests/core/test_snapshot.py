@@ -2,12 +2,12 @@
 
 import dataclasses
 import json
-from collections.abc import Callable
 from types import MappingProxyType
 from typing import Any
 
 import pytest
 from builders import replica, snapshot, target, view
+from refusals import refusal
 
 from serve.core.access import Key, Role
 from serve.core.errors import Invalid
@@ -62,12 +62,11 @@ def test_a_snapshot_of_the_format_before_can_still_be_read() -> None:
     assert Snapshot.from_json(by_name(full().to_json())) == full()
 
 
-@pytest.mark.parametrize("named", [["nobody"], ["a", "a"], None, 0])
-def test_in_the_format_before_holders_are_checked_too(named: Any) -> None:
-    data = by_name(full().to_json())
-    data["models"]["digits"]["targets"]["1"]["replicas"] = named
-    with pytest.raises(Invalid):
-        Snapshot.from_json(data)
+def test_in_the_format_before_holders_are_checked_too() -> None:
+    for named in (["nobody"], ["a", "a"], None, 0):
+        data = by_name(full().to_json())
+        data["models"]["digits"]["targets"]["1"]["replicas"] = named
+        refusal(Invalid, Snapshot.from_json, data)
 
 
 def test_an_empty_snapshot_survives_too() -> None:
@@ -104,12 +103,12 @@ def test_a_target_says_whether_its_answer_may_come_from_another_model() -> None:
     assert Snapshot.from_json(data) == snapshot(view(one))
 
 
-@pytest.mark.parametrize("said", [{}, {"calls_others": None}, {"calls_others": 0}])
-def test_a_target_that_does_not_say_so_may_call_others(said: dict[str, Any]) -> None:
-    data = snapshot(view(target(1))).to_json()
-    del data["models"]["m"]["targets"]["1"]["calls_others"]
-    data["models"]["m"]["targets"]["1"] |= said
-    assert Snapshot.from_json(data).models["m"].targets[1].calls_others
+def test_a_target_that_does_not_say_so_may_call_others() -> None:
+    for said in ({}, {"calls_others": None}, {"calls_others": 0}):
+        data = snapshot(view(target(1))).to_json()
+        del data["models"]["m"]["targets"]["1"]["calls_others"]
+        data["models"]["m"]["targets"]["1"] |= said
+        assert Snapshot.from_json(data).models["m"].targets[1].calls_others, said
 
 
 def test_a_change_of_keys_is_a_change() -> None:
@@ -133,22 +132,9 @@ def test_parts_that_are_not_known_are_passed_over_so_that_formats_can_grow() -> 
     assert Snapshot.from_json(data) == full()
 
 
-@pytest.mark.parametrize("data", [None, [], "x", 1, {}, {"format": 1}])
-def test_what_is_no_snapshot_at_all_is_refused(data: Any) -> None:
-    with pytest.raises(Invalid):
-        Snapshot.from_json(data)
-
-
-def _set(*path: Any) -> Callable[[Any], None]:
-    """Sets the value at the end of the path."""
-
-    def damage(data: Any) -> None:
-        *way, last, value = path
-        for step in way:
-            data = data[step]
-        data[last] = value
-
-    return damage
+def test_what_is_no_snapshot_at_all_is_refused() -> None:
+    for data in (None, [], "x", 1, {}, {"format": 1}):
+        refusal(Invalid, Snapshot.from_json, data)
 
 
 MODEL = ("models", "digits")
@@ -156,58 +142,63 @@ TARGET = (*MODEL, "targets", "1")
 KEY = ("keys", "abcd")
 
 
-@pytest.mark.parametrize(
-    "damage",
-    [
-        pytest.param(_set("format", 4), id="another format"),
-        pytest.param(_set("generation", "seven"), id="generation is a word"),
-        pytest.param(_set("generation", None), id="generation is null"),
-        pytest.param(_set("generation", float("inf")), id="generation is Infinity"),
-        pytest.param(_set("generation", -1), id="generation is negative"),
-        pytest.param(_set("models", []), id="models are a list"),
-        pytest.param(_set("replicas", ["a"]), id="replicas are a list"),
-        pytest.param(_set("replicas", "a", "address", "10.0.0.1"), id="address without ports"),
-        pytest.param(_set("replicas", "a", "address", 5), id="address is a number"),
-        pytest.param(_set(*MODEL, None), id="model is null"),
-        pytest.param(_set(*MODEL, "labels", {"stable": "one"}), id="label of a word"),
-        pytest.param(_set(*MODEL, "labels", ["stable"]), id="labels are a list"),
-        pytest.param(_set(*MODEL, "split", {"1": -1}), id="negative weight"),
-        pytest.param(_set(*MODEL, "split", {"1": 0}), id="split without weight"),
-        pytest.param(_set(*MODEL, "split", {"x": 1}), id="split over a word"),
-        pytest.param(_set(*MODEL, "split", [1]), id="split is a list"),
-        pytest.param(_set(*MODEL, "targets", "one", {}), id="version is a word"),
-        pytest.param(_set("holders", 0, ["nobody"]), id="unknown replica"),
-        pytest.param(_set("holders", 0, ["a", "a"]), id="a replica twice"),
-        pytest.param(_set("holders", 0, None), id="no replicas"),
-        pytest.param(_set("holders", {}), id="holders are an object"),
-        pytest.param(_set(*TARGET, "replicas", 2), id="a set of holders that is not there"),
-        pytest.param(_set(*TARGET, "replicas", -1), id="a set of holders before the first"),
-        pytest.param(_set(*TARGET, "replicas", True), id="a set of holders that is a truth value"),
-        pytest.param(_set(*TARGET, "replicas", ["a", "b"]), id="holders by name"),
-        pytest.param(_set(*TARGET, "replicas", None), id="no holders"),
-        pytest.param(_set(*TARGET, "physical_version", "new"), id="physical version is a word"),
-        pytest.param(_set(*TARGET, "physical_name", ""), id="physical name is empty"),
-        pytest.param(_set("guarded", None), id="guarded is null"),
-        pytest.param(_set("guarded", "false"), id="guarded is a word"),
-        pytest.param(_set("keys", []), id="keys are a list"),
-        pytest.param(_set("keys", "abcd", None), id="key is null"),
-        pytest.param(_set("keys", "ab", {}), id="key is empty"),
-        pytest.param(_set(*KEY, "digest", "0" * 63), id="digest is short"),
-        pytest.param(_set(*KEY, "digest", None), id="digest is null"),
-        pytest.param(_set(*KEY, "role", "owner"), id="unknown role"),
-        pytest.param(_set(*KEY, "models", []), id="key for no models"),
-        pytest.param(_set(*KEY, "models", "*"), id="models of a key are a word"),
-        pytest.param(_set(*KEY, "models", [""]), id="pattern is empty"),
-        pytest.param(_set(*KEY, "expires", "never"), id="expires is a word"),
-        pytest.param(_set(*KEY, "expires", float("nan")), id="expires is NaN"),
-        pytest.param(_set(*KEY, "expires", float("inf")), id="expires is Infinity"),
-    ],
-)
-def test_a_snapshot_that_does_not_hold_together_is_refused(damage: Callable[[Any], None]) -> None:
+def read_with(*path: Any) -> Snapshot:
+    """A good snapshot in which the last of these stands at the place that the others name."""
     data = json.loads(json.dumps(full().to_json()))
-    damage(data)
-    with pytest.raises(Invalid):
-        Snapshot.from_json(data)
+    *parents, last, value = path
+    place = data
+    for name in parents:
+        place = place[name]
+    place[last] = value
+    return Snapshot.from_json(data)
+
+
+def test_a_snapshot_that_does_not_hold_together_is_refused() -> None:
+    for path in (
+        ("format", 4),
+        ("generation", "seven"),
+        ("generation", None),
+        ("generation", float("inf")),
+        ("generation", -1),
+        ("models", []),
+        ("replicas", ["a"]),
+        ("replicas", "a", "address", "10.0.0.1"),
+        ("replicas", "a", "address", 5),
+        (*MODEL, None),
+        (*MODEL, "labels", {"stable": "one"}),
+        (*MODEL, "labels", ["stable"]),
+        (*MODEL, "split", {"1": -1}),
+        (*MODEL, "split", {"1": 0}),
+        (*MODEL, "split", {"x": 1}),
+        (*MODEL, "split", [1]),
+        (*MODEL, "targets", "one", {}),
+        ("holders", 0, ["nobody"]),
+        ("holders", 0, ["a", "a"]),
+        ("holders", 0, None),
+        ("holders", {}),
+        (*TARGET, "replicas", 2),
+        (*TARGET, "replicas", -1),
+        (*TARGET, "replicas", True),
+        (*TARGET, "replicas", ["a", "b"]),
+        (*TARGET, "replicas", None),
+        (*TARGET, "physical_version", "new"),
+        (*TARGET, "physical_name", ""),
+        ("guarded", None),
+        ("guarded", "false"),
+        ("keys", []),
+        ("keys", "abcd", None),
+        ("keys", "ab", {}),
+        (*KEY, "digest", "0" * 63),
+        (*KEY, "digest", None),
+        (*KEY, "role", "owner"),
+        (*KEY, "models", []),
+        (*KEY, "models", "*"),
+        (*KEY, "models", [""]),
+        (*KEY, "expires", "never"),
+        (*KEY, "expires", float("nan")),
+        (*KEY, "expires", float("inf")),
+    ):
+        refusal(Invalid, read_with, *path)
 
 
 PARTS = [
@@ -236,13 +227,12 @@ PARTS = [
 ]
 
 
-@pytest.mark.parametrize("part", PARTS)
-def test_a_snapshot_that_lacks_a_part_is_refused(part: str) -> None:
-    data = json.loads(json.dumps(full().to_json()))
-    *way, last = part.split(".")
-    inner = data
-    for step in way:
-        inner = inner[step]
-    del inner[last]
-    with pytest.raises(Invalid):
-        Snapshot.from_json(data)
+def test_a_snapshot_that_lacks_a_part_is_refused() -> None:
+    for part in PARTS:
+        data = json.loads(json.dumps(full().to_json()))
+        *way, last = part.split(".")
+        inner = data
+        for step in way:
+            inner = inner[step]
+        del inner[last]
+        refusal(Invalid, Snapshot.from_json, data)

@@ -1,13 +1,10 @@
 """Control characters in the texts of others are spelled out."""
 
-import pytest
-
 from serve.core.texts import all_printable, printable
 
 
-@pytest.mark.parametrize(
-    ("text", "shown"),
-    [
+def test_what_a_terminal_would_obey_is_spelled_out() -> None:
+    for text, shown in (
         ("plain", "plain"),
         ("für 日本語 🙂", "für 日本語 🙂"),
         ("two\nlines\tand a tab\r\n", "two\nlines\tand a tab\r\n"),
@@ -16,10 +13,8 @@ from serve.core.texts import all_printable, printable
         ("over\rwritten", "over\\x0dwritten"),
         ("a\x00b\x7f\x08", "a\\x00b\\x7f\\x08"),
         ("txt\u202egnp.exe", "txt\\u202egnp.exe"),
-    ],
-)
-def test_what_a_terminal_would_obey_is_spelled_out(text: str, shown: str) -> None:
-    assert printable(text) == shown
+    ):
+        assert printable(text) == shown, text
 
 
 def test_every_text_of_an_answer_is_printable() -> None:
