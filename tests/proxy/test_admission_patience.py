@@ -92,15 +92,13 @@ class Line:
         return self.admission.limits.get("m")
 
 
-@pytest.mark.parametrize("patiences", [(1.0,), (1.0, 30.0), (30.0,), (0.5,)], ids=str)
-def test_three_times_the_capacity_leaves_nine_tenths_of_it_to_those_who_wait(
-    patiences: tuple[float, ...],
-) -> None:
-    line = Line()
-    line.run(5, 24, *patiences)
-    answered, _, refused = line.run(60, 120, *patiences)
-    assert answered >= 0.9 * 60 * 40
-    assert refused >= 0.9 * 60 * 80 - 256
+def test_three_times_the_capacity_leaves_nine_tenths_of_it_to_those_who_wait() -> None:
+    for patiences in ((1.0,), (1.0, 30.0), (30.0,), (0.5,)):
+        line = Line()
+        line.run(5, 24, *patiences)
+        answered, _, refused = line.run(60, 120, *patiences)
+        assert answered >= 0.9 * 60 * 40, patiences
+        assert refused >= 0.9 * 60 * 80 - 256, patiences
 
 
 def test_after_an_overload_normal_load_is_served_without_a_failure() -> None:
@@ -117,13 +115,13 @@ def test_callers_who_wait_longer_than_the_whole_limit_takes_keep_it() -> None:
     assert line.lower is None
 
 
-@pytest.mark.parametrize("patience", [0.02, 0.15])
-def test_callers_who_leave_before_a_call_can_be_answered_lower_nothing(patience: float) -> None:
-    line = Line()
-    line.run(5, 24, 30.0)
-    answered, late, refused = line.run(60, 24, 30.0, 30.0, patience)
-    assert (line.lower, refused) == (None, 0)
-    assert answered + late == pytest.approx(60 * 24, abs=8)
+def test_callers_who_leave_before_a_call_can_be_answered_lower_nothing() -> None:
+    for patience in (0.02, 0.15):
+        line = Line()
+        line.run(5, 24, 30.0)
+        answered, late, refused = line.run(60, 24, 30.0, 30.0, patience)
+        assert (line.lower, refused) == (None, 0), patience
+        assert answered + late == pytest.approx(60 * 24, abs=8), patience
 
 
 def test_callers_who_all_leave_at_once_still_leave_triton_busy() -> None:

@@ -3,9 +3,9 @@
 from collections.abc import Callable
 
 import pytest
-from builders import DataPlane, Outcome, call, snapshot, target, view
+from builders import DataPlane, call, snapshot, target, view
 
-from serve.core.calls import Call, Reply, Verb
+from serve.core.calls import Reply, Verb
 from serve.core.errors import DeadlineExceeded, NotSent, OutcomeUnknown
 from serve.proxy.attempts import Attempt
 
@@ -25,13 +25,13 @@ OUTCOMES = {
 }
 
 
-@pytest.mark.parametrize("outcome", OUTCOMES.values(), ids=OUTCOMES)
-@pytest.mark.parametrize("verb", [Verb.INFER, Verb.METADATA, Verb.SERVER_METADATA])
-def test_nothing_is_in_flight_after_any_outcome(outcome: Outcome, verb: Verb) -> None:
-    plane = DataPlane(PAIR)
-    walk = plane.walk(outcome, outcome, asked=call(verb))
-    assert walk.tried
-    assert repr(plane.loads) == NOTHING
+def test_nothing_is_in_flight_after_any_outcome() -> None:
+    for verb in (Verb.INFER, Verb.METADATA, Verb.SERVER_METADATA):
+        for outcome in OUTCOMES.values():
+            plane = DataPlane(PAIR)
+            walk = plane.walk(outcome, outcome, asked=call(verb))
+            assert walk.tried, (outcome, verb)
+            assert repr(plane.loads) == NOTHING, (outcome, verb)
 
 
 ENDINGS: dict[str, Callable[[Attempt], None]] = {
@@ -42,14 +42,14 @@ ENDINGS: dict[str, Callable[[Attempt], None]] = {
 }
 
 
-@pytest.mark.parametrize("end", ENDINGS.values(), ids=ENDINGS)
-def test_a_call_is_in_flight_from_its_beginning_to_its_end(end: Callable[[Attempt], None]) -> None:
-    plane = DataPlane(PAIR)
-    attempt = plane.begin()
-    assert repr(plane.loads) == "<Loads replicas={'b': 1} models={'m': 1}>"
-    end(attempt)
-    assert attempt.is_ended
-    assert repr(plane.loads) == NOTHING
+def test_a_call_is_in_flight_from_its_beginning_to_its_end() -> None:
+    for end in ENDINGS.values():
+        plane = DataPlane(PAIR)
+        attempt = plane.begin()
+        assert repr(plane.loads) == "<Loads replicas={'b': 1} models={'m': 1}>", end
+        end(attempt)
+        assert attempt.is_ended, end
+        assert repr(plane.loads) == NOTHING, end
 
 
 def test_an_attempt_that_goes_elsewhere_is_in_flight_there_and_only_there() -> None:
@@ -58,35 +58,44 @@ def test_an_attempt_that_goes_elsewhere_is_in_flight_there_and_only_there() -> N
     assert repr(plane.loads) == "<Loads replicas={'a': 1} models={'m': 1}>"
 
 
-@pytest.mark.parametrize("asked", [call(deadline=0.0), call(selector="9"), call(model="x")])
-def test_a_call_that_never_began_is_not_in_flight(asked: Call) -> None:
-    plane = DataPlane(PAIR)
-    assert plane.walk(asked=asked).tried == []
-    assert repr(plane.loads) == NOTHING
+def test_a_call_that_never_began_is_not_in_flight() -> None:
+    for asked in (call(deadline=0.0), call(selector="9"), call(model="x")):
+        plane = DataPlane(PAIR)
+        assert plane.walk(asked=asked).tried == [], asked
+        assert repr(plane.loads) == NOTHING, asked
 
 
-def test_an_answer_is_counted_with_model_version_route_protocol_verb_and_code() -> None:
-    plane = DataPlane(PAIR)
-    plane.walk()
-    assert plane.count("servegate_calls_total", **LABELS, verb="infer", code="200") == 1
-    assert plane.count("servegate_call_seconds_count", **LABELS) == 1
-    assert plane.count("servegate_errors_total", **LABELS, error="200") == 0
-
-
-def test_an_answer_that_is_an_error_counts_as_both() -> None:
-    plane = DataPlane(PAIR)
-    asked = call(protocol="grpc", selector="stable")
-    plane.walk(Reply(5, b"", (), "not found"), asked=asked)
-    labels = LABELS | {"route": "label:stable", "protocol": "grpc"}
-    assert plane.count("servegate_calls_total", **labels, verb="infer", code="NOT_FOUND") == 1
-    assert plane.count("servegate_errors_total", **labels, error="NOT_FOUND") == 1
-
-
-def test_an_error_of_ours_is_counted_by_its_code() -> None:
-    plane = DataPlane(PAIR)
-    plane.walk(OutcomeUnknown("broke"))
-    assert plane.count("servegate_errors_total", **LABELS, error="outcome_unknown") == 1
-    assert plane.count("servegate_call_seconds_count", **LABELS) == 1
+def test_each_call_is_counted_once_by_its_answer_or_its_error_and_timed_unless_it_asks() -> None:
+    labelled = LABELS | {"route": "label:stable", "protocol": "grpc"}
+    not_found = Reply(5, b"", (), "not found")
+    metadata, server = call(Verb.METADATA), call(Verb.SERVER_METADATA, model="")
+    for asked, outcomes, labels, answer, error, timed in (
+        (call(), (), LABELS, ("infer", "200"), None, 1),
+        (
+            call(protocol="grpc", selector="stable"),
+            (not_found,),
+            labelled,
+            ("infer", "NOT_FOUND"),
+            "NOT_FOUND",
+            1,
+        ),
+        (call(), (OutcomeUnknown("broke"),), LABELS, None, "outcome_unknown", 1),
+        (call(), (UNREACHABLE, UNREACHABLE), LABELS, None, "no_replica", 1),
+        (call(deadline=0.0), (), LABELS, None, "deadline_exceeded", 1),
+        (metadata, (), LABELS, ("metadata", "200"), None, 0),
+        (server, (), NAMELESS, ("server_metadata", "200"), None, 0),
+    ):
+        plane = DataPlane(PAIR)
+        plane.walk(*outcomes, asked=asked)
+        text = plane.meters.text()
+        if answer:
+            verb, code = answer
+            assert plane.count("servegate_calls_total", **labels, verb=verb, code=code) == 1, asked
+        if error:
+            assert plane.count("servegate_errors_total", **labels, error=error) == 1, asked
+        assert text.count(b"servegate_calls_total{") == bool(answer), asked
+        assert text.count(b"servegate_errors_total{") == bool(error), asked
+        assert plane.count("servegate_call_seconds_count", **labels) == timed, asked
 
 
 def test_a_caller_who_goes_away_is_counted_as_such() -> None:
@@ -107,15 +116,15 @@ def test_a_message_that_was_passed_on_is_counted_as_a_message_alone() -> None:
     assert b"servegate_calls_total{" not in text and b"servegate_errors_total{" not in text
 
 
-@pytest.mark.parametrize(
-    ("asked", "error"),
-    [(call(model="invented"), "unknown_model"), (call(selector="invented"), "unknown_label")],
-)
-def test_names_that_callers_invent_do_not_become_labels(asked: Call, error: str) -> None:
-    plane = DataPlane(PAIR)
-    plane.walk(asked=asked)
-    assert plane.count("servegate_errors_total", **NAMELESS, error=error) == 1
-    assert b"invented" not in plane.meters.text()
+def test_names_that_callers_invent_do_not_become_labels() -> None:
+    for asked, error in (
+        (call(model="invented"), "unknown_model"),
+        (call(selector="invented"), "unknown_label"),
+    ):
+        plane = DataPlane(PAIR)
+        plane.walk(asked=asked)
+        assert plane.count("servegate_errors_total", **NAMELESS, error=error) == 1, asked
+        assert b"invented" not in plane.meters.text(), asked
 
 
 def test_a_call_that_is_refused_at_the_limit_is_counted_with_its_version() -> None:
@@ -124,66 +133,36 @@ def test_a_call_that_is_refused_at_the_limit_is_counted_with_its_version() -> No
     assert plane.count("servegate_errors_total", **LABELS, error="overloaded") == 1
 
 
-def test_a_call_that_comes_too_late_is_counted_once() -> None:
-    plane = DataPlane(PAIR)
-    plane.walk(asked=call(deadline=0.0))
-    assert plane.count("servegate_errors_total", **LABELS, error="deadline_exceeded") == 1
+def test_the_time_of_a_call_is_its_whole_time_with_all_its_attempts() -> None:
+    for end in [name for name in ENDINGS if name != "passed on"]:
+        plane = DataPlane(PAIR)
+        attempt = plane.begin()
+        plane.clock.now += 1
+        attempt.not_sent(UNREACHABLE)
+        plane.clock.now += 2
+        ENDINGS[end](attempt)
+        assert plane.count("servegate_call_seconds_sum", **LABELS) == 3, end
 
 
-def test_a_call_that_no_replica_took_is_counted_once() -> None:
-    plane = DataPlane(PAIR)
-    plane.walk(UNREACHABLE, UNREACHABLE)
-    assert plane.count("servegate_errors_total", **LABELS, error="no_replica") == 1
-    assert plane.count("servegate_call_seconds_count", **LABELS) == 1
-
-
-def test_questions_are_counted_but_not_timed() -> None:
-    plane = DataPlane(PAIR)
-    plane.walk(asked=call(Verb.METADATA))
-    assert plane.count("servegate_calls_total", **LABELS, verb="metadata", code="200") == 1
-    assert plane.count("servegate_call_seconds_count", **LABELS) == 0
-
-
-def test_a_question_to_the_server_itself_is_counted_too() -> None:
-    plane = DataPlane(PAIR)
-    plane.walk(asked=call(Verb.SERVER_METADATA, model=""))
-    verb = "server_metadata"
-    assert plane.count("servegate_calls_total", **NAMELESS, verb=verb, code="200") == 1
-
-
-@pytest.mark.parametrize("end", [name for name in ENDINGS if name != "passed on"])
-def test_the_time_of_a_call_is_its_whole_time_with_all_its_attempts(end: str) -> None:
-    plane = DataPlane(PAIR)
-    attempt = plane.begin()
-    plane.clock.now += 1
-    attempt.not_sent(UNREACHABLE)
-    plane.clock.now += 2
-    ENDINGS[end](attempt)
-    assert plane.count("servegate_call_seconds_sum", **LABELS) == 3
-
-
-@pytest.mark.parametrize(
-    ("outcome", "reason"),
-    [
+def test_a_retry_is_counted_with_its_reason() -> None:
+    for outcome, reason in (
         (UNREACHABLE, "not sent"),
         (Reply(503, b'{"error":"Exceeds maximum queue size"}'), "refused"),
         (
             Reply(404, b'{"error":"Request for unknown model: \'m\' is not found"}'),
             "version absent",
         ),
-    ],
-)
-def test_a_retry_is_counted_with_its_reason(outcome: Outcome, reason: str) -> None:
-    plane = DataPlane(PAIR)
-    plane.walk(outcome)
-    assert plane.count("servegate_retries_total", model="m", reason=reason) == 1
+    ):
+        plane = DataPlane(PAIR)
+        plane.walk(outcome)
+        assert plane.count("servegate_retries_total", model="m", reason=reason) == 1, outcome
 
 
-@pytest.mark.parametrize("outcome", [UNREACHABLE, OUTCOMES["busy"]])
-def test_an_attempt_that_had_no_successor_is_no_retry(outcome: Outcome) -> None:
-    plane = DataPlane(snapshot(view(target(1, "a"))))
-    plane.walk(outcome)
-    assert b"servegate_retries_total{" not in plane.meters.text()
+def test_an_attempt_that_had_no_successor_is_no_retry() -> None:
+    for outcome in (UNREACHABLE, OUTCOMES["busy"]):
+        plane = DataPlane(snapshot(view(target(1, "a"))))
+        plane.walk(outcome)
+        assert b"servegate_retries_total{" not in plane.meters.text(), outcome
 
 
 def test_an_attempt_whose_successor_came_too_late_is_no_retry() -> None:

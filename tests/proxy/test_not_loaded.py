@@ -2,6 +2,7 @@
 
 import pytest
 from builders import DataPlane, call, snapshot, target, view
+from refusals import refusal
 
 from serve.core.calls import Call, Reply
 from serve.core.errors import NotLoaded, ServegateError
@@ -70,18 +71,17 @@ def test_a_call_waits_for_a_version_for_a_second_from_its_beginning_and_not_long
     assert plane.count("servegate_errors_total", error="not_loaded", **LABELS) == 1
 
 
-@pytest.mark.parametrize("why", ["no place", "the worker stops", "no time"])
-def test_a_call_that_cannot_wait_for_a_version_is_refused_and_counted(why: str) -> None:
-    plane = DataPlane(ON_ALL, waking_calls=0 if why == "no place" else 4)
-    deadline = plane.clock.now + 0.5
-    attempt, error = absent(plane, call(deadline=deadline))
-    if why == "the worker stops":
-        plane.waking.close()
-    plane.clock.now += 0.5 if why == "no time" else 0.0
-    with pytest.raises(NotLoaded) as raised:
-        plane.gateway.wait_loaded(attempt, Waits(), error)
-    assert raised.value is error
-    assert plane.count("servegate_errors_total", error="not_loaded", **LABELS) == 1
+def test_a_call_that_cannot_wait_for_a_version_is_refused_and_counted() -> None:
+    for why in ("no place", "the worker stops", "no time"):
+        plane = DataPlane(ON_ALL, waking_calls=0 if why == "no place" else 4)
+        deadline = plane.clock.now + 0.5
+        attempt, error = absent(plane, call(deadline=deadline))
+        if why == "the worker stops":
+            plane.waking.close()
+        plane.clock.now += 0.5 if why == "no time" else 0.0
+        refused = refusal(NotLoaded, plane.gateway.wait_loaded, attempt, Waits(), error)
+        assert refused is error, why
+        assert plane.count("servegate_errors_total", error="not_loaded", **LABELS) == 1, why
 
 
 def test_a_call_of_a_sequence_does_not_wait_for_its_model() -> None:

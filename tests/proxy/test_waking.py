@@ -16,7 +16,6 @@ from serve.core.errors import (
     UnknownVersion,
 )
 from serve.core.routes import Split
-from serve.core.snapshot import Snapshot
 from serve.proxy.attempts import Attempt
 
 from .waking_scene import ASLEEP, AWAKE, BOTH_AWAKE, Caller, sleeping
@@ -83,20 +82,20 @@ def test_no_more_calls_wait_than_the_worker_keeps() -> None:
     assert failures(plane, "asleep") == 1
 
 
-@pytest.mark.parametrize("kept", [0, 1])
-def test_the_control_plane_is_told_of_models_whose_calls_could_not_be_kept(kept: int) -> None:
+def test_the_control_plane_is_told_of_models_whose_calls_could_not_be_kept() -> None:
     """They may come again, and others must not keep their pool asleep."""
-    plane = DataPlane(ASLEEP, waking_calls=kept)
-    if kept:
-        Caller(plane, call(model="n"))
-    before = plane.news
-    for _ in range(3):
-        with pytest.raises(Asleep):
-            Caller(plane)
-    assert plane.news == before + 1
-    others = {"n"} if kept else set()
-    assert plane.waking.wanted() == {"m"} | others
-    assert plane.waking.wanted() == others
+    for kept in (0, 1):
+        plane = DataPlane(ASLEEP, waking_calls=kept)
+        if kept:
+            Caller(plane, call(model="n"))
+        before = plane.news
+        for _ in range(3):
+            with pytest.raises(Asleep):
+                Caller(plane)
+        assert plane.news == before + 1, kept
+        others = {"n"} if kept else set()
+        assert plane.waking.wanted() == {"m"} | others, kept
+        assert plane.waking.wanted() == others, kept
 
 
 def test_a_call_that_leaves_makes_room_for_another() -> None:
@@ -179,13 +178,13 @@ def test_calls_go_on_in_the_order_in_which_they_came() -> None:
     assert order == ["m", "n", "m"]
 
 
-@pytest.mark.parametrize("selector", ["", "1", "stable"])
-def test_every_way_to_name_a_version_waits(selector: str) -> None:
-    plane = DataPlane(snapshot(sleeping(labels={"stable": 1})))
-    caller = Caller(plane, call(selector=selector))
-    plane.wake(snapshot(view(target(1, "a"), labels={"stable": 1}), generation=2))
-    assert caller.attempt is not None and caller.attempt.choice is not None
-    assert caller.attempt.choice.target.version == 1
+def test_every_way_to_name_a_version_waits() -> None:
+    for selector in ("", "1", "stable"):
+        plane = DataPlane(snapshot(sleeping(labels={"stable": 1})))
+        caller = Caller(plane, call(selector=selector))
+        plane.wake(snapshot(view(target(1, "a"), labels={"stable": 1}), generation=2))
+        assert caller.attempt is not None and caller.attempt.choice is not None, selector
+        assert caller.attempt.choice.target.version == 1, selector
 
 
 def test_a_version_that_is_not_there_yet_is_waited_for_while_another_answers() -> None:
@@ -206,22 +205,16 @@ def test_a_version_that_turns_out_not_to_exist_is_said_so_once_the_pool_is_awake
     assert failures(plane, "unknown_version") == 1
 
 
-@pytest.mark.parametrize(
-    ("now", "expected"),
-    [
+def test_what_cannot_be_served_any_more_is_not_waited_for() -> None:
+    for now, expected in (
         (snapshot(generation=2), UnknownModel),
         (snapshot(view(failed=True), generation=2), NoReplica),
-    ],
-    ids=["removed", "could not be loaded"],
-)
-def test_what_cannot_be_served_any_more_is_not_waited_for(
-    now: Snapshot, expected: type[ServegateError]
-) -> None:
-    plane = DataPlane(ASLEEP)
-    caller = Caller(plane)
-    plane.wake(now)
-    assert type(caller.error) is expected
-    assert plane.waking.waiting == {}
+    ):
+        plane = DataPlane(ASLEEP)
+        caller = Caller(plane)
+        plane.wake(now)
+        assert type(caller.error) is expected, now
+        assert plane.waking.waiting == {}, now
 
 
 def test_a_question_whether_a_model_is_ready_does_not_wake_its_pool() -> None:
@@ -293,19 +286,15 @@ def test_an_operator_sees_how_many_wait() -> None:
     assert repr(caller.waiting) == "<Waiting m ended>"
 
 
-@pytest.mark.parametrize(
-    ("now", "ready"),
-    [
+def test_a_gateway_whose_pools_sleep_is_ready() -> None:
+    for now, ready in (
         (ASLEEP, True),
         (AWAKE, True),
         (snapshot(sleeping(), view(name="n")), False),
         (snapshot(view()), False),
         (snapshot(), False),
-    ],
-    ids=["all asleep", "one asleep", "one loading", "loading without replicas", "nothing"],
-)
-def test_a_gateway_whose_pools_sleep_is_ready(now: Snapshot, ready: bool) -> None:
-    assert DataPlane(now).gateway.is_ready() is ready
+    ):
+        assert DataPlane(now).gateway.is_ready() is ready, now
 
 
 def test_a_deadline_that_has_passed_is_no_reason_to_wait() -> None:
