@@ -3,7 +3,6 @@
 import itertools
 from dataclasses import dataclass, field
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -272,16 +271,21 @@ def test_a_small_piece_of_a_large_read_is_copied_when_it_has_to_wait() -> None:
     assert isinstance(large, memoryview)
 
 
-@pytest.mark.parametrize("size", [0, 10, 16_384, 16_385, 50_000])
-@pytest.mark.parametrize("end", [0, END_STREAM])
-def test_a_block_is_one_or_several_frames(size: int, end: int) -> None:
-    link = Recorder()
-    link.receive(frame(HEADERS, END_HEADERS, 1, b""))
-    block = bytes(index & 0x7F for index in range(size))
-    link.send(head_frames(1, block, end, 16_384))
-    frames = link.frames()
-    assert b"".join(payload for _, _, _, payload in frames) == block
-    assert [kind for kind, _, _, _ in frames] == [HEADERS] + [CONTINUATION] * (len(frames) - 1)
-    assert [bool(flags & END_HEADERS) for _, flags, _, _ in frames][-1:] == [True]
-    assert frames[0][1] & END_STREAM == end
-    assert sum(bool(flags & END_HEADERS) for _, flags, _, _ in frames) == 1
+def test_a_block_is_one_or_several_frames() -> None:
+    for end in (0, END_STREAM):
+        for size in (0, 10, 16_384, 16_385, 50_000):
+            link = Recorder()
+            link.receive(frame(HEADERS, END_HEADERS, 1, b""))
+            block = bytes(index & 0x7F for index in range(size))
+            link.send(head_frames(1, block, end, 16_384))
+            frames = link.frames()
+            assert b"".join(payload for _, _, _, payload in frames) == block, (size, end)
+            assert [kind for kind, _, _, _ in frames] == [HEADERS] + [CONTINUATION] * (
+                len(frames) - 1
+            ), (size, end)
+            assert [bool(flags & END_HEADERS) for _, flags, _, _ in frames][-1:] == [True], (
+                size,
+                end,
+            )
+            assert frames[0][1] & END_STREAM == end, (size, end)
+            assert sum(bool(flags & END_HEADERS) for _, flags, _, _ in frames) == 1, (size, end)

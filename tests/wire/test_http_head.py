@@ -3,6 +3,7 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from refusals import refusal
 
 from serve.wire.http_head import BadHead, ReplyHead, ReplyHeads, read_reply_head
 
@@ -42,89 +43,52 @@ def test_names_keep_their_case_and_values_their_bytes() -> None:
     assert head.header(b"x-wide") == b"a  b"
 
 
-@pytest.mark.parametrize(
-    ("first", "status", "passed_on"),
-    [
+def test_the_status_and_its_words_pass() -> None:
+    for first, status, passed_on in (
         (b"HTTP/1.1 200 OK", 200, b"HTTP/1.1 200 OK"),
         (b"HTTP/1.1 404 Not Found", 404, b"HTTP/1.1 404 Not Found"),
         (b"HTTP/1.1 999 ", 999, b"HTTP/1.1 999 "),
         (b"HTTP/1.1 503", 503, b"HTTP/1.1 503 "),
         (b"HTTP/1.0 200 OK", 200, b"HTTP/1.1 200 OK"),
-    ],
-)
-def test_the_status_and_its_words_pass(first: bytes, status: int, passed_on: bytes) -> None:
-    head = read(b"Content-Length: 5", first=first + b"\r\n")
-    assert head.status == status
-    assert head.lines == passed_on + b"\r\nContent-Length: 5\r\n"
+    ):
+        head = read(b"Content-Length: 5", first=first + b"\r\n")
+        assert head.status == status, (first, status)
+        assert head.lines == passed_on + b"\r\nContent-Length: 5\r\n", (first, status)
 
 
-@pytest.mark.parametrize(
-    "first",
-    [
-        b"",
-        b"HTTP/1.1",
-        b"HTTP/1.1 ",
-        b"HTTP/1.1 20 OK",
-        b"HTTP/1.1 2000 OK",
-        b"HTTP/1.1 099 OK",
-        b"HTTP/1.1 +20 OK",
-        b"HTTP/1.1 abc OK",
-        b"HTTP/1.1  200 OK",
-        b"HTTP/1.1\t200 OK",
-        b"HTTP/1.2 200 OK",
-        b"HTTP/2 200",
-        b"http/1.1 200 OK",
-        b" HTTP/1.1 200 OK",
-        b"\nHTTP/1.1 200 OK",
-        b"HTTP/1.1 200 OK\n",
-        b"HTTP/1.1 200\nX-A: 1",
-        b"HTTP/1.1 200 O\rK",
-        b"POST /v2 HTTP/1.1",
-        b"\x00\x00\x12\x04\x00",
-    ],
-)
-def test_anything_else_is_no_answer_of_http(first: bytes) -> None:
-    with pytest.raises(BadHead):
-        read(b"Content-Length: 5", first=first + b"\r\n")
+def test_anything_else_is_no_answer_of_http() -> None:
+    for first in (
+        *(b"", b"HTTP/1.1", b"HTTP/1.1 ", b"HTTP/1.1 20 OK", b"HTTP/1.1 2000 OK"),
+        *(b"HTTP/1.1 099 OK", b"HTTP/1.1 +20 OK", b"HTTP/1.1 abc OK", b"HTTP/1.1  200 OK"),
+        *(b"HTTP/1.1\t200 OK", b"HTTP/1.2 200 OK", b"HTTP/2 200", b"http/1.1 200 OK"),
+        *(b" HTTP/1.1 200 OK", b"\nHTTP/1.1 200 OK", b"HTTP/1.1 200 OK\n"),
+        *(b"HTTP/1.1 200\nX-A: 1", b"HTTP/1.1 200 O\rK"),
+        *(b"POST /v2 HTTP/1.1", b"\x00\x00\x12\x04\x00"),
+    ):
+        refusal(BadHead, read, b"Content-Length: 5", first=first + b"\r\n")
 
 
-@pytest.mark.parametrize(
-    "line",
-    [
-        b"no colon",
-        b": no name",
-        b"X A: 1",
-        b"X-A : 1",
-        b" X-A: 1",
-        b"\tfolded",
-        b" folded: into the one before",
-        b"X-\xe9: 1",
-        b"X-A: 1\nX-B: 2",
-        b"X-A: 1\rX-B: 2",
-        b"X-A: 1\r",
-        b"X-A: \x00",
-        b"X-A: 1\n\nHTTP/1.1 200 OK",
-        b"Content-Length: 5\nContent-Length: 6",
-    ],
-)
-def test_a_header_that_is_malformed_is_refused(line: bytes) -> None:
-    with pytest.raises(BadHead):
-        read(b"X-First: 1", line, b"Content-Length: 5")
+def test_a_header_that_is_malformed_is_refused() -> None:
+    for line in (
+        *(b"no colon", b": no name", b"X A: 1", b"X-A : 1", b" X-A: 1", b"\tfolded"),
+        *(b" folded: into the one before", b"X-\xe9: 1", b"X-A: 1\nX-B: 2", b"X-A: 1\rX-B: 2"),
+        *(b"X-A: 1\r", b"X-A: \x00"),
+        *(b"X-A: 1\n\nHTTP/1.1 200 OK", b"Content-Length: 5\nContent-Length: 6"),
+    ):
+        refusal(BadHead, read, b"X-First: 1", line, b"Content-Length: 5")
 
 
-@pytest.mark.parametrize(
-    "value",
-    [b"", b"-1", b"+5", b"5.0", b"0x5", b"5 5", b"5, 5", b"5,6", b"five", b"\xb2", b"9" * 19],
-)
-def test_a_length_that_is_no_number_is_refused(value: bytes) -> None:
-    with pytest.raises(BadHead):
-        read(b"Content-Length: " + value)
+def test_a_length_that_is_no_number_is_refused() -> None:
+    for value in (
+        *(b"", b"-1", b"+5", b"5.0", b"0x5", b"5 5", b"5, 5", b"5,6", b"five"),
+        *(b"\xb2", b"9" * 19),
+    ):
+        refusal(BadHead, read, b"Content-Length: " + value)
 
 
-@pytest.mark.parametrize("second", [b"6", b"05", b"", b"five"])
-def test_two_lengths_that_contradict_each_other_are_refused(second: bytes) -> None:
-    with pytest.raises(BadHead):
-        read(b"Content-Length: 5", b"content-length: " + second)
+def test_two_lengths_that_contradict_each_other_are_refused() -> None:
+    for second in (b"6", b"05", b"", b"five"):
+        refusal(BadHead, read, b"Content-Length: 5", b"content-length: " + second)
 
 
 def test_a_length_that_is_given_twice_is_never_passed_on_twice() -> None:
@@ -133,27 +97,25 @@ def test_a_length_that_is_given_twice_is_never_passed_on_twice() -> None:
         read(b"Content-Length: 5", b"content-length: 5")
 
 
-@pytest.mark.parametrize("value", [b"", b"-1", b"two", b"1.0", b"9" * 19])
-def test_a_length_of_the_json_that_is_no_number_is_refused(value: bytes) -> None:
-    with pytest.raises(BadHead):
-        read(b"Content-Length: 5", b"Inference-Header-Content-Length: " + value)
+def test_a_length_of_the_json_that_is_no_number_is_refused() -> None:
+    for value in (b"", b"-1", b"two", b"1.0", b"9" * 19):
+        refusal(BadHead, read, b"Content-Length: 5", b"Inference-Header-Content-Length: " + value)
 
 
 def test_a_length_may_have_zeros_before_it_and_space_around_it() -> None:
     assert read(b"Content-Length:\t 007 ").length == 7
 
 
-@pytest.mark.parametrize("value", [b"chunked", b"Chunked", b" chunked "])
-def test_an_answer_in_chunks_has_no_length(value: bytes) -> None:
-    head = read(b"X-A: 1", b"Transfer-Encoding: " + value)
-    assert (head.length, head.is_chunked, head.keeps_alive) == (None, True, True)
-    assert head.lines == OK + b"X-A: 1\r\n"
-    assert head.headers == ((b"x-a", b"1"),)
+def test_an_answer_in_chunks_has_no_length() -> None:
+    for value in (b"chunked", b"Chunked", b" chunked "):
+        head = read(b"X-A: 1", b"Transfer-Encoding: " + value)
+        assert (head.length, head.is_chunked, head.keeps_alive) == (None, True, True), value
+        assert head.lines == OK + b"X-A: 1\r\n", value
+        assert head.headers == ((b"x-a", b"1"),), value
 
 
-@pytest.mark.parametrize(
-    "lines",
-    [
+def test_a_coding_that_leaves_a_doubt_is_refused() -> None:
+    for lines in (
         (b"Transfer-Encoding: gzip",),
         (b"Transfer-Encoding: gzip, chunked",),
         (b"Transfer-Encoding: chunked, gzip",),
@@ -165,11 +127,8 @@ def test_an_answer_in_chunks_has_no_length(value: bytes) -> None:
         (b"Transfer-Encoding: gzip", b"Transfer-Encoding: chunked"),
         (b"Transfer-Encoding: chunked", b"Content-Length: 5"),
         (b"Content-Length: 5", b"transfer-encoding: Chunked"),
-    ],
-)
-def test_a_coding_that_leaves_a_doubt_is_refused(lines: tuple[bytes, ...]) -> None:
-    with pytest.raises(BadHead):
-        read(*lines)
+    ):
+        refusal(BadHead, read, *lines)
 
 
 def test_chunks_in_an_answer_of_http_1_0_are_refused() -> None:
@@ -183,16 +142,15 @@ def test_without_length_or_chunks_the_end_of_the_connection_ends_the_body() -> N
     assert (head.length, head.is_chunked, head.keeps_alive) == (None, False, False)
 
 
-@pytest.mark.parametrize("status", [100, 103, 199, 204, 304])
-@pytest.mark.parametrize("line", [b"X-A: 1", b"Content-Length: 5", b"Transfer-Encoding: chunked"])
-def test_some_answers_have_no_body_whatever_they_say(status: int, line: bytes) -> None:
-    head = read(line, first=b"HTTP/1.1 %d X\r\n" % status)
-    assert (head.length, head.is_chunked) == (0, False)
+def test_some_answers_have_no_body_whatever_they_say() -> None:
+    for line in (b"X-A: 1", b"Content-Length: 5", b"Transfer-Encoding: chunked"):
+        for status in (100, 103, 199, 204, 304):
+            head = read(line, first=b"HTTP/1.1 %d X\r\n" % status)
+            assert (head.length, head.is_chunked) == (0, False), (status, line)
 
 
-@pytest.mark.parametrize(
-    ("version", "connection", "keeps"),
-    [
+def test_the_connection_is_kept_as_the_version_and_connection_say() -> None:
+    for version, connection, keeps in (
         (b"1", (), True),
         (b"1", (b"close",), False),
         (b"1", (b"Close",), False),
@@ -202,14 +160,10 @@ def test_some_answers_have_no_body_whatever_they_say(status: int, line: bytes) -
         (b"0", (), False),
         (b"0", (b"Keep-Alive",), True),
         (b"0", (b"close",), False),
-    ],
-)
-def test_the_connection_is_kept_as_the_version_and_connection_say(
-    version: bytes, connection: tuple[bytes, ...], keeps: bool
-) -> None:
-    lines = [b"Connection: " + value for value in connection]
-    head = read(b"Content-Length: 5", *lines, first=b"HTTP/1.%b 200 OK\r\n" % version)
-    assert head.keeps_alive is keeps
+    ):
+        lines = [b"Connection: " + value for value in connection]
+        head = read(b"Content-Length: 5", *lines, first=b"HTTP/1.%b 200 OK\r\n" % version)
+        assert head.keeps_alive is keeps, (version, connection)
 
 
 def test_headers_of_one_hop_and_those_that_connection_names_stay_behind() -> None:
@@ -230,11 +184,11 @@ def test_headers_of_one_hop_and_those_that_connection_names_stay_behind() -> Non
     assert head.headers == ((b"x-kept", b"3"), (b"content-length", b"5"))
 
 
-@pytest.mark.parametrize("named", [b"content-length", b"Content-Length, close"])
-def test_connection_cannot_take_the_length_away(named: bytes) -> None:
-    head = read(b"Connection: " + named, b"Content-Length: 5")
-    assert head.length == 5
-    assert head.lines == OK + b"Content-Length: 5\r\n"
+def test_connection_cannot_take_the_length_away() -> None:
+    for named in (b"content-length", b"Content-Length, close"):
+        head = read(b"Connection: " + named, b"Content-Length: 5")
+        assert head.length == 5, named
+        assert head.lines == OK + b"Content-Length: 5\r\n", named
 
 
 # --- resized -------------------------------------------------------------------------------------
@@ -242,17 +196,13 @@ def test_connection_cannot_take_the_length_away(named: bytes) -> None:
 JSON_LENGTH = b"Inference-Header-Content-Length"
 
 
-@pytest.mark.parametrize(
-    ("difference", "json", "body"), [(7, 177, 241), (-7, 163, 227), (0, 170, 234)]
-)
-def test_a_resized_head_counts_the_difference_in_both_lengths(
-    difference: int, json: int, body: int
-) -> None:
-    head = read(b"X-A: 1", JSON_LENGTH + b": 170", b"Content-Length: 234").resized(difference)
-    assert (head.length, head.status, head.keeps_alive) == (body, 200, True)
-    assert head.header(b"inference-header-content-length") == b"%d" % json
-    assert head.header(b"content-length") == b"%d" % body
-    assert read_reply_head(head.lines) == head
+def test_a_resized_head_counts_the_difference_in_both_lengths() -> None:
+    for difference, json, body in ((7, 177, 241), (-7, 163, 227), (0, 170, 234)):
+        head = read(b"X-A: 1", JSON_LENGTH + b": 170", b"Content-Length: 234").resized(difference)
+        assert (head.length, head.status, head.keeps_alive) == (body, 200, True), (difference, json)
+        assert head.header(b"inference-header-content-length") == b"%d" % json, (difference, json)
+        assert head.header(b"content-length") == b"%d" % body, (difference, json)
+        assert read_reply_head(head.lines) == head, (difference, json)
 
 
 def test_a_resized_head_in_chunks_has_no_length_still() -> None:

@@ -1,6 +1,7 @@
 """KServe v2 over gRPC: which methods of Triton's service the gateway serves."""
 
 import pytest
+from refusals import refusal
 from tritonclient.grpc import service_pb2
 
 from serve.core.calls import Verb
@@ -19,10 +20,10 @@ METHODS = {f"/{SERVICE.full_name}/{method.name}" for method in SERVICE.methods}
 VERBS = [verb for verb in Verb if not verb.startswith(("generate", "management"))]
 
 
-@pytest.mark.parametrize("verb", VERBS)
-def test_the_method_of_a_verb_is_one_of_tritons_and_leads_back_to_it(verb: Verb) -> None:
-    assert method_of(verb) in METHODS
-    assert parse(method_of(verb)) is verb
+def test_the_method_of_a_verb_is_one_of_tritons_and_leads_back_to_it() -> None:
+    for verb in VERBS:
+        assert method_of(verb) in METHODS, verb
+        assert parse(method_of(verb)) is verb, verb
 
 
 def test_what_is_not_served_is_said_to_be_so_for_the_rest_of_tritons_service() -> None:
@@ -34,25 +35,29 @@ def test_what_is_not_served_is_said_to_be_so_for_the_rest_of_tritons_service() -
         assert "--allow-management" in caught.value.try_this
 
 
-@pytest.mark.parametrize(
-    "method",
-    ["", "/", "ModelInfer", "/x.Y/Z", "/inference.Other/ModelInfer", f"/{SERVICE.full_name}/X"],
-)
-def test_methods_of_other_services_are_not_here(method: str) -> None:
-    with pytest.raises(NotHere):
-        parse(method)
+def test_methods_of_other_services_are_not_here() -> None:
+    for method in (
+        "",
+        "/",
+        "ModelInfer",
+        "/x.Y/Z",
+        "/inference.Other/ModelInfer",
+        f"/{SERVICE.full_name}/X",
+    ):
+        refusal(NotHere, parse, method)
 
 
-@pytest.mark.parametrize("request_id", [b"", b"7", "größe".encode()])
-def test_the_error_of_one_request_is_what_triton_writes(request_id: bytes) -> None:
-    said = service_pb2.ModelStreamInferResponse.FromString(stream_error("größe", request_id))
-    assert said.error_message == "größe"
-    assert said.infer_response == service_pb2.ModelInferResponse(id=request_id.decode())
+def test_the_error_of_one_request_is_what_triton_writes() -> None:
+    for request_id in (b"", b"7", "größe".encode()):
+        said = service_pb2.ModelStreamInferResponse.FromString(stream_error("größe", request_id))
+        assert said.error_message == "größe", request_id
+        assert said.infer_response == service_pb2.ModelInferResponse(id=request_id.decode()), (
+            request_id
+        )
 
 
-@pytest.mark.parametrize(
-    ("version", "selected"),
-    [
+def test_a_version_is_read_as_triton_reads_it_or_is_a_label() -> None:
+    for version, selected in (
         ("", ""),
         ("2", "2"),
         ("02", "02"),
@@ -66,19 +71,16 @@ def test_the_error_of_one_request_is_what_triton_writes(request_id: bytes) -> No
         ("stable", "stable"),
         ("_2", "_2"),
         ("٣", "٣"),
-    ],
-)
-def test_a_version_is_read_as_triton_reads_it_or_is_a_label(version: str, selected: str) -> None:
-    assert selector_of(version) == selected
+    ):
+        assert selector_of(version) == selected, version
 
 
 UNREAD = "failed to get model version from specified version string '{}' (details: stol), "
 BELOW = "invalid model version specified '{}' , "
 
 
-@pytest.mark.parametrize(
-    ("version", "said"),
-    [
+def test_what_starts_like_a_number_and_is_none_is_refused_in_tritons_words() -> None:
+    for version, said in (
         ("-1", BELOW),
         ("-9223372036854775808", BELOW),
         ("-9223372036854775809", UNREAD),
@@ -87,11 +89,8 @@ BELOW = "invalid model version specified '{}' , "
         (" ", UNREAD),
         (" abc", UNREAD),
         ("+-1", UNREAD),
-    ],
-)
-def test_what_starts_like_a_number_and_is_none_is_refused_in_tritons_words(
-    version: str, said: str
-) -> None:
-    with pytest.raises(BadVersion) as refused:
-        selector_of(version)
-    assert str(refused.value) == said.format(version) + "version should be an integral value > 0"
+    ):
+        error = refusal(BadVersion, selector_of, version)
+        assert str(error) == said.format(version) + "version should be an integral value > 0", (
+            version
+        )

@@ -1,6 +1,6 @@
 """KServe v2 over HTTP: paths as Triton reads them, and heads."""
 
-import pytest
+from refusals import refusal
 
 from serve.core.calls import Headers, Verb
 from serve.core.errors import MethodNotAllowed, NotHere, NotServed
@@ -13,9 +13,8 @@ from serve.wire.kserve_http import (
 )
 
 
-@pytest.mark.parametrize(
-    ("method", "path", "asked"),
-    [
+def test_every_path_of_triton_that_the_gateway_serves() -> None:
+    for method, path, asked in (
         ("GET", b"/v2", Question(Verb.SERVER_METADATA)),
         ("GET", b"/v2/", Question(Verb.SERVER_METADATA)),
         ("GET", b"/v2/health/live", Probe.LIVE),
@@ -37,12 +36,8 @@ from serve.wire.kserve_http import (
         ("GET", b"/v2/models/stats/stats", Question(Verb.STATS, "stats")),
         ("POST", b"/v2/repository/index", Question(Verb.INDEX)),
         ("POST", b"/v2/repository/r/index", Question(Verb.INDEX)),
-    ],
-)
-def test_every_path_of_triton_that_the_gateway_serves(
-    method: str, path: bytes, asked: Question | Probe
-) -> None:
-    assert parse(method, path) == asked
+    ):
+        assert parse(method, path) == asked, (method, path)
 
 
 def test_a_version_that_is_no_number_is_a_label() -> None:
@@ -53,18 +48,15 @@ def test_a_leading_zero_is_left_in_place() -> None:
     assert parse("GET", b"/v2/models/m/versions/01") == Question(Verb.METADATA, "m", "01")
 
 
-@pytest.mark.parametrize(
-    ("path", "model"),
-    [
+def test_nothing_is_percent_decoded() -> None:
+    for path, model in (
         (b"/v2/models/sim%70le", "sim%70le"),
         (b"/v2/models/a%2Fb", "a%2Fb"),
         (b"/v2/models/%2e%2e", "%2e%2e"),
         (b"/v2/models/ready", "ready"),
         (b"/v2/models/a.b-c_d", "a.b-c_d"),
-    ],
-)
-def test_nothing_is_percent_decoded(path: bytes, model: str) -> None:
-    assert parse("GET", path) == Question(Verb.METADATA, model)
+    ):
+        assert parse("GET", path) == Question(Verb.METADATA, model), path
 
 
 NOT_HERE = [
@@ -114,16 +106,14 @@ NOT_HERE = [
 ]
 
 
-@pytest.mark.parametrize("path", NOT_HERE)
-@pytest.mark.parametrize("method", ["GET", "POST"])
-def test_every_other_path_is_not_here(method: str, path: bytes) -> None:
-    with pytest.raises(NotHere):
-        parse(method, path)
+def test_every_other_path_is_not_here() -> None:
+    for method in ("GET", "POST"):
+        for path in NOT_HERE:
+            refusal(NotHere, parse, method, path)
 
 
-@pytest.mark.parametrize(
-    ("method", "path"),
-    [
+def test_a_known_path_with_another_method_is_not_allowed() -> None:
+    for method, path in (
         ("POST", b"/v2"),
         ("POST", b"/v2/health/live"),
         ("POST", b"/v2/health/ready"),
@@ -148,16 +138,12 @@ def test_every_other_path_is_not_here(method: str, path: bytes) -> None:
         ("POST", b"/v2/systemsharedmemory/status"),
         ("GET", b"/v2/cudasharedmemory/region/r/register"),
         ("get", b"/v2"),
-    ],
-)
-def test_a_known_path_with_another_method_is_not_allowed(method: str, path: bytes) -> None:
-    with pytest.raises(MethodNotAllowed):
-        parse(method, path)
+    ):
+        refusal(MethodNotAllowed, parse, method, path)
 
 
-@pytest.mark.parametrize(
-    ("method", "path", "instead"),
-    [
+def test_what_would_change_one_replica_out_of_many_is_refused_with_what_to_use_instead() -> None:
+    for method, path, instead in (
         ("POST", b"/v2/repository/models/m/load", "servegate model ls"),
         ("POST", b"/v2/repository/r/models/m/load", "servegate model ls"),
         ("POST", b"/v2/repository/models/m/unload", "servegate route set"),
@@ -168,20 +154,14 @@ def test_a_known_path_with_another_method_is_not_allowed(method: str, path: byte
         ("GET", b"/v2/trace/setting", "servegate up --triton-arg"),
         ("POST", b"/v2/models/m/trace/setting", "servegate up --triton-arg"),
         ("GET", b"/v2/logging", "servegate up --triton-arg"),
-    ],
-)
-def test_what_would_change_one_replica_out_of_many_is_refused_with_what_to_use_instead(
-    method: str, path: bytes, instead: str
-) -> None:
-    with pytest.raises(NotServed) as refused:
-        parse(method, path)
-    assert instead in refused.value.try_this
-    assert "--allow-management" in refused.value.try_this
+    ):
+        error = refusal(NotServed, parse, method, path)
+        assert instead in error.try_this, (method, path)
+        assert "--allow-management" in error.try_this, (method, path)
 
 
-@pytest.mark.parametrize(
-    ("verb", "version", "path"),
-    [
+def test_the_path_on_triton_names_the_version_where_it_is_pinned() -> None:
+    for verb, version, path in (
         (Verb.INFER, 2, "/v2/models/m/versions/2/infer"),
         (Verb.INFER, None, "/v2/models/m/infer"),
         (Verb.READY, 2, "/v2/models/m/versions/2/ready"),
@@ -190,12 +170,8 @@ def test_what_would_change_one_replica_out_of_many_is_refused_with_what_to_use_i
         (Verb.CONFIG, None, "/v2/models/m/config"),
         (Verb.STATS, None, "/v2/models/m/stats"),
         (Verb.SERVER_METADATA, None, "/v2"),
-    ],
-)
-def test_the_path_on_triton_names_the_version_where_it_is_pinned(
-    verb: Verb, version: int | None, path: str
-) -> None:
-    assert upstream_path(verb, "m", version) == path
+    ):
+        assert upstream_path(verb, "m", version) == path, (verb, version)
 
 
 # --- heads ---------------------------------------------------------------------------------------

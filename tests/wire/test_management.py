@@ -4,6 +4,7 @@ import json
 from typing import Any
 
 import pytest
+from refusals import refusal
 from tritonclient.grpc import service_pb2
 
 from serve.core.errors import BadRequest, MethodNotAllowed, WrongJson
@@ -15,9 +16,8 @@ LOAD = b"/v2/repository/models/m/load"
 UNLOAD = b"/v2/repository/models/m/unload"
 
 
-@pytest.mark.parametrize(
-    ("method", "path", "kind"),
-    [
+def test_management_paths_are_known() -> None:
+    for method, path, kind in (
         ("POST", LOAD, "wish"),
         ("POST", b"/v2/repository/here/models/m/unload", "wish"),
         ("GET", b"/v2/trace/setting", "wish"),
@@ -31,25 +31,19 @@ UNLOAD = b"/v2/repository/models/m/unload"
         ("GET", b"/v2/models/m", ""),
         ("POST", LOAD + b"/", ""),
         ("GET", b"/v2/logging\n", ""),
-    ],
-)
-def test_management_paths_are_known(method: str, path: bytes, kind: str) -> None:
-    assert read_path(method, path) == kind
+    ):
+        assert read_path(method, path) == kind, (method, path)
 
 
-@pytest.mark.parametrize(
-    ("method", "path"),
-    [
+def test_other_methods_are_not_allowed() -> None:
+    for method, path in (
         ("GET", LOAD),
         ("PUT", b"/v2/logging"),
         ("HEAD", b"/v2/trace/setting"),
         ("GET", b"/v2/systemsharedmemory/region/r/register"),
         ("POST", b"/v2/systemsharedmemory/status"),
-    ],
-)
-def test_other_methods_are_not_allowed(method: str, path: bytes) -> None:
-    with pytest.raises(MethodNotAllowed):
-        read_path(method, path)
+    ):
+        refusal(MethodNotAllowed, read_path, method, path)
 
 
 def grpc_load(**parameters: Any) -> bytes:
@@ -80,59 +74,30 @@ def test_load_and_unload_are_read(protocol: str) -> None:
     assert over(protocol, "unload", unload_dependents=True) == Wish("unload", "m", dependents=True)
 
 
-@both
-@pytest.mark.parametrize(
-    ("act", "parameters"),
-    [
-        ("load", {"file:1/model.onnx": "AAAA"}),
-        ("load", {"file:" + "A" * 300: "AAAA", "config": "{}"}),
-        ("load", {"config": 7}),
-        ("load", {"unload_dependents": True}),
-        ("unload", {"unload_dependents": "yes"}),
-    ],
-)
-def test_what_can_never_be_done_is_refused(
-    protocol: str, act: str, parameters: dict[str, Any]
-) -> None:
-    with pytest.raises(BadRequest):
-        over(protocol, act, **parameters)
+def test_what_can_never_be_done_is_refused() -> None:
+    """In Triton's words, with which `test_differential_management` compares them."""
+    for protocol in ("http", "grpc"):
+        for act, parameters in (
+            ("load", {"file:1/model.onnx": "AAAA"}),
+            ("load", {"file:" + "A" * 300: "AAAA", "config": "{}"}),
+            ("load", {"config": 7}),
+            ("load", {"x": "y"}),
+            ("load", {"unload_dependents": True}),
+            ("unload", {"unload_dependents": "yes"}),
+        ):
+            refusal(BadRequest, over, protocol, act, **parameters)
+    for parameters in ({"config": {}}, {"config": None}):
+        refusal(WrongJson, over, "http", "load", **parameters)
 
 
-WRONG: dict[str, tuple[dict[str, Any], str]] = {
-    "an object": ({"config": {}}, "attempt to access JSON non-string as string"),
-    "nothing": ({"config": None}, "attempt to access JSON non-string as string"),
-    "another name": ({"x": "y"}, "unexpected error on creating Triton parameter: 'x'"),
-}
+def test_a_body_that_cannot_be_read_is_refused() -> None:
+    for body in (b"{", b" ", b'{"parameters": 7}', b"[" * 100_000):
+        refusal(WrongJson, wish_of_http, "POST", LOAD, body)
 
 
-@pytest.mark.parametrize("kind", WRONG)
-def test_a_load_parameter_of_a_wrong_kind_is_refused_in_tritons_words(kind: str) -> None:
-    parameters, words = WRONG[kind]
-    with pytest.raises(WrongJson) as refused:
-        over("http", "load", **parameters)
-    assert str(refused.value) == words
-
-
-def test_grpc_has_its_own_words_for_them() -> None:
-    with pytest.raises(BadRequest) as wrong:
-        over("grpc", "load", config=7)
-    assert str(wrong.value) == (
-        "invalid value type for load parameter 'config', expected string_param."
-    )
-    with pytest.raises(BadRequest) as unknown:
-        over("grpc", "load", x="y")
-    assert str(unknown.value) == "unrecognized load parameter 'x'."
-
-
-@pytest.mark.parametrize("body", [b"{", b" ", b'{"parameters": 7}', b"[" * 100_000])
-def test_a_body_that_cannot_be_read_is_refused(body: bytes) -> None:
-    with pytest.raises(WrongJson):
-        wish_of_http("POST", LOAD, body)
-
-
-@pytest.mark.parametrize("body", [b"", b"{}", b"[]", b'{"parameters": {}}'])
-def test_a_body_may_say_nothing(body: bytes) -> None:
-    assert wish_of_http("POST", LOAD, body) == Wish("load", "m")
+def test_a_body_may_say_nothing() -> None:
+    for body in (b"", b"{}", b"[]", b'{"parameters": {}}'):
+        assert wish_of_http("POST", LOAD, body) == Wish("load", "m"), body
 
 
 @both
@@ -182,9 +147,8 @@ def test_log_settings_are_read_and_answered() -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("path", "body", "kind"),
-    [
+def test_a_setting_of_a_wrong_kind_is_refused_in_tritons_words() -> None:
+    for path, body, kind in (
         (b"/v2/trace/setting", {"trace_rate": 7}, "string"),
         (b"/v2/trace/setting", {"trace_level": [7]}, "string"),
         (b"/v2/trace/setting", {"trace_level": "OFF"}, "array"),
@@ -192,14 +156,9 @@ def test_log_settings_are_read_and_answered() -> None:
         (b"/v2/logging", {"log_verbose_level": True}, "unsigned-integer"),
         (b"/v2/logging", {"log_verbose_level": -1}, "unsigned-integer"),
         (b"/v2/logging", {"log_format": 7}, "string"),
-    ],
-)
-def test_a_setting_of_a_wrong_kind_is_refused_in_tritons_words(
-    path: bytes, body: dict[str, Any], kind: str
-) -> None:
-    with pytest.raises(WrongJson) as refused:
-        wish_of_http("POST", path, json.dumps(body).encode())
-    assert str(refused.value) == f"attempt to access JSON non-{kind} as {kind}"
+    ):
+        error = refusal(WrongJson, wish_of_http, "POST", path, json.dumps(body).encode())
+        assert str(error) == f"attempt to access JSON non-{kind} as {kind}", (path, body)
 
 
 def test_settings_that_triton_does_not_know_and_log_settings_of_null_say_nothing() -> None:
@@ -211,11 +170,11 @@ def test_settings_that_triton_does_not_know_and_log_settings_of_null_say_nothing
     assert of_grpc(SERVICE + "LogSettings", request.SerializeToString()) == Wish("logging")
 
 
-@pytest.mark.parametrize("path", [b"/v2/trace/setting", b"/v2/logging"])
-def test_a_file_is_left_to_be_refused_once_the_model_is_known(path: bytes) -> None:
-    name = "trace_file" if b"trace" in path else "log_file"
-    body = json.dumps({"trace_rate": 7, "log_info": 7, name: "/x"}).encode()
-    assert wish_of_http("POST", path, body).settings[name] == "/x"
+def test_a_file_is_left_to_be_refused_once_the_model_is_known() -> None:
+    for path in (b"/v2/trace/setting", b"/v2/logging"):
+        name = "trace_file" if b"trace" in path else "log_file"
+        body = json.dumps({"trace_rate": 7, "log_info": 7, name: "/x"}).encode()
+        assert wish_of_http("POST", path, body).settings[name] == "/x", path
 
 
 def test_every_management_method_of_tritons_service_is_known() -> None:

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as some
+from refusals import refusal
 from tritonclient.grpc import service_pb2 as pb
 
 from serve.core.errors import Unparsable
@@ -94,13 +95,11 @@ def test_every_field_of_tritons_statistics_is_in_the_tables() -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("model", "version"), [("", ""), ("m", ""), ("größe", "2"), ("m", "label")]
-)
-def test_a_question_names_a_model_and_a_version(model: str, version: str) -> None:
-    asked = pb.ModelStatisticsRequest(name=model, version=version)
-    assert question(model, version) == asked.SerializeToString()
-    assert asked_about(asked.SerializeToString()) == (model, version)
+def test_a_question_names_a_model_and_a_version() -> None:
+    for model, version in (("", ""), ("m", ""), ("größe", "2"), ("m", "label")):
+        asked = pb.ModelStatisticsRequest(name=model, version=version)
+        assert question(model, version) == asked.SerializeToString(), model
+        assert asked_about(asked.SerializeToString()) == (model, version), model
 
 
 def test_metadata_get_another_name_and_the_versions_of_the_fleet() -> None:
@@ -140,10 +139,11 @@ def test_a_message_without_fields_is_written_where_a_number_of_zero_is_not() -> 
     assert write(table, {"truth": True}) == b"\x10\x01"
 
 
-@pytest.mark.parametrize("message", [b"\xff\xff\xff", b"\x0a\x05x", b"\x00\x00", b"\x0a\x01\xff"])
-def test_nonsense_is_refused(message: bytes) -> None:
-    with pytest.raises(Unparsable, match="Unable to parse request"):
-        read({1: Field("name", Kind.TEXT)}, message)
+def test_nonsense_is_refused() -> None:
+    for message in (b"\xff\xff\xff", b"\x0a\x05x", b"\x00\x00", b"\x0a\x01\xff"):
+        assert "Unable to parse request" in str(
+            refusal(Unparsable, read, {1: Field("name", Kind.TEXT)}, message)
+        ), message
 
 
 def test_messages_within_messages_have_an_end() -> None:

@@ -1,7 +1,7 @@
 """Chosen series of a metrics text: as Prometheus' own client writes them, and as others may."""
 
-import pytest
 from prometheus_client import CollectorRegistry, Counter, Gauge, generate_latest
+from refusals import refusal
 
 from serve.wire.prometheus import Sample, at_source, samples, split
 
@@ -34,19 +34,18 @@ def test_labels_are_read_whatever_they_hold() -> None:
     ]
 
 
-@pytest.mark.parametrize("name", ["digits", 'a"b', "a\\b", "a\nb"])
-def test_series_are_chosen_by_a_label(name: str) -> None:
-    registry = CollectorRegistry()
-    counter = Counter("c", "text", ["model", "submodel"], registry=registry)
-    counter.labels(name, "x").inc(2)
-    counter.labels("x", name).inc(3)
-    (found,) = read(generate_latest(registry).decode(), "c_total", model=name)
-    assert found.value == 2.0
+def test_series_are_chosen_by_a_label() -> None:
+    for name in ("digits", 'a"b', "a\\b", "a\nb"):
+        registry = CollectorRegistry()
+        counter = Counter("c", "text", ["model", "submodel"], registry=registry)
+        counter.labels(name, "x").inc(2)
+        counter.labels("x", name).inc(3)
+        (found,) = read(generate_latest(registry).decode(), "c_total", model=name)
+        assert found.value == 2.0, name
 
 
-@pytest.mark.parametrize(
-    "line, value",
-    [
+def test_lines_may_be_written_in_many_ways() -> None:
+    for line, value in (
         ("a 1", 1.0),
         ("a\t1.5e3", 1500.0),
         ("a +Inf", float("inf")),
@@ -54,59 +53,48 @@ def test_series_are_chosen_by_a_label(name: str) -> None:
         ("a{} 1", 1.0),
         ('a{ x = "y" , } 1', 1.0),
         ('a{x="y",} 1\r', 1.0),
-    ],
-)
-def test_lines_may_be_written_in_many_ways(line: str, value: float) -> None:
-    (found,) = read(line + "\n", "a")
-    assert found.value == value
+    ):
+        (found,) = read(line + "\n", "a")
+        assert found.value == value, line
 
 
-@pytest.mark.parametrize("line", ["a", "a x", 'a{x="y} 1', "a{x=y} 1", 'a{x="y"z="w"} 1', "a{"])
-def test_a_wanted_line_that_cannot_be_read_is_an_error(line: str) -> None:
-    with pytest.raises(ValueError):
-        read(f"# HELP a text\n{line}\n", "a")
+def test_a_wanted_line_that_cannot_be_read_is_an_error() -> None:
+    for line in ("a", "a x", 'a{x="y} 1', "a{x=y} 1", 'a{x="y"z="w"} 1', "a{"):
+        refusal(ValueError, read, f"# HELP a text\n{line}\n", "a")
 
 
 def test_an_unwanted_line_that_cannot_be_read_is_passed_over() -> None:
     assert read("b 1\nthis is nothing\n", "a") == []
 
 
-@pytest.mark.parametrize("text", ["<html>not found</html>", "404 page not found\n", "{}"])
-def test_what_is_no_metrics_text_is_an_error(text: str) -> None:
-    with pytest.raises(ValueError):
-        read(text, "a")
+def test_what_is_no_metrics_text_is_an_error() -> None:
+    for text in ("<html>not found</html>", "404 page not found\n", "{}"):
+        refusal(ValueError, read, text, "a")
 
 
 def test_an_empty_text_has_no_series() -> None:
     assert read("", "a") == []
 
 
-@pytest.mark.parametrize(
-    "line, series, value",
-    [
+def test_a_line_is_split_into_its_series_and_its_number() -> None:
+    for line, series, value in (
         ("a 1", "a", 1.0),
         ('a{x="y"} 1.5e3', 'a{x="y"}', 1500.0),
         ('a{x="y z"} +Inf', 'a{x="y z"}', float("inf")),
         ("a\t1", "a", 1.0),
         ("a 1 1700000000000", "a", 1.0),
         ('a{x="y"} 1 1700000000000', 'a{x="y"}', 1.0),
-    ],
-)
-def test_a_line_is_split_into_its_series_and_its_number(
-    line: str, series: str, value: float
-) -> None:
-    assert split(line) == (series, value)
+    ):
+        assert split(line) == (series, value), (line, series)
 
 
-@pytest.mark.parametrize("line", ["a", "404 page not found", "<html>a b</html>", "a b c 1", ""])
-def test_what_is_no_line_is_not_split(line: str) -> None:
-    with pytest.raises(ValueError):
-        split(line)
+def test_what_is_no_line_is_not_split() -> None:
+    for line in ("a", "404 page not found", "<html>a b</html>", "a b c 1", ""):
+        refusal(ValueError, split, line)
 
 
-@pytest.mark.parametrize(
-    "series, labels",
-    [
+def test_a_series_gets_the_name_of_its_source_whatever_its_labels_hold() -> None:
+    for series, labels in (
         ("a", {}),
         ("a{}", {}),
         ('a{x="y"}', {"x": "y"}),
@@ -116,25 +104,20 @@ def test_what_is_no_line_is_not_split(line: str) -> None:
         ('a{x="\\"source=\\""}', {"x": '"source="'}),
         ('a{x="b\\\\"}', {"x": "b\\"}),
         ('a{datasource="y"}', {"datasource": "y"}),
-    ],
-)
-def test_a_series_gets_the_name_of_its_source_whatever_its_labels_hold(
-    series: str, labels: dict[str, str]
-) -> None:
-    assert read(f"{at_source(series, 'w')} 1", "a") == [Sample("a", {**labels, "source": "w"}, 1.0)]
+    ):
+        assert read(f"{at_source(series, 'w')} 1", "a") == [
+            Sample("a", {**labels, "source": "w"}, 1.0)
+        ], series
 
 
-@pytest.mark.parametrize(
-    "series",
-    [
+def test_a_series_that_names_a_source_keeps_that_name_before_the_other() -> None:
+    for series in (
         'a{source="w"}',
         'a{x=",source=",source="w"}',
         'a{source="w",x="y"}',
         'a{source="w",x="source="}',
         'a{source="w",x=",source="}',
-    ],
-)
-def test_a_series_that_names_a_source_keeps_that_name_before_the_other(series: str) -> None:
-    (found,) = read(f"{at_source(series, 'g')} 1", "a")
-    (before,) = read(f"{series} 1", "a")
-    assert found.labels == {**before.labels, "source": "w@g"}
+    ):
+        (found,) = read(f"{at_source(series, 'g')} 1", "a")
+        (before,) = read(f"{series} 1", "a")
+        assert found.labels == {**before.labels, "source": "w@g"}, series

@@ -5,9 +5,10 @@ import itertools
 import random
 
 import pytest
-from google.protobuf.message import DecodeError, Message
+from google.protobuf.message import DecodeError
 from hypothesis import given
 from hypothesis import strategies as st
+from refusals import refusal
 from tritonclient.grpc import service_pb2
 
 from serve.core.errors import BadRequest, Unparsable
@@ -44,16 +45,15 @@ def request(
     return message
 
 
-@pytest.mark.parametrize("model", NAMES)
-@pytest.mark.parametrize("version", ["", "1", "stable", "9" * 300])
-def test_name_and_version_are_read_without_the_tensors(model: str, version: str) -> None:
-    message = request(model, version, tensors=3).SerializeToString()
-    assert peek(message, infer=True) == Peek(model, version, "")
+def test_name_and_version_are_read_without_the_tensors() -> None:
+    for version in ("", "1", "stable", "9" * 300):
+        for model in NAMES:
+            message = request(model, version, tensors=3).SerializeToString()
+            assert peek(message, infer=True) == Peek(model, version, ""), (model, version)
 
 
-@pytest.mark.parametrize(
-    ("sequence", "key"),
-    [
+def test_the_correlation_id_is_found_among_the_parameters() -> None:
+    for sequence, key in (
         (77, "n77"),
         ("77", "s77"),
         (2**63 - 1, f"n{2**63 - 1}"),
@@ -61,12 +61,10 @@ def test_name_and_version_are_read_without_the_tensors(model: str, version: str)
         (0, ""),
         ("", ""),
         (None, ""),
-    ],
-)
-def test_the_correlation_id_is_found_among_the_parameters(
-    sequence: int | str | None, key: str
-) -> None:
-    assert peek(request(sequence=sequence).SerializeToString(), infer=True).sequence == key
+    ):
+        assert peek(request(sequence=sequence).SerializeToString(), infer=True).sequence == key, (
+            sequence
+        )
 
 
 def test_an_unsigned_correlation_id_is_the_same_number() -> None:
@@ -75,25 +73,21 @@ def test_an_unsigned_correlation_id_is_the_same_number() -> None:
     assert peek(message.SerializeToString(), infer=True).sequence == f"n{2**64 - 1}"
 
 
-@pytest.mark.parametrize("kind", ["bool_param", "double_param"])
-def test_a_correlation_id_of_another_type_is_none(kind: str) -> None:
-    message = request()
-    setattr(message.parameters["sequence_id"], kind, 1)
-    assert peek(message.SerializeToString(), infer=True).sequence == ""
+def test_a_correlation_id_of_another_type_is_none() -> None:
+    for kind in ("bool_param", "double_param"):
+        message = request()
+        setattr(message.parameters["sequence_id"], kind, 1)
+        assert peek(message.SerializeToString(), infer=True).sequence == "", kind
 
 
-@pytest.mark.parametrize(
-    "message",
-    [
+def test_the_other_requests_have_name_and_version_in_the_same_places() -> None:
+    for message in (
         service_pb2.ModelReadyRequest(name="digits", version="2"),
         service_pb2.ModelMetadataRequest(name="digits", version="2"),
         service_pb2.ModelConfigRequest(name="digits", version="2"),
         service_pb2.ModelStatisticsRequest(name="digits", version="2"),
-    ],
-    ids=lambda message: type(message).__name__,
-)
-def test_the_other_requests_have_name_and_version_in_the_same_places(message: Message) -> None:
-    assert peek(message.SerializeToString(), infer=False) == Peek("digits", "2", "")
+    ):
+        assert peek(message.SerializeToString(), infer=False) == Peek("digits", "2", ""), message
 
 
 def test_an_empty_message_names_nothing() -> None:
@@ -117,27 +111,23 @@ def test_unknown_fields_of_every_kind_are_stepped_over() -> None:
     assert peek(message, infer=True) == Peek("digits", "2", "")
 
 
-@pytest.mark.parametrize(
-    "message",
-    [
-        pytest.param(b"\x0a\xff\xff", id="length cut off"),
-        pytest.param(b"\x0a\x05abc", id="text cut off"),
-        pytest.param(b"\x0a", id="key alone"),
-        pytest.param(b"\x00", id="field 0"),
-        pytest.param(b"\x0b", id="group"),
-        pytest.param(b"\x0f", id="wire type 7"),
-        pytest.param(b"\x09\x01", id="fixed64 cut off"),
-        pytest.param(b"\x0d\x01", id="fixed32 cut off"),
-        pytest.param(b"\x08" + b"\xff" * 11, id="endless number"),
-        pytest.param(b"\x08" + b"\xff" * 10 + b"\x01", id="number of eleven bytes"),
-        pytest.param(b"\x0a\x01\xff", id="name is not UTF-8"),
-        pytest.param(b"\x12\x01\xff", id="version is not UTF-8"),
-        pytest.param(b"\x22\x01\xff", id="broken parameter"),
-    ],
-)
-def test_a_message_that_is_none_is_a_bad_request(message: bytes) -> None:
-    with pytest.raises(BadRequest):
-        peek(message, infer=True)
+def test_a_message_that_is_none_is_a_bad_request() -> None:
+    for name, message in {
+        "length cut off": b"\x0a\xff\xff",
+        "text cut off": b"\x0a\x05abc",
+        "key alone": b"\x0a",
+        "field 0": b"\x00",
+        "group": b"\x0b",
+        "wire type 7": b"\x0f",
+        "fixed64 cut off": b"\x09\x01",
+        "fixed32 cut off": b"\x0d\x01",
+        "endless number": b"\x08" + b"\xff" * 11,
+        "number of eleven bytes": b"\x08" + b"\xff" * 10 + b"\x01",
+        "name is not UTF-8": b"\x0a\x01\xff",
+        "version is not UTF-8": b"\x12\x01\xff",
+        "broken parameter": b"\x22\x01\xff",
+    }.items():
+        assert refusal(BadRequest, peek, message, infer=True), name
 
 
 def test_garbage_is_read_or_refused_but_never_breaks_the_reader() -> None:
@@ -182,12 +172,12 @@ def test_a_message_that_ends_too_early_is_never_read_as_something_else() -> None
     }
 
 
-@pytest.mark.parametrize("name", NAMES[1:])
-def test_an_appended_field_wins_and_nothing_else_changes(name: str) -> None:
-    message = request("digits", "1", "abc", tensors=2)
-    changed = message.SerializeToString() + field(1, name.encode())
-    message.model_name = name
-    assert service_pb2.ModelInferRequest.FromString(changed) == message
+def test_an_appended_field_wins_and_nothing_else_changes() -> None:
+    for name in NAMES[1:]:
+        message = request("digits", "1", "abc", tensors=2)
+        changed = message.SerializeToString() + field(1, name.encode())
+        message.model_name = name
+        assert service_pb2.ModelInferRequest.FromString(changed) == message, name
 
 
 def test_name_and_version_may_both_be_appended() -> None:
@@ -202,22 +192,25 @@ def test_a_field_number_beyond_one_byte_is_written_too() -> None:
     assert field(16, b"ab") == b"\x82\x01\x02ab"
 
 
-@pytest.mark.parametrize("value", [True, False])
-def test_a_boolean_answer_is_what_protobuf_writes(value: bool) -> None:
-    assert boolean(1, value) == service_pb2.ServerReadyResponse(ready=value).SerializeToString()
+def test_a_boolean_answer_is_what_protobuf_writes() -> None:
+    for value in (True, False):
+        assert (
+            boolean(1, value) == service_pb2.ServerReadyResponse(ready=value).SerializeToString()
+        ), value
 
 
-@pytest.mark.parametrize("model", NAMES[1:])
-@pytest.mark.parametrize("version", ["", "1", "stable", "9" * 300])
-def test_names_are_read_from_the_start_of_a_message_as_soon_as_they_are_there(
-    model: str, version: str
-) -> None:
-    whole = request(model, version, tensors=2).SerializeToString()
-    seen = [names(whole[:end], 0, len(whole)) for end in range(len(whole) + 1)]
-    first = next(index for index, one in enumerate(seen) if one is not None)
-    assert set(seen[first:]) == {(model, version)}
-    named = service_pb2.ModelInferRequest(model_name=model, model_version=version)
-    assert first == len(named.SerializeToString()) + 1  # the key of the next field
+def test_names_are_read_from_the_start_of_a_message_as_soon_as_they_are_there() -> None:
+    for version in ("", "1", "stable", "9" * 300):
+        for model in NAMES[1:]:
+            whole = request(model, version, tensors=2).SerializeToString()
+            seen = [names(whole[:end], 0, len(whole)) for end in range(len(whole) + 1)]
+            first = next(index for index, one in enumerate(seen) if one is not None)
+            assert set(seen[first:]) == {(model, version)}, (model, version)
+            named = service_pb2.ModelInferRequest(model_name=model, model_version=version)
+            assert first == len(named.SerializeToString()) + 1, (
+                model,
+                version,
+            )  # the key of the next field
 
 
 def test_names_may_lie_anywhere_in_what_has_come() -> None:
@@ -226,25 +219,18 @@ def test_names_may_lie_anywhere_in_what_has_come() -> None:
     assert names(memoryview(b"12345" + whole), 5, 5 + len(whole)) == ("digits", "2")
 
 
-@pytest.mark.parametrize(
-    "message",
-    [
+def test_names_that_do_not_stand_first_need_the_whole_message() -> None:
+    for message in (
         service_pb2.ModelInferRequest(model_version="2", id="7").SerializeToString(),
         service_pb2.ModelInferRequest(id="7").SerializeToString(),
         b"\x08\x01" + request().SerializeToString(),
-    ],
-    ids=["no name", "neither", "another type"],
-)
-def test_names_that_do_not_stand_first_need_the_whole_message(message: bytes) -> None:
-    assert names(message, 0, len(message)) is None
+    ):
+        assert names(message, 0, len(message)) is None, message
 
 
-@pytest.mark.parametrize(
-    "message", [b"\x0a\x05abc", b"\x0a" + b"\xff" * 11 + b"\x01", b"\x0a\x01\xff\x1a"]
-)
-def test_a_name_that_cannot_be_is_a_bad_request(message: bytes) -> None:
-    with pytest.raises(BadRequest):
-        names(message, 0, len(message))
+def test_a_name_that_cannot_be_is_a_bad_request() -> None:
+    for message in (b"\x0a\x05abc", b"\x0a" + b"\xff" * 11 + b"\x01", b"\x0a\x01\xff\x1a"):
+        refusal(BadRequest, names, message, 0, len(message))
 
 
 def test_a_message_with_a_name_alone_is_whole_only_at_its_end() -> None:
@@ -275,15 +261,15 @@ def test_the_names_in_an_answer_of_a_stream_are_found_or_waited_for() -> None:
     assert answered_name(b"", is_whole=True) == ("", "")
 
 
-@pytest.mark.parametrize("tensors", [0, 1, 3])
-def test_a_whole_message_is_walked_to_its_end(tensors: int) -> None:
-    whole = request("digits", "2", 77, tensors=tensors).SerializeToString()
-    assert whole_names(b"12345" + whole, 5) == ("digits", "2")
-    assert whole_names(memoryview(whole), 0) == ("digits", "2")
-    assert whole_names(whole + field(1, b"x"), 0) == ("x", "2")
-    for damaged in (whole[:-1], whole + b"\x3a", whole + b"\x3a\x05", whole + b"\x09\x01"):
-        with pytest.raises(BadRequest):
-            whole_names(damaged, 0)
+def test_a_whole_message_is_walked_to_its_end() -> None:
+    for tensors in (0, 1, 3):
+        whole = request("digits", "2", 77, tensors=tensors).SerializeToString()
+        assert whole_names(b"12345" + whole, 5) == ("digits", "2"), tensors
+        assert whole_names(memoryview(whole), 0) == ("digits", "2"), tensors
+        assert whole_names(whole + field(1, b"x"), 0) == ("x", "2"), tensors
+        for damaged in (whole[:-1], whole + b"\x3a", whole + b"\x3a\x05", whole + b"\x09\x01"):
+            with pytest.raises(BadRequest):
+                whole_names(damaged, 0)
 
 
 @given(st.lists(st.integers(0, 2000), max_size=9), st.integers(0, 3))

@@ -65,9 +65,8 @@ def test_services_are_listed(reflection: Reflection) -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    ("symbol", "file"),
-    [
+def test_a_symbol_leads_to_its_file(reflection: Reflection) -> None:
+    for symbol, file in (
         ("inference.GRPCInferenceService", "grpc_service.proto"),
         ("inference.GRPCInferenceService.ModelInfer", "grpc_service.proto"),
         ("inference.ModelInferRequest", "grpc_service.proto"),
@@ -77,10 +76,8 @@ def test_services_are_listed(reflection: Reflection) -> None:
         ("inference.TYPE_FP32", "model_config.proto"),
         ("grpc.health.v1.HealthCheckResponse.ServingStatus", "grpc/health/v1/health.proto"),
         ("grpc.health.v1.HealthCheckResponse.SERVING", "grpc/health/v1/health.proto"),
-    ],
-)
-def test_a_symbol_leads_to_its_file(reflection: Reflection, symbol: str, file: str) -> None:
-    assert files(ask(reflection, symbol=symbol))[0].name == file
+    ):
+        assert files(ask(reflection, symbol=symbol))[0].name == file, symbol
 
 
 def test_a_file_comes_with_what_it_needs(reflection: Reflection) -> None:
@@ -88,9 +85,8 @@ def test_a_file_comes_with_what_it_needs(reflection: Reflection) -> None:
     assert names == ["grpc_service.proto", "model_config.proto"]
 
 
-@pytest.mark.parametrize(
-    ("service", "method", "fields", "message"),
-    [
+def test_what_is_told_is_enough_to_build_a_request(reflection: Reflection) -> None:
+    for service, method, fields, message in (
         ("inference.GRPCInferenceService", "ModelInfer", {"model_name": "m"}, b"\x0a\x01m"),
         ("grpc.health.v1.Health", "Check", {"service": "m"}, b"\x0a\x01m"),
         (
@@ -99,30 +95,23 @@ def test_a_file_comes_with_what_it_needs(reflection: Reflection) -> None:
             {"model_spec": {"name": "m"}},
             b"\x0a\x03\x0a\x01m",
         ),
-    ],
-)
-def test_what_is_told_is_enough_to_build_a_request(
-    reflection: Reflection, service: str, method: str, fields: dict[str, Any], message: bytes
-) -> None:
-    pool = descriptor_pool.DescriptorPool()
-    for file in reversed(files(ask(reflection, symbol=service))):
-        pool.Add(file)
-    found = pool.FindServiceByName(service).FindMethodByName(method)
-    made = message_factory.GetMessageClass(found.input_type)(**fields)
-    assert made.SerializeToString() == message
+    ):
+        pool = descriptor_pool.DescriptorPool()
+        for file in reversed(files(ask(reflection, symbol=service))):
+            pool.Add(file)
+        found = pool.FindServiceByName(service).FindMethodByName(method)
+        made = message_factory.GetMessageClass(found.input_type)(**fields)
+        assert made.SerializeToString() == message, (service, method, fields)
 
 
-@pytest.mark.parametrize(
-    "asked",
-    [
+def test_what_there_is_not_is_not_found(reflection: Reflection) -> None:
+    for asked in (
         {"file": "nothing.proto"},
         {"symbol": "inference.Nothing"},
         {"extension": {"type": "inference.ModelInferRequest", "number": 5}},
         {"extensions": "inference.Nothing"},
-    ],
-)
-def test_what_there_is_not_is_not_found(reflection: Reflection, asked: dict[str, Any]) -> None:
-    assert ask(reflection, **asked)["error"]["code"] == 5
+    ):
+        assert ask(reflection, **asked)["error"]["code"] == 5, asked
 
 
 def test_a_message_has_no_extensions(reflection: Reflection) -> None:

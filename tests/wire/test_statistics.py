@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from typing import Any
 
-import pytest
 from builders import snapshot, target, view
 
 from serve.wire.statistics import Entry, Names, Tally, add, has_fallen, index
@@ -135,9 +134,8 @@ def test_what_only_one_knows_is_kept() -> None:
     }
 
 
-@pytest.mark.parametrize(
-    ("before", "now", "fallen"),
-    [
+def test_counters_have_fallen_when_any_of_them_has() -> None:
+    for before, now, fallen in (
         (entry(3), entry(3), False),
         (entry(3), entry(4), False),
         (entry(3), entry(2), True),
@@ -147,10 +145,8 @@ def test_what_only_one_knows_is_kept() -> None:
         (entry(3, batch_stats=[batch(8, 2)]), entry(3, batch_stats=[batch(8, 1)]), True),
         (entry(3, batch_stats=[batch(8, 2)]), entry(3), True),
         (entry(3), entry(3, batch_stats=[batch(8, 2)]), False),
-    ],
-)
-def test_counters_have_fallen_when_any_of_them_has(before: Entry, now: Entry, fallen: bool) -> None:
-    assert has_fallen(before, now) is fallen
+    ):
+        assert has_fallen(before, now) is fallen, (before, now)
 
 
 # --- counters that only rise ----------------------------------------------------------------------

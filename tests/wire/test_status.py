@@ -4,7 +4,6 @@ import inspect
 import json
 
 import grpc
-import pytest
 
 from serve.core import errors
 from serve.core.calls import PREDICTIONS, Reply, Verb
@@ -82,26 +81,26 @@ def test_every_class_of_error_is_in_the_table_of_this_test() -> None:
     assert {kind for kind in classes if issubclass(kind, ServegateError)} == set(EXPECTED)
 
 
-@pytest.mark.parametrize("kind", EXPECTED)
-def test_every_error_has_its_status_in_both_protocols(kind: type[ServegateError]) -> None:
-    error = kind.__new__(kind)
-    http, name = EXPECTED[kind]
-    assert status.http_status(error) == http
-    assert status.grpc_code(error) == grpc.StatusCode[name].value[0]
+def test_every_error_has_its_status_in_both_protocols() -> None:
+    for kind in EXPECTED:
+        error = kind.__new__(kind)
+        http, name = EXPECTED[kind]
+        assert status.http_status(error) == http, kind
+        assert status.grpc_code(error) == grpc.StatusCode[name].value[0], kind
 
 
-@pytest.mark.parametrize("code", grpc.StatusCode)
-def test_metrics_call_every_grpc_status_by_its_name(code: grpc.StatusCode) -> None:
-    assert status.code_name("grpc", code.value[0]) == code.name
+def test_metrics_call_every_grpc_status_by_its_name() -> None:
+    for code in grpc.StatusCode:
+        assert status.code_name("grpc", code.value[0]) == code.name, code
 
 
 def test_metrics_call_a_grpc_status_that_does_not_exist_by_its_number() -> None:
     assert [status.code_name("grpc", number) for number in (17, 999, -1)] == ["17", "999", "-1"]
 
 
-@pytest.mark.parametrize("number", [100, 200, 404, 599, 600, 999, 0, -1])
-def test_metrics_call_an_http_status_by_its_number(number: int) -> None:
-    assert status.code_name("http", number) == str(number)
+def test_metrics_call_an_http_status_by_its_number() -> None:
+    for number in (100, 200, 404, 599, 600, 999, 0, -1):
+        assert status.code_name("http", number) == str(number), number
 
 
 def test_an_http_error_is_a_json_object_with_the_key_that_clients_read() -> None:
@@ -118,21 +117,20 @@ def test_an_http_error_is_a_json_object_with_the_key_that_clients_read() -> None
 EARLY = (errors.UnknownVersion("x", "9"), errors.BadVersion("9" * 20), errors.MethodNotAllowed("x"))
 
 
-@pytest.mark.parametrize("error", EARLY)
-@pytest.mark.parametrize("verb", Verb)
-def test_what_is_found_early_is_plain_text_to_infer_and_ready_and_json_to_the_others(
-    error: ServegateError, verb: Verb
-) -> None:
-    media = b"text/plain" if verb in (Verb.INFER, Verb.READY) else b"application/json"
-    assert dict(status.http_error(error, verb).headers)[b"content-type"] == media
+def test_what_is_found_early_is_plain_text_to_infer_and_ready_and_json_to_the_others() -> None:
+    for verb in Verb:
+        for error in EARLY:
+            media = b"text/plain" if verb in (Verb.INFER, Verb.READY) else b"application/json"
+            assert dict(status.http_error(error, verb).headers)[b"content-type"] == media, (
+                error,
+                verb,
+            )
 
 
-@pytest.mark.parametrize("verb", Verb)
-def test_a_path_that_nobody_serves_is_told_in_plain_text_and_an_overload_is_not(
-    verb: Verb,
-) -> None:
-    for error, media in ((errors.NotHere("x"), b"text/plain"), (errors.NoRoom(5), JSON)):
-        assert dict(status.http_error(error, verb).headers)[b"content-type"] == media
+def test_a_path_that_nobody_serves_is_told_in_plain_text_and_an_overload_is_not() -> None:
+    for verb in Verb:
+        for error, media in ((errors.NotHere("x"), b"text/plain"), (errors.NoRoom(5), JSON)):
+            assert dict(status.http_error(error, verb).headers)[b"content-type"] == media
 
 
 def test_whoever_shows_no_key_is_told_how_to_show_one() -> None:
@@ -140,41 +138,33 @@ def test_whoever_shows_no_key_is_told_how_to_show_one() -> None:
     assert headers[b"www-authenticate"] == b'Bearer realm="servegate"'
 
 
-@pytest.mark.parametrize(
-    ("error", "said"),
-    [
+def test_statistics_of_what_does_not_exist_are_a_wrong_argument() -> None:
+    for error, said in (
         (errors.UnknownModel("m"), "requested model 'm' is not available"),
         (
             errors.UnknownVersion("m", "9"),
             "requested model version is not available for model 'm'",
         ),
-    ],
-)
-def test_statistics_of_what_does_not_exist_are_a_wrong_argument(
-    error: ServegateError, said: str
-) -> None:
-    over_http, over_grpc = (status.no_statistics(one, error) for one in ("http", "grpc"))
-    assert over_http is not None and over_grpc is not None
-    assert (over_http.status, json.loads(over_http.body)) == (400, {"error": said})
-    assert (over_grpc.status, over_grpc.message) == (status.INVALID_ARGUMENT, said)
+    ):
+        over_http, over_grpc = (status.no_statistics(one, error) for one in ("http", "grpc"))
+        assert over_http is not None and over_grpc is not None, error
+        assert (over_http.status, json.loads(over_http.body)) == (400, {"error": said}), error
+        assert (over_grpc.status, over_grpc.message) == (status.INVALID_ARGUMENT, said), error
 
 
 def test_statistics_of_what_cannot_be_reached_are_an_error_like_any_other() -> None:
     assert status.no_statistics("http", errors.NoReplica("m", "1")) is None
 
 
-@pytest.mark.parametrize(
-    "error",
-    [
+def test_what_passes_by_itself_says_when_to_try_again() -> None:
+    for error in (
         errors.Overloaded("m", 5),
         errors.NoRoom(5),
         errors.NoReplica("m", "1"),
         errors.NotLoaded("m", "1"),
         errors.NoSnapshot(),
-    ],
-)
-def test_what_passes_by_itself_says_when_to_try_again(error: ServegateError) -> None:
-    assert dict(status.http_error(error).headers)[b"retry-after"] == b"1"
+    ):
+        assert dict(status.http_error(error).headers)[b"retry-after"] == b"1", error
 
 
 def test_a_pool_that_sleeps_takes_longer_to_come_back_than_a_second() -> None:
@@ -183,28 +173,21 @@ def test_a_pool_that_sleeps_takes_longer_to_come_back_than_a_second() -> None:
     assert int(told) == error.retry_after > 1
 
 
-@pytest.mark.parametrize(
-    "error", [errors.OutcomeUnknown("x"), errors.BodyTooLarge(5), errors.TooSlow("x", 5)]
-)
-def test_what_does_not_pass_says_nothing_of_trying_again(error: ServegateError) -> None:
-    assert b"retry-after" not in dict(status.http_error(error).headers)
+def test_what_does_not_pass_says_nothing_of_trying_again() -> None:
+    for error in (errors.OutcomeUnknown("x"), errors.BodyTooLarge(5), errors.TooSlow("x", 5)):
+        assert b"retry-after" not in dict(status.http_error(error).headers), error
 
 
-@pytest.mark.parametrize(
-    ("error", "code"),
-    [
+def test_every_limit_has_a_code_that_scripts_can_look_for() -> None:
+    for error, code in (
         (errors.BodyTooLarge(5), b"body_too_large"),
         (errors.InflatedTooLarge(5), b"inflated_too_large"),
         (errors.HeadTooLarge(5), b"head_too_large"),
         (errors.TooSlow("x", 5), b"too_slow"),
         (errors.NoRoom(5), b"no_room"),
-    ],
-)
-def test_every_limit_has_a_code_that_scripts_can_look_for(
-    error: ServegateError, code: bytes
-) -> None:
-    assert dict(status.http_error(error).headers)[b"servegate-error"] == code
-    assert status.grpc_error(error).headers == ((b"servegate-error", code),)
+    ):
+        assert dict(status.http_error(error).headers)[b"servegate-error"] == code, error
+        assert status.grpc_error(error).headers == ((b"servegate-error", code),), error
 
 
 def test_a_grpc_error_is_a_status_with_message_and_code_in_its_trailers() -> None:
@@ -230,9 +213,8 @@ PLAIN = Target("ours", 1, "m", 2, "onnxruntime", ("a",))
 COMPOSED = Target("ours", 1, "m", 2, "ensemble", ("a",), calls_others=True)
 
 
-@pytest.mark.parametrize(
-    ("protocol", "reply", "lacks_version"),
-    [
+def test_a_refusal_of_triton_proves_that_nothing_was_executed() -> None:
+    for protocol, reply, lacks_version in (
         ("http", http(404, UNKNOWN), True),
         ("http", http(503, NOT_READY), True),
         ("http", http(503, FULL), False),
@@ -246,19 +228,14 @@ COMPOSED = Target("ours", 1, "m", 2, "ensemble", ("a",), calls_others=True)
         ("grpc", rpc(grpc.StatusCode.UNAVAILABLE, NOT_READY), True),
         ("grpc", rpc(grpc.StatusCode.UNAVAILABLE, f"[request id: 1] {FULL}"), False),
         ("grpc", rpc(grpc.StatusCode.UNAVAILABLE, "Server not ready"), False),
-    ],
-)
-def test_a_refusal_of_triton_proves_that_nothing_was_executed(
-    protocol: str, reply: Reply, lacks_version: bool
-) -> None:
-    refusal = status.refusal(protocol, Verb.INFER, reply, PLAIN)
-    assert refusal is not None
-    assert refusal.lacks_version is lacks_version
+    ):
+        refusal = status.refusal(protocol, Verb.INFER, reply, PLAIN)
+        assert refusal is not None, (protocol, reply)
+        assert refusal.lacks_version is lacks_version, (protocol, reply)
 
 
-@pytest.mark.parametrize(
-    ("protocol", "reply"),
-    [
+def test_any_other_answer_is_the_answer() -> None:
+    for protocol, reply in (
         ("http", http(200, UNKNOWN)),
         ("http", Reply(503, b"")),
         ("http", Reply(503, b"[]")),
@@ -286,17 +263,15 @@ def test_a_refusal_of_triton_proves_that_nothing_was_executed(
         ("grpc", rpc(grpc.StatusCode.NOT_FOUND, "file not found")),
         ("grpc", rpc(grpc.StatusCode.INTERNAL, UNKNOWN)),
         ("grpc", rpc(grpc.StatusCode.RESOURCE_EXHAUSTED, FULL)),
-    ],
-)
-def test_any_other_answer_is_the_answer(protocol: str, reply: Reply) -> None:
-    assert status.refusal(protocol, Verb.INFER, reply, PLAIN) is None
+    ):
+        assert status.refusal(protocol, Verb.INFER, reply, PLAIN) is None, (protocol, reply)
 
 
-@pytest.mark.parametrize("said", [FULL, f"[request id: 1] {FULL}", NOT_READY, "Server not ready"])
-def test_a_model_that_calls_others_may_pass_on_what_another_was_refused_with(said: str) -> None:
-    over_grpc = rpc(grpc.StatusCode.UNAVAILABLE, said)
-    assert status.refusal("http", Verb.INFER, http(503, said), COMPOSED) is None
-    assert status.refusal("grpc", Verb.INFER, over_grpc, COMPOSED) is None
+def test_a_model_that_calls_others_may_pass_on_what_another_was_refused_with() -> None:
+    for said in (FULL, f"[request id: 1] {FULL}", NOT_READY, "Server not ready"):
+        over_grpc = rpc(grpc.StatusCode.UNAVAILABLE, said)
+        assert status.refusal("http", Verb.INFER, http(503, said), COMPOSED) is None, said
+        assert status.refusal("grpc", Verb.INFER, over_grpc, COMPOSED) is None, said
 
 
 def test_a_replica_that_lacks_a_model_that_calls_others_has_not_executed_it() -> None:
@@ -304,17 +279,17 @@ def test_a_replica_that_lacks_a_model_that_calls_others_has_not_executed_it() ->
     assert refusal is not None and refusal.lacks_version
 
 
-@pytest.mark.parametrize("verb", Verb)
-def test_only_predict_calls_are_refused_by_a_busy_server(verb: Verb) -> None:
-    refusal = status.refusal("http", verb, http(503, FULL), PLAIN)
-    assert (refusal is not None) is (verb in PREDICTIONS)
+def test_only_predict_calls_are_refused_by_a_busy_server() -> None:
+    for verb in Verb:
+        refusal = status.refusal("http", verb, http(503, FULL), PLAIN)
+        assert (refusal is not None) is (verb in PREDICTIONS), verb
 
 
-@pytest.mark.parametrize("verb", Verb)
-def test_a_version_that_is_absent_is_recognised_in_answers_to_questions_too(verb: Verb) -> None:
-    refusal = status.refusal("http", verb, http(404, UNKNOWN), PLAIN)
-    may_be_told = PREDICTIONS | {Verb.STREAM, Verb.METADATA, Verb.CONFIG}
-    assert (refusal is not None) is (verb in may_be_told)
+def test_a_version_that_is_absent_is_recognised_in_answers_to_questions_too() -> None:
+    for verb in Verb:
+        refusal = status.refusal("http", verb, http(404, UNKNOWN), PLAIN)
+        may_be_told = PREDICTIONS | {Verb.STREAM, Verb.METADATA, Verb.CONFIG}
+        assert (refusal is not None) is (verb in may_be_told), verb
 
 
 def test_words_of_a_caller_that_are_no_text_are_told_as_far_as_they_are() -> None:
