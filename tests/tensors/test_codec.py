@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import tritonclient.grpc as triton_grpc
 import tritonclient.http as triton_http
+from refusals import refusal
 from tritonclient.grpc import service_pb2
 
 from serve.core.errors import Invalid, ServegateError
@@ -137,9 +138,8 @@ def test_a_request_of_several_megabytes_keeps_every_byte():
 ROW = {"name": "y", "datatype": "FP32", "shape": [2]}
 
 
-@pytest.mark.parametrize(
-    ("body", "length", "why"),
-    [
+def test_a_broken_http_reply_says_what_is_wrong_with_it() -> None:
+    for body, length, why in (
         (b"", None, "not JSON"),
         (b"<html>", None, "not JSON"),
         (b"\xff\xfe", None, "not JSON"),
@@ -169,32 +169,25 @@ ROW = {"name": "y", "datatype": "FP32", "shape": [2]}
         (*reply(ROW | {"parameters": {"binary_data_size": -1}}), "binary_data_size -1"),
         (*reply(ROW | {"parameters": {"binary_data_size": "8"}}), "binary_data_size '8'"),
         (*reply(ROW | {"parameters": 3}), "'data' of 'y' is missing"),
-    ],
-)
-def test_a_broken_http_reply_says_what_is_wrong_with_it(body, length, why):
-    with pytest.raises(MalformedReply) as raised:
-        read_http_reply(body, length)
-    assert why in raised.value.why
+    ):
+        error = refusal(MalformedReply, read_http_reply, body, length)
+        assert why in error.why, (body, length)
 
 
-@pytest.mark.parametrize(
-    ("change", "why"),
-    [
+def test_a_broken_grpc_reply_says_what_is_wrong_with_it() -> None:
+    for change, why in (
         (lambda message: message.raw_output_contents.pop(), "describes 2 outputs"),
         (lambda message: message.outputs.pop(), "describes 1 outputs"),
         (lambda message: message.raw_output_contents.__setitem__(0, b"123"), "has 3 bytes"),
         (lambda message: message.outputs[0].shape.__setitem__(0, -1), "has the shape [-1]"),
         (lambda message: setattr(message.outputs[1], "name", "a"), "is there twice"),
         (lambda message: setattr(message.outputs[1], "datatype", ""), "unknown datatype ''"),
-    ],
-)
-def test_a_broken_grpc_reply_says_what_is_wrong_with_it(change, why):
-    one = np.ones(1, dtype=np.float32)
-    message = grpc_reply({"a": ("FP32", one), "b": ("FP32", one)})
-    change(message)
-    with pytest.raises(MalformedReply) as raised:
-        read_grpc_reply(message.SerializeToString())
-    assert why in raised.value.why
+    ):
+        one = np.ones(1, dtype=np.float32)
+        message = grpc_reply({"a": ("FP32", one), "b": ("FP32", one)})
+        change(message)
+        error = refusal(MalformedReply, read_grpc_reply, message.SerializeToString())
+        assert why in error.why, change
 
 
 def test_bytes_that_are_no_protobuf_are_a_broken_reply():

@@ -33,19 +33,16 @@ def test_top_1_is_the_share_of_rows_with_the_same_winner():
     assert difference(array([1], [2]), array([1], [3])).top_1 is None
 
 
-@pytest.mark.parametrize(
-    ("left", "right", "cosine"),
-    [
+def test_the_cosine_is_that_of_the_angle() -> None:
+    for left, right, cosine in (
         ((1, 0), (0, 1), 0.0),
         ((1, 2), (-1, -2), -1.0),
         ((0, 0), (0, 0), 1.0),
         ((0, 0), (0, 1), 0.0),
         ((1e200, 1e200), (1e-200, 1e-200), 1.0),
-    ],
-)
-def test_the_cosine_is_that_of_the_angle(left, right, cosine):
-    found = difference(array(*left, dtype=np.float64), array(*right, dtype=np.float64))
-    assert math.isclose(found.cosine, cosine, abs_tol=1e-12)
+    ):
+        found = difference(array(*left, dtype=np.float64), array(*right, dtype=np.float64))
+        assert math.isclose(found.cosine, cosine, abs_tol=1e-12), (left, right)
 
 
 def test_nan_on_both_sides_is_the_same_value_and_on_one_side_an_infinite_difference():

@@ -3,8 +3,8 @@
 import struct
 from typing import Any
 
-import pytest
 import tfserving_bytes as tf
+from refusals import refusal
 
 from serve.core.errors import BadRequest
 from serve.tensors.tfserving import KINDS, Tensor, pack, unpack
@@ -59,12 +59,14 @@ CASES: list[tuple[bytes, str, tuple[int, ...], list[Any]]] = [
 ]
 
 
-@pytest.mark.parametrize(("data", "datatype", "shape", "elements"), CASES)
-def test_a_tensor_proto_has_these_elements(
-    data: bytes, datatype: str, shape: tuple[int, ...], elements: list[Any]
-) -> None:
-    tensor = read(data)
-    assert (tensor.datatype, tensor.shape, list(unpack(tensor))) == (datatype, shape, elements)
+def test_a_tensor_proto_has_these_elements() -> None:
+    for data, datatype, shape, elements in CASES:
+        tensor = read(data)
+        assert (tensor.datatype, tensor.shape, list(unpack(tensor))) == (
+            datatype,
+            shape,
+            elements,
+        ), (data, datatype, shape)
 
 
 WRONG = [
@@ -82,10 +84,9 @@ WRONG = [
 ]
 
 
-@pytest.mark.parametrize(("data", "sentence"), WRONG)
-def test_a_tensor_proto_that_cannot_be_is_refused(data: bytes, sentence: str) -> None:
-    with pytest.raises(BadRequest, match=sentence):
-        read(data)
+def test_a_tensor_proto_that_cannot_be_is_refused() -> None:
+    for data, sentence in WRONG:
+        assert sentence in str(refusal(BadRequest, read, data)), data
 
 
 def test_the_size_of_tensors_is_known_before_they_are_made() -> None:
@@ -101,15 +102,15 @@ def test_the_size_of_tensors_is_known_before_they_are_made() -> None:
     assert declared_size(protos) == (1 << 43) + 12
 
 
-@pytest.mark.parametrize("datatype", [name for name in KINDS if name != "BYTES"])
-def test_a_tensor_comes_back_from_the_list_of_its_datatype(datatype: str) -> None:
-    tensor = Tensor(
-        datatype, (2, 1), pack([True, False] if datatype == "BOOL" else [1, 3], datatype)
-    )
-    proto = messages().make("Tensor")
-    fill(proto, tensor)
-    assert proto.tensor_content == b""
-    assert read(proto.SerializeToString()) == tensor
+def test_a_tensor_comes_back_from_the_list_of_its_datatype() -> None:
+    for datatype in [name for name in KINDS if name != "BYTES"]:
+        tensor = Tensor(
+            datatype, (2, 1), pack([True, False] if datatype == "BOOL" else [1, 3], datatype)
+        )
+        proto = messages().make("Tensor")
+        fill(proto, tensor)
+        assert proto.tensor_content == b"", datatype
+        assert read(proto.SerializeToString()) == tensor, datatype
 
 
 def test_an_answer_has_its_elements_where_clients_read_them() -> None:
