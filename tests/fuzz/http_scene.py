@@ -35,7 +35,7 @@ from serve.triton.http_pool import Pool
 
 LIMITS = Limits(
     body=3000, head=1200, in_flight=6000, inflated=5000, call=30.0, head_time=5.0, body_idle=5.0,
-    body_rate=100.0, idle=20.0, chunks=40, connections=4, streams=8, frame=1 << 14,
+    body_rate=100.0, idle=20.0, chunks=40, incomplete=4, connections=4, streams=8, frame=1 << 14,
     continuations=3, resets=30, pings=60,
 )  # fmt: skip
 JSON = b'{"model_name":"%b","model_version":"1","outputs":[]}'
