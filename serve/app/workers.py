@@ -14,6 +14,7 @@ from serve.app.ports import stop_on_signals
 from serve.app.secret import shared_secret
 from serve.app.worker import Worker
 from serve.processes import Forked, carry_name
+from serve.processes.kernel import share_memory
 from serve.settings import Settings
 
 _MARGIN = 1.0  # seconds beyond the drain, in which a worker closes what is left
@@ -36,6 +37,7 @@ def run_workers(settings: Settings) -> None:
 def _work(settings: Settings, number: int) -> None:
     """The life of one worker, in its own process."""
     carry_name(f"sg-worker-{number}")
+    share_memory()
     run(f"worker-{number}", _serve(settings, number))
 
 

@@ -1,7 +1,8 @@
-"""What is asked of the kernel: to die with a parent, names, priorities, and CPU time used."""
+"""Services of the kernel and the C library: dying with a parent, names, CPU time, memory."""
 
 import contextlib
 import ctypes
+import gc
 import os
 import signal
 import time
@@ -10,6 +11,7 @@ _PR_SET_PDEATHSIG = 1
 _PR_SET_NAME = 15
 _FIRST_TO_BE_KILLED = 1000
 _CPU_CLOCK = 2  # of a process; the kernel's CPUCLOCK_SCHED
+_M_ARENA_MAX = -8  # of mallopt(3)
 _libc = ctypes.CDLL(None)  # loaded here, because nothing may be loaded between fork and exec
 
 
@@ -27,6 +29,26 @@ def die_with(parent: int) -> None:
 def carry_name(name: str) -> None:
     """The name that `ps -o comm`, `top` and `pgrep` show; the kernel keeps 15 bytes of it."""
     _libc.prctl(_PR_SET_NAME, name.encode(), 0, 0, 0)
+
+
+def share_memory() -> None:
+    """Let all threads of this process take memory from one place; before they start.
+
+    Each would have one of its own, whose free end `malloc_trim` leaves as it is.
+    """
+    if set_option := getattr(_libc, "mallopt", None):  # musl has none
+        set_option(_M_ARENA_MAX, 1)
+
+
+def return_memory() -> None:
+    """Return what is free to the kernel. For a thread: the C library works without the GIL.
+
+    After large blocks were freed, glibc keeps up to twice their size for itself, and what only
+    garbage refers to is not free (see `mallopt(3)`, M_TRIM_THRESHOLD).
+    """
+    gc.collect()
+    if trim := getattr(_libc, "malloc_trim", None):  # musl has none
+        trim(0)
 
 
 def cpu_seconds(pid: int) -> float:

@@ -32,6 +32,7 @@ from serve.core.errors import (
 from serve.core.limits import Limits
 from serve.core.snapshot import ModelView, Target
 from serve.listeners.waking import until_awake, until_loaded
+from serve.processes.kernel import return_memory
 from serve.proxy.attempts import NOWHERE, Attempt
 from serve.proxy.gateway import Gateway
 from serve.tensors.tfserving import LARGE, Signature, Tensor, signature_of
@@ -47,6 +48,8 @@ from serve.wire.tfserving import Servable, TritonRefused, statuses, told
 WEIGHT = 8  # bytes of Python's objects for each byte of a message that is taken apart
 # One at a time: each thread that computes adds up to 5 ms to what an event loop waits for its turn.
 _CONVERTER = ThreadPoolExecutor(1, "converter")
+_LASTING = 8 << 20  # bytes; the memory of a larger call would stay with the process
+_RETURNED_AFTER = 5.0  # seconds: the answer has to be sent, and one turn may serve many calls
 _HEAD_LENGTH = b"inference-header-content-length"
 _NOT_PASSED = frozenset(
     {b"content-type", b"content-encoding", b"accept", b"accept-encoding", _HEAD_LENGTH}
@@ -77,6 +80,7 @@ class TfServing:
         self._known: dict[tuple[str, int], _Known] = {}
         self._generation = 0
         self._held = 0
+        self._is_returning = False
 
     def __repr__(self) -> str:
         return f"<TfServing signatures={len(self._known)} generation={self._generation}>"
@@ -94,6 +98,13 @@ class TfServing:
             yield
         finally:
             self._held -= size
+            if size > _LASTING and not self._is_returning:
+                self._is_returning = True
+                asyncio.get_running_loop().call_later(_RETURNED_AFTER, self._return_memory)
+
+    def _return_memory(self) -> None:
+        self._is_returning = False
+        _CONVERTER.submit(return_memory)
 
     def view(self, call: Call) -> ModelView | None:
         """The model as the caller may see it, if at all. `Unauthenticated` is counted."""
