@@ -1,5 +1,6 @@
 """What tests of drivers need: a clock and senders, whose calls end when a test says so or soon."""
 
+import itertools
 import time
 from collections import deque
 from collections.abc import Callable
@@ -8,7 +9,10 @@ from typing import Any
 
 from gevent import get_hub
 
+from serve.load.engine.calling import LaneCalls
+from serve.load.engine.closed_loop import ClosedLoop
 from serve.load.engine.driving import run_plan
+from serve.load.engine.open_loop import OpenLoop
 from serve.load.engine.recorder import WindowRecorder
 from serve.load.engine.sending import Done
 from serve.load.plan import Lane, Payload, Plan, Protocol, Sequences
@@ -128,3 +132,30 @@ def record_of(recorder: WindowRecorder) -> Record:
     for second, window in recorder.fold():
         record.add(second, window)
     return record
+
+
+class LoopBench:
+    """A loop over one lane, whose clock and answers a test decides."""
+
+    loop: OpenLoop | ClosedLoop
+
+    def __init__(self, seconds: float, *, lane: Lane | None, most: int, from_start: bool) -> None:
+        self.clock = Clock()
+        self.sender = ScriptedSender(self.clock, most=most)
+        self.recorder = WindowRecorder(0.0, seconds)
+        self.calls = LaneCalls(
+            0,
+            lane or lane_of(),
+            sender=self.sender,
+            recorder=self.recorder,
+            identities=itertools.count(),
+            from_start=from_start,
+            clock=self.clock,
+        )
+
+    def wake(self, now: float) -> float:
+        self.clock.now = now
+        return self.loop.wake(now)
+
+    def starts(self) -> list[float]:
+        return [each.at for each in self.sender.sent]

@@ -2,62 +2,34 @@
 
 import math
 
-import pytest
-
 from serve.load.reporting.amounts import figures, rate_text, share_text, time_text
 
 
-@pytest.mark.parametrize(
-    ("seconds", "text"),
-    [
-        (0.0, "0 µs"),
-        (0.00085, "850 µs"),
-        (0.000999, "999 µs"),
-        (0.0009996, "1.00 ms"),
-        (0.0123, "12.3 ms"),
-        (0.9994, "999 ms"),
-        (0.9996, "1.00 s"),
-        (59.96, "60.0 s"),
-        (192, "3.2 min"),
-        (math.nan, "–"),
-        (math.inf, "–"),
-    ],
-)
-def test_times_have_the_unit_of_their_size(seconds: float, text: str) -> None:
-    assert time_text(seconds) == text
+def test_times_have_the_unit_of_their_size() -> None:
+    times = {
+        0.0: "0 µs",
+        0.00085: "850 µs",
+        0.000999: "999 µs",
+        0.0009996: "1.00 ms",
+        0.0123: "12.3 ms",
+        0.9994: "999 ms",
+        0.9996: "1.00 s",
+        59.96: "60.0 s",
+        192: "3.2 min",
+        math.nan: "–",
+        math.inf: "–",
+    }
+    assert {each: time_text(each) for each in times} == times
 
 
-@pytest.mark.parametrize(
-    ("share", "text"),
-    [
-        (0.0, "0 %"),
-        (1.0, "100 %"),
-        (0.5, "50.0 %"),
-        (0.00123, "0.12 %"),
-        (0.0000312, "0.003 %"),
-        (0.99999, "99.999 %"),
-        (math.nan, "–"),
-    ],
-)
-def test_shares_are_never_rounded_to_none_or_all(share: float, text: str) -> None:
-    assert share_text(share) == text
+def test_shares_are_never_rounded_to_none_or_all() -> None:
+    shares = {0.0: "0 %", 1.0: "100 %", 0.5: "50.0 %", 0.00123: "0.12 %", 0.0000312: "0.003 %"}
+    shares |= {0.99999: "99.999 %", math.nan: "–"}
+    assert {each: share_text(each) for each in shares} == shares
 
 
-@pytest.mark.parametrize(
-    ("number", "text"),
-    [
-        (0, "0.00"),
-        (0.0123, "0.012"),
-        (1.234, "1.23"),
-        (9.996, "10.0"),
-        (99.96, "100"),
-        (1e5, "100000"),
-    ],
-)
-def test_numbers_have_three_figures(number: float, text: str) -> None:
-    assert figures(number) == text
-
-
-def test_rates_are_per_second() -> None:
-    assert rate_text(198.2) == "198/s"
-    assert rate_text(math.nan) == "–"
+def test_numbers_have_three_figures() -> None:
+    numbers = {0: "0.00", 0.0123: "0.012", 1.234: "1.23", 9.996: "10.0", 99.96: "100"}
+    assert {each: figures(each) for each in numbers} == numbers
+    assert figures(1e5) == "100000"
+    assert (rate_text(198.2), rate_text(math.nan)) == ("198/s", "–")

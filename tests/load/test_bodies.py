@@ -69,12 +69,6 @@ def test_what_json_cannot_say_is_refused_with_a_way_out(array: Array, datatype: 
         payload_of(JSON, "m", "", {"x": array}, {"x": datatype})
 
 
-@pytest.mark.parametrize("protocol", list(Protocol))
-def test_an_array_of_another_type_than_its_datatype_is_refused(protocol: Protocol) -> None:
-    with pytest.raises(Invalid, match="FP32 is made from float32"):
-        payload_of(protocol, "m", "", {"x": np.zeros(2)}, {"x": "FP32"})
-
-
 def test_binary_bodies_say_where_their_head_ends() -> None:
     made = payload_of(BINARY, "m", "", TWO, {}, outputs=("y",))
     length = int(dict(made.headers)["Inference-Header-Content-Length"])
@@ -117,12 +111,6 @@ def test_rows_are_counted(more: Mapping[str, Any], rows: int) -> None:
     assert payload_of(GRPC, "m", "", TWO, {}, **more).rows == rows
 
 
-@pytest.mark.parametrize("shapes", [[()], [(0,)], [(2,), (3,)]])
-def test_what_has_no_common_first_dimension_is_one_row(shapes: list[tuple[int, ...]]) -> None:
-    tensors = {f"x{number}": np.zeros(shape) for number, shape in enumerate(shapes)}
-    assert payload_of(GRPC, "m", "", tensors, {}).rows == 1
-
-
 @pytest.mark.parametrize(
     ("protocol", "version", "path"),
     [
@@ -137,12 +125,6 @@ def test_what_has_no_common_first_dimension_is_one_row(shapes: list[tuple[int, .
 )
 def test_paths(protocol: Protocol, version: str, path: str) -> None:
     assert path_of(protocol, "a b", version) == path
-
-
-@pytest.mark.parametrize("protocol", [JSON, GRPC])
-def test_payloads_of_sequences_survive_their_json(protocol: Protocol) -> None:
-    made = payload_of(protocol, "m", "", TWO, {}, sequences=True)
-    assert Payload.from_json(json.loads(json.dumps(made.to_json()))) == made
 
 
 # --- a real Triton, and the gateway in front of it ------------------------------------------------
@@ -192,14 +174,6 @@ def test_every_datatype_comes_back(beside: Beside, protocol: Protocol, side: int
     for name, array in tensors.items():
         wanted = array.astype(ml_dtypes.bfloat16).astype("f4") if name == "BF16" else array
         np.testing.assert_array_equal(reply.outputs[f"out_{name}"], wanted)
-
-
-@pytest.mark.triton
-@pytest.mark.parametrize("protocol", [JSON, BINARY, GRPC])
-def test_only_the_outputs_that_are_asked_for_come(beside: Beside, protocol: Protocol) -> None:
-    tensors = {"FP32": VALUES["FP32"], "INT8": VALUES["INT8"]}
-    made = payload_of(protocol, "mirror", "", tensors, {}, outputs=("out_INT8",))
-    assert set(answered(protocol, beside, 1, "mirror", made).outputs) == {"out_INT8"}
 
 
 @pytest.mark.triton

@@ -46,11 +46,6 @@ def test_a_process_that_is_busy_for_a_moment_is_no_bottleneck() -> None:
     assert not bottleneck(run_of_windows(20, lambda at: window_of(0.01, busy=1 if at < 2 else 0.3)))
 
 
-def test_a_busy_process_is_told_of_a_closed_loop_too() -> None:
-    run = run_of(20, 100, is_open=False, lag=0.0, busiest=0.95)
-    assert "busiest process" in bottleneck(run)
-
-
 def test_starts_that_lag_by_themselves_are_the_bottleneck() -> None:
     sentence = bottleneck(run_of_windows(20, lambda at: window_of(0.050, lag=0.020)))
     assert "its own starts were late by p99 20.0 ms" in sentence
@@ -93,21 +88,3 @@ def test_connections_that_run_out_while_answers_stay_fast_are_too_few() -> None:
         return window_of(0.5 if is_full else 0.01, lag=0.49 if is_full else 0, waiting=9 * is_full)
 
     assert "--connections" in bottleneck(run_of_windows(20, window))
-
-
-def test_a_busy_generator_is_told_before_connections() -> None:
-    run = run_of_windows(20, lambda at: window_of(0.5, lag=0.49, waiting=10, busy=0.99), most=4)
-    assert "busiest process used more than" in bottleneck(run)
-
-
-def test_the_backlog_of_a_full_second_is_no_lag_of_the_generator() -> None:
-    def window(at: int) -> Window:
-        is_full = at % 10 == 3
-        is_behind = at % 10 in (3, 4)
-        return window_of(1.0 if is_behind else 0.01, lag=0.5 * is_behind, waiting=is_full * 20)
-
-    assert "own starts" not in bottleneck(run_of_windows(60, window))
-
-
-def test_a_run_without_windows_has_no_bottleneck() -> None:
-    assert bottleneck(Run("a run", outline_of(10), Record())) == ""

@@ -81,59 +81,40 @@ EVERY = pytest.mark.parametrize(
 
 
 @EVERY
-def test_the_highest_score_of_each_row_is_its_class(protocol: Protocol, encode: Any) -> None:
-    assert outcome(protocol, encode(y=SCORES), (1, 0)) == RIGHT
-    assert outcome(protocol, encode(y=SCORES), (1, 2)) == WRONG
+def test_an_answer_is_right_if_each_row_has_its_class(protocol: Protocol, encode: Any) -> None:
+    numbers = np.array([7, 3])
+    both = encode(x=SCORES[::-1], y=SCORES)
+    rows: list[tuple[Body, tuple[int, ...] | None, str, str]] = [
+        (encode(y=SCORES), (1, 0), "y", RIGHT),
+        (encode(y=SCORES), (1, 2), "y", WRONG),
+        (encode(y=SCORES), (1, 0, 1), "y", WRONG),
+        (encode(y=SCORES), (1, 0), "", RIGHT),  # an only output needs no name
+        (both, (1, 0), "y", RIGHT),
+        (both, (0, 1), "x", RIGHT),
+        (both, (1, 0), "z", WRONG),
+        (encode(y=numbers), (7, 3), "y", RIGHT),
+        (encode(y=numbers[:, None]), (7, 3), "y", RIGHT),
+        (encode(y=numbers), (7, 4), "y", WRONG),
+        ((b"anything", None), None, "y", RIGHT),  # not read without labels
+        *(((body, None), (1, 0), "y", MALFORMED) for body in (b"{", b"[]", b"\xff" * 3)),
+        ((b"[" * 100_000, None), (1, 0), "y", MALFORMED),
+    ]
+    for number, (body, expected, output, wanted) in enumerate(rows):
+        assert outcome(protocol, body, expected, output) == wanted, f"row {number}"
 
 
-@EVERY
-def test_the_output_that_the_payload_names_is_judged(protocol: Protocol, encode: Any) -> None:
-    body = encode(x=SCORES[::-1], y=SCORES)
-    assert outcome(protocol, body, (1, 0)) == RIGHT
-    assert outcome(protocol, body, (0, 1), "x") == RIGHT
-    assert outcome(protocol, body, (1, 0), "z") == WRONG
-
-
-@EVERY
-def test_an_only_output_needs_no_name(protocol: Protocol, encode: Any) -> None:
-    assert outcome(protocol, encode(y=SCORES), (1, 0), "") == RIGHT
-
-
-@EVERY
-def test_a_whole_number_per_row_is_the_class_itself(protocol: Protocol, encode: Any) -> None:
-    for chosen in (np.array([7, 3]), np.array([[7], [3]])):
-        assert outcome(protocol, encode(y=chosen), (7, 3)) == RIGHT
-        assert outcome(protocol, encode(y=chosen), (7, 4)) == WRONG
-
-
-@EVERY
-def test_another_number_of_rows_than_expected_is_wrong(protocol: Protocol, encode: Any) -> None:
-    assert outcome(protocol, encode(y=SCORES), (1, 0, 1)) == WRONG
-
-
-@EVERY
-def test_without_labels_no_answer_is_read(protocol: Protocol, encode: Any) -> None:
-    assert outcome(protocol, (b"anything", None), None) == RIGHT
-
-
-@EVERY
-@pytest.mark.parametrize("body", [b"{", b"[]", b"\xff\xff\xff", b"[" * 100_000])
-def test_what_cannot_be_read_is_malformed(protocol: Protocol, encode: Any, body: bytes) -> None:
-    assert outcome(protocol, (body, None), (1, 0)) == MALFORMED
-
-
-def test_a_row_with_nan_has_the_class_of_its_highest_number() -> None:
-    scores = np.array([[np.nan, 0.1, 0.2], [0.3, np.nan, 0.2]], np.float32)
-    assert outcome(Protocol.GRPC, as_grpc(y=scores), (2, 0)) == RIGHT
-
-
-def test_a_single_row_may_come_without_a_batch_dimension() -> None:
-    assert outcome(Protocol.GRPC, as_grpc(y=SCORES[0]), (1,)) == RIGHT
-
-
-def test_texts_are_no_classes() -> None:
-    texts = np.array([[b"cat"], [b"dog"]], object)
-    assert outcome(Protocol.GRPC, as_grpc(y=texts), (0, 0)) == WRONG
+@pytest.mark.parametrize(
+    ("scores", "expected", "wanted"),
+    [
+        (np.array([[np.nan, 0.1, 0.2], [0.3, np.nan, 0.2]], np.float32), (2, 0), RIGHT),
+        (SCORES[0], (1,), RIGHT),  # a single row without a batch dimension
+        (np.array([[b"cat"], [b"dog"]], object), (0, 0), WRONG),
+    ],
+)
+def test_the_class_of_a_row_is_its_highest_number(
+    scores: Array, expected: tuple[int, ...], wanted: str
+) -> None:
+    assert outcome(Protocol.GRPC, as_grpc(y=scores), expected) == wanted
 
 
 def test_an_answer_that_is_repeated_stays_what_it_was() -> None:

@@ -1,30 +1,26 @@
 """Users who wait for each answer before they call again."""
 
 import itertools
-import math
 import time
 from collections.abc import Sequence
 
 import pytest
 from load.driving_scene import (
-    Clock,
     DelayedSender,
-    ScriptedSender,
+    LoopBench,
     drive,
     lane_of,
     record_of,
     sequence_lane,
 )
 
-from serve.load.engine.calling import LaneCalls
 from serve.load.engine.closed_loop import ClosedLoop, first_starts
-from serve.load.engine.recorder import WindowRecorder
 from serve.load.plan import Closed, Lane, Plan
 from serve.load.recording import RIGHT, Key
 
 
-class Bench:
-    """A closed loop over one lane, whose clock and answers a test decides."""
+class Bench(LoopBench):
+    """A closed loop over one lane."""
 
     def __init__(
         self,
@@ -35,18 +31,7 @@ class Bench:
         most: int = 1000,
         lane: Lane | None = None,
     ) -> None:
-        self.clock = Clock()
-        self.sender = ScriptedSender(self.clock, most=most)
-        self.recorder = WindowRecorder(0.0, 10.0)
-        self.calls = LaneCalls(
-            0,
-            lane or lane_of(),
-            sender=self.sender,
-            recorder=self.recorder,
-            identities=itertools.count(),
-            from_start=True,
-            clock=self.clock,
-        )
+        super().__init__(10.0, lane=lane, most=most, from_start=True)
         self.hastened: list[float] = []
         self.loop = ClosedLoop(
             [self.calls],
@@ -56,20 +41,6 @@ class Bench:
             period=period,
             hasten=self.hastened.append,
         )
-
-    def wake(self, now: float) -> float:
-        self.clock.now = now
-        return self.loop.wake(now)
-
-    def starts(self) -> list[float]:
-        return [each.at for each in self.sender.sent]
-
-
-def test_users_begin_one_after_the_other() -> None:
-    bench = Bench([0.0, 0.5, 1.0])
-    assert bench.wake(0.0) == 0.5
-    assert bench.wake(1.0) == math.inf
-    assert bench.calls.in_flight == 3
 
 
 def test_a_user_calls_again_at_once_without_think_or_pace() -> None:
@@ -99,15 +70,6 @@ def test_a_paced_user_keeps_the_time_between_starts() -> None:
     assert bench.hastened == [1.0, 2.0, 3.0]
 
 
-def test_a_late_answer_moves_all_that_comes_after_it() -> None:
-    bench = Bench([0.0], period=1.0)
-    bench.wake(0.0)
-    bench.sender.end(at=3.5)
-    bench.sender.end(at=3.6)
-    assert bench.starts() == [0.0, 3.5]
-    assert bench.hastened == [4.5]
-
-
 def test_a_latency_is_from_the_real_start_and_there_is_no_lag() -> None:
     bench = Bench([0.0, 0.0], most=1)
     bench.wake(0.0)
@@ -129,13 +91,6 @@ def test_nobody_calls_after_the_run_and_nobody_has_waited_in_vain() -> None:
     bench.sender.end(at=11.0)
     assert bench.starts() == [0.0, 0.0]
     assert {key.outcome for _, key, _ in record_of(bench.recorder).cells()} == {RIGHT}
-
-
-def test_users_who_wait_when_the_warm_up_ends_stay() -> None:
-    bench = Bench([0.0, 0.0], most=1)
-    bench.wake(0.0)
-    bench.calls.forget_before(5.0)
-    assert bench.calls.waiting == 1
 
 
 def test_a_user_goes_through_a_whole_sequence_and_thinks_between_its_calls() -> None:
@@ -173,14 +128,3 @@ def test_a_run_of_paced_users_makes_the_calls_of_its_rate() -> None:
     recorded = sum(cell.calls for _, _, cell in record.cells())
     assert 0 < recorded <= 104
     assert len(sender.sent) > recorded
-
-
-def test_a_run_of_hasty_users_keeps_all_of_them_busy() -> None:
-    plan = Plan((lane_of(),), 0.5, closed=Closed(users=8))
-    record = drive(plan, DelayedSender(time.monotonic, 0.005))
-    assert sum(cell.calls for _, _, cell in record.cells()) > 8
-
-
-def test_a_worker_without_users_ends_with_the_run() -> None:
-    plan = Plan((lane_of(),), 0.1, closed=Closed(users=1))
-    assert not list(drive(plan, DelayedSender(time.monotonic, 0), worker=1, workers=2).cells())

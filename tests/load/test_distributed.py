@@ -1,28 +1,28 @@
-"""Runs on several processes: workers of this machine, and those that come to a port."""
+"""Runs in child processes: one, several of this machine, and those that come to a port."""
 
 import asyncio
 import os
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from living import ends
-from load_plans import generators, plan_of
+from load_plans import PAYLOAD, generators, plan_of
 from model_server import ModelServer
 from ports import free_ports
 
 from serve.core.errors import CannotStart, Invalid
-from serve.load.plan import Plan
+from serve.load.plan import Payload, Plan, Protocol
 from serve.load.recording import Record
-from serve.load.running import run, serve_worker
+from serve.load.running import MOST_SENT, run, serve_worker
 
 WORKER = """
 import sys
-from serve.core.errors import CannotStart
+from serve.core.errors import CannotStart, Invalid
 from serve.load.running import serve_worker
 try:
     sys.exit(serve_worker(sys.argv[1], patience=60, between_runs=0.1))
@@ -130,19 +130,45 @@ def test_workers_come_from_elsewhere_for_run_after_run(server: ModelServer) -> N
     assert "let go: the run is over" in said
 
 
-def test_a_port_that_is_taken_is_told(server: ModelServer) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        master = f"127.0.0.1:{taken.getsockname()[1]}"
-        with pytest.raises(Invalid, match="nobody can listen there"):
-            record_of(plan_of(server.address), listen=master, expect=1)
-
-
 def test_a_worker_that_finds_no_master_says_so() -> None:
     (port,) = free_ports(1)
     with pytest.raises(CannotStart, match="no load test answers"):
         serve_worker(f"127.0.0.1:{port}", patience=0.2)
 
 
-def test_a_worker_needs_an_address() -> None:
-    with pytest.raises(Invalid, match="HOST:PORT"):
-        serve_worker("loadmaster")
+def test_one_window_may_be_longer_than_a_pipe_holds(server: ModelServer) -> None:
+    lanes = [replace(plan_of(server.address).lanes[0], name=str(number)) for number in range(200)]
+    plan = replace(plan_of(server.address, rate=400.0), lanes=tuple(lanes))
+    assert calls_of(record_of(plan)[0]) == 400
+
+
+def test_a_child_that_is_killed_is_told_with_its_signal(server: ModelServer) -> None:
+    def kill() -> None:
+        os.kill(generators()[0], signal.SIGKILL)
+
+    with pytest.raises(CannotStart, match=r"died before its end: .*SIGKILL"):
+        record_of(plan_of(server.address, seconds=600.0), on_begin=kill)
+
+
+def test_what_the_child_refuses_is_refused_with_its_words(server: ModelServer) -> None:
+    plan = plan_of(server.address)
+    headers = (("not a header", "x"),)
+    lane = replace(plan.lanes[0], protocol=Protocol.GRPC, headers=headers)
+    with pytest.raises(Invalid, match="not a header"):
+        record_of(replace(plan, lanes=(lane,)))
+
+
+def test_a_run_that_cannot_be_is_refused() -> None:
+    plan = plan_of("127.0.0.1:1")
+    large = Payload(bytes(MOST_SENT + 1), PAYLOAD.headers)
+    too_large = replace(plan, lanes=(replace(plan.lanes[0], payloads=(large,)),))
+    rows: list[tuple[Plan, dict[str, object], str]] = [
+        (plan, {"workers": 0}, "0 workers"),
+        (plan, {"listen": "0.0.0.0:5557"}, "a number to wait for|an address to come to"),
+        (plan, {"expect": 2}, "an address to come to"),
+        (plan, {"listen": "here", "expect": 2}, "HOST:PORT"),
+        (too_large, {"workers": 2}, "MiB of request bodies"),
+    ]
+    for refused, options, words in rows:
+        with pytest.raises(Invalid, match=words):
+            record_of(refused, **options)

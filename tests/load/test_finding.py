@@ -108,17 +108,6 @@ def test_a_hiccup_at_any_time_of_the_search_is_no_limit(hiccup: int) -> None:
     assert any("hiccup" in note for note in found.notes) or found.trials[hiccup].rate > 812
 
 
-def test_a_confirmation_that_fails_once_is_made_again() -> None:
-    undisturbed = search(Server(812.0))
-    last = len(undisturbed.trials) - 1
-    found = search(Server(812.0, hiccups=(last,)))
-    assert (found.rate, found.failed) == (undisturbed.rate, undisturbed.failed)
-    assert found.is_confirmed
-    assert found.notes == (
-        f"{found.rate:g}/s failed, and {found.rate:g}/s passed later: a hiccup.",
-    )
-
-
 def test_a_confirmation_that_fails_twice_makes_the_rate_a_step_lower() -> None:
     undisturbed = search(Server(812.0))
     last = len(undisturbed.trials) - 1
@@ -144,14 +133,6 @@ def test_a_search_ends_after_its_trials_with_the_best_it_has_seen() -> None:
     assert len(found.trials) == 5
     assert (found.rate, found.is_confirmed) == (160, False)
     assert found.notes[0] == "The search was not over after 5 trials."
-
-
-def test_what_a_trial_raises_ends_the_search() -> None:
-    async def broken(rate: float, number: int) -> Trial:
-        raise Invalid("nobody is there")
-
-    with pytest.raises(Invalid, match="nobody is there"):
-        search(broken)
 
 
 @pytest.mark.parametrize(

@@ -91,20 +91,6 @@ def test_an_answer_may_come_in_many_pieces_with_padding_and_continuations() -> N
     assert told_of(act, rounds=2) == [(RIGHT, "7"), (RIGHT, "1")]
 
 
-def test_an_answer_larger_than_all_windows_comes_whole() -> None:
-    with Framed() as server, sender(server.address) as through:
-        server.says = lambda request: answer(size=5 << 20)
-        assert call(through) == [(RIGHT, "1")]
-
-
-def test_an_interim_head_is_not_the_answer() -> None:
-    interim: Frames = lambda stream: frame(  # noqa: E731
-        HEADERS, END_HEADERS, stream, block((":status", "103"))
-    )
-    act = says(interim, head, data(message(answer())), trailers)
-    assert told_of(act) == [(RIGHT, "7")]
-
-
 @pytest.mark.parametrize(
     ("frames", "outcome"),
     [

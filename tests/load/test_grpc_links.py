@@ -8,10 +8,8 @@ import time
 
 import pytest
 from grpc_wire import (
-    PING,
     RST_STREAM,
     Peer,
-    frame,
     goaway,
     reset,
     settings,
@@ -34,13 +32,6 @@ from .grpc_framed import (
 )
 
 # --- connections ----------------------------------------------------------------------------------
-
-
-def test_hundreds_of_calls_share_few_connections() -> None:
-    waits = together(500)
-    with Framed(*[waits] * 500) as server, sender(server.address, most=500) as through:
-        assert call(through, 500) == [(RIGHT, "1")] * 500
-        assert len(server.peers) <= 5
 
 
 def test_a_server_that_allows_few_streams_gets_more_connections() -> None:
@@ -125,17 +116,6 @@ def test_a_server_that_never_speaks_is_left_when_its_time_is_over() -> None:
                 pass
 
 
-def test_pings_are_answered() -> None:
-    def ping(framed: Framed, peer: Peer, stream: int) -> None:
-        peer.send(frame(PING, 0, 0, b"12345678"))
-        framed.answer(stream, peer=peer)
-
-    with Framed(ping) as server, sender(server.address) as through:
-        call(through)
-        until(lambda: bool(server.peers[0].of(PING)))
-        assert server.peers[0].of(PING)[0].payload == b"12345678"
-
-
 # --- time, and ends -------------------------------------------------------------------------------
 
 
@@ -166,14 +146,3 @@ def test_a_closed_sender_leaves_when_the_answers_have_come_and_tells_nothing() -
         server.loop.call_soon_threadsafe(server.answer, streams[0])
         until(lambda: server.peer.is_closed)
         assert ends.told == []
-
-
-def test_a_callback_that_raises_harms_no_other_call() -> None:
-    def fail(*told: object) -> None:
-        raise RuntimeError("a test's own")
-
-    with Framed() as server, sender(server.address, most=2) as through:
-        through.send(Payload(b""), b"", fail)
-        assert call(through) == [(RIGHT, "1")]
-        assert call(through) == [(RIGHT, "1")]
-        assert len(server.peers) <= 2

@@ -1,7 +1,9 @@
-"""The gRPC senders, against a scripted server, and sockets that misbehave."""
+"""The sender of gRPC streams against a scripted server, and sockets that misbehave; TLS of both.
+
+What unary calls do is in `test_grpc_frames.py` and `test_grpc_links.py`, without a child process.
+"""
 
 import socket
-import ssl
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,52 +17,32 @@ from tritonclient.grpc import service_pb2 as pb
 
 from serve.core.errors import Invalid
 from serve.load.engine.grpc_requests import metadata_of
-from serve.load.plan import Lane, Payload, Protocol
+from serve.load.plan import Lane, Payload
 
-from .grpc_driving import BOTH, STREAM, UNARY, drive, ends
+from .grpc_driving import STREAM, UNARY, drive, ends
 from .grpc_scripted import ScriptedGrpc, reply, streamed
 
 # --- one call after the other, and many -----------------------------------------------------------
 
 
-def test_the_gateways_decision_is_read_from_behind_the_answer() -> None:
-    def unary(request: Any, context: grpc.ServicerContext) -> bytes:
-        context.set_trailing_metadata((("servegate-version", "2; by=split; generation=7"),))
-        return reply().SerializeToString()
-
-    with ScriptedGrpc(unary) as server:
-        assert ends(drive(UNARY, server.address, 1)) == [("", "2; by=split; generation=7")]
-
-
-@BOTH
-def test_without_a_gateway_the_answer_names_its_version(protocol: Protocol) -> None:
-    with ScriptedGrpc(lambda *_: reply("12").SerializeToString(), echo) as server:
-        version = "12" if protocol is UNARY else "3"
-        assert ends(drive(protocol, server.address, 2, 1)) == [("", version)] * 3
+def test_calls_go_one_after_the_other_over_one_stream_that_has_the_headers() -> None:
+    with ScriptedGrpc(stream=echo) as server:
+        told = drive(STREAM, server.address, 1, 1, 1, headers=(("Authorization", "Bearer sg_1"),))
+        assert ends(told) == [("", "3")] * 3
+        (metadata,) = server.metadata
+        assert metadata["authorization"] == "Bearer sg_1"
 
 
-@BOTH
-def test_headers_are_sent_as_metadata(protocol: Protocol) -> None:
-    with ScriptedGrpc(lambda *_: reply().SerializeToString(), echo) as server:
-        drive(protocol, server.address, 1, headers=(("Authorization", "Bearer sg_1"),))
-        assert server.metadata[0]["authorization"] == "Bearer sg_1"
-
-
-@BOTH
-def test_calls_that_wait_hold_up_no_others(protocol: Protocol) -> None:
+def test_calls_that_wait_hold_up_no_others() -> None:
     together = threading.Barrier(40)
-
-    def unary(request: Any, context: grpc.ServicerContext) -> bytes:
-        together.wait(60.0)
-        return reply().SerializeToString()
 
     def stream(requests: Iterator[Any], context: grpc.ServicerContext) -> Iterator[bytes]:
         for _ in requests:
             together.wait(60.0)
             yield streamed(reply())
 
-    with ScriptedGrpc(unary, stream) as server:
-        assert ends(drive(protocol, server.address, 40, timeout=60.0)) == [("", "3")] * 40
+    with ScriptedGrpc(stream=stream) as server:
+        assert ends(drive(STREAM, server.address, 40, timeout=60.0)) == [("", "3")] * 40
 
 
 def test_what_grpc_cannot_send_is_refused_at_once() -> None:
@@ -70,16 +52,7 @@ def test_what_grpc_cannot_send_is_refused_at_once() -> None:
             metadata_of(lane)
 
 
-@BOTH
-def test_no_more_calls_than_allowed_are_taken(protocol: Protocol) -> None:
-    with ScriptedGrpc(lambda *_: reply().SerializeToString(), echo) as server:
-        told = drive(protocol, server.address, 5, 2, most=3)
-    assert told["taken"] == [3, 2]
-    assert "with 0 of 3 calls in flight" in told["end"]
-
-
-@BOTH
-def test_an_answer_is_compared_with_what_is_expected(protocol: Protocol) -> None:
+def test_an_answer_is_compared_with_what_is_expected() -> None:
     def answer() -> Any:
         made = reply()
         made.outputs.add(name="y", datatype="FP32", shape=[1, 3])
@@ -90,8 +63,8 @@ def test_an_answer_is_compared_with_what_is_expected(protocol: Protocol) -> None
         return (streamed(answer()) for _ in requests)
 
     payloads = tuple(Payload(b"\x0a\x01m", expected=(row,), output="y") for row in (1, 2))
-    with ScriptedGrpc(lambda *_: answer().SerializeToString(), stream) as server:
-        told = drive(protocol, server.address, 2, payloads=payloads)
+    with ScriptedGrpc(stream=stream) as server:
+        told = drive(STREAM, server.address, 2, payloads=payloads)
     assert [outcome for outcome, _ in ends(told)] == ["", "wrong_answer"]
 
 
@@ -105,92 +78,25 @@ def test_tls_trusts_whom_the_environment_names(tmp_path: Path) -> None:
         assert ends(drive(UNARY, server.address, 1, tls=True)) == [("connect", "")]
 
 
-def test_large_messages_go_over_tls_as_there_is_room(tmp_path: Path) -> None:
-    authority = Authority(tmp_path)
-    chain, key = authority.issue("server")
-    tls = grpc.ssl_server_credentials([(key.read_bytes(), chain.read_bytes())])
-    asked = pb.ModelInferRequest(model_name="m", raw_input_contents=[bytes(3 << 20)])
-
-    def unary(request: Any, context: grpc.ServicerContext) -> bytes:
-        made = reply(str(len(request.raw_input_contents[0])))
-        made.raw_output_contents.append(bytes(3 << 20))
-        serialized: bytes = made.SerializeToString()
-        return serialized
-
-    with ScriptedGrpc(unary, tls=tls) as server:
-        payloads = (Payload(asked.SerializeToString()),)
-        trusted = str(authority.path)
-        told = drive(UNARY, server.address, 5, payloads=payloads, tls=True, trusted=trusted)
-    assert ends(told) == [("", str(3 << 20))] * 5
-
-
-def test_a_tls_server_that_does_not_speak_http_2_is_not_connected(tmp_path: Path) -> None:
-    authority = Authority(tmp_path)
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(*authority.issue("server"))
-
-    def welcome(listener: socket.socket) -> None:
-        connection, _ = listener.accept()
-        with context.wrap_socket(connection, server_side=True) as link:
-            while link.recv(1 << 16):
-                pass
-
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        threading.Thread(target=welcome, args=(listener,), daemon=True).start()
-        address = f"127.0.0.1:{listener.getsockname()[1]}"
-        told = drive(UNARY, address, 1, tls=True, trusted=str(authority.path))
-    assert ends(told) == [("connect", "")]
-
-
 # --- what goes wrong ------------------------------------------------------------------------------
 
 
-def test_an_error_is_named_by_its_status_and_by_the_gateways_code() -> None:
-    def unary(request: Any, context: grpc.ServicerContext) -> bytes:
-        if request.model_name == "told":
-            context.set_trailing_metadata((("servegate-error", "overloaded"),))
-        context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "no")
-        return b""
-
-    payloads = (Payload(b"\x0a\x01m"), Payload(b"\x0a\x04told"))
-    with ScriptedGrpc(unary) as server:
-        told = drive(UNARY, server.address, 2, payloads=payloads)
-    assert ends(told) == [
-        ("grpc_RESOURCE_EXHAUSTED", ""),
-        ("grpc_RESOURCE_EXHAUSTED:overloaded", ""),
-    ]
-
-
-@BOTH
-def test_a_method_that_is_not_there_is_an_error(protocol: Protocol) -> None:
-    with ScriptedGrpc() as server:
-        assert ends(drive(protocol, server.address, 1)) == [("grpc_UNIMPLEMENTED", "")]
-
-
-@BOTH
-def test_nobody_listens(protocol: Protocol) -> None:
+def test_nobody_listens() -> None:
     with socket.socket() as held:
         held.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{held.getsockname()[1]}"
-        assert ends(drive(protocol, address, 1, 1)) == [("connect", "")] * 2
+        assert ends(drive(STREAM, address, 1, 1)) == [("connect", "")] * 2
 
 
-@BOTH
-def test_a_connection_that_breaks(protocol: Protocol) -> None:
+def test_a_connection_that_breaks() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         threading.Thread(target=break_one, args=(listener,)).start()
         address = f"127.0.0.1:{listener.getsockname()[1]}"
-        assert ends(drive(protocol, address, 1)) == [("reset", "")]
+        assert ends(drive(STREAM, address, 1)) == [("reset", "")]
 
 
-@BOTH
-def test_a_call_ends_when_its_time_is_over_and_the_next_one_goes_on(protocol: Protocol) -> None:
+def test_a_call_ends_when_its_time_is_over_and_the_next_one_goes_on() -> None:
     over, calls = threading.Event(), iter(range(9))
-
-    def unary(request: Any, context: grpc.ServicerContext) -> bytes:
-        if next(calls) == 0:
-            over.wait(60.0)
-        return reply().SerializeToString()
 
     def stream(requests: Iterator[Any], context: grpc.ServicerContext) -> Iterator[bytes]:
         for _ in requests:
@@ -198,19 +104,13 @@ def test_a_call_ends_when_its_time_is_over_and_the_next_one_goes_on(protocol: Pr
                 over.wait(60.0)
             yield streamed(reply())
 
-    with ScriptedGrpc(unary, stream) as server:
-        told = drive(protocol, server.address, 1, 1, timeout=1.0)
+    with ScriptedGrpc(stream=stream) as server:
+        told = drive(STREAM, server.address, 1, 1, timeout=1.0)
         over.set()
     assert ends(told) == [("timeout", ""), ("", "3")]
 
 
 # --- streams --------------------------------------------------------------------------------------
-
-
-def test_calls_go_one_after_the_other_over_one_stream() -> None:
-    with ScriptedGrpc(stream=echo) as server:
-        assert ends(drive(STREAM, server.address, 1, 1, 1)) == [("", "3")] * 3
-        assert len(server.metadata) == 1
 
 
 def test_an_error_in_the_stream_ends_the_call_and_not_the_stream() -> None:

@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from certificates import Authority
@@ -90,7 +91,9 @@ def test_a_request_is_one_head_with_everything_and_the_body() -> None:
     with Scripted() as server:
         keyed = lane(server.address, headers=(("Authorization", "Bearer k"),))
         with sender(keyed) as through:
-            call(through)
+            ends = Ends(1)
+            through.send(PAYLOAD, b'{"inputs":[7]', ends.done)  # in place of the payload's body
+            ends.wait()
         head, _, body = server.calls[0].partition(b"\r\n\r\n")
     first, *lines = head.decode().split("\r\n")
     assert first == "POST /v2/models/m/infer HTTP/1.1"
@@ -101,54 +104,23 @@ def test_a_request_is_one_head_with_everything_and_the_body() -> None:
         "Content-Type: application/json",
         f"Host: {server.address}",
     ]
-    assert body == PAYLOAD.body
+    assert body == b'{"inputs":[7]'
 
 
-def test_a_body_of_its_own_goes_out_in_place_of_the_payloads() -> None:
-    with Scripted() as server, sender(lane(server.address)) as through:
-        ends = Ends(1)
-        through.send(PAYLOAD, b'{"inputs":[7]', ends.done)
-        ends.wait()
-        assert server.calls[0].endswith(b'Content-Length: 13\r\n\r\n{"inputs":[7]')
-
-
-def test_a_large_body_arrives_whole() -> None:
-    payload = Payload(bytes(range(256)) * 40_000)
-    with Scripted() as server, sender(lane(server.address, payload)) as through:
-        assert call(through, payload, count=2) == [(RIGHT, "3")] * 2
-        assert all(one.endswith(payload.body) for one in server.calls)
-
-
-@pytest.mark.parametrize(
-    ("path", "headers"),
-    [
-        ("/v2/models/a b/infer", ()),
-        ("v2", ()),
-        ("/v2", (("X", "a\r\nY: b"),)),
-        ("/v2", (("X Y", "a"),)),
-        ("/v2", (("Content-Length", "3"),)),
-    ],
-)
-def test_what_no_request_may_hold_is_refused_before_the_run(
-    path: str, headers: tuple[tuple[str, str], ...]
-) -> None:
-    with pytest.raises(Invalid), sender(lane("127.0.0.1:9", path=path, headers=headers)):
-        pass
-
-
-@pytest.mark.parametrize("address", ["nowhere", "localhost:http", ":80", "no.such.host.invalid:80"])
-def test_an_address_that_cannot_be_used_is_refused_before_the_run(address: str) -> None:
-    with pytest.raises(Invalid, match=r"no address|cannot be found"), sender(lane(address)):
-        pass
+def test_what_no_request_may_hold_and_what_is_no_address_is_refused_before_the_run() -> None:
+    refused: list[dict[str, Any]] = [
+        {"path": "/v2/models/a b/infer"},
+        {"path": "v2"},
+        *({"headers": (pair,)} for pair in (("X", "a\r\nY: b"), ("X Y", "a"))),
+        {"headers": (("Content-Length", "3"),)},
+        *({"address": one} for one in ("nowhere", "localhost:http", ":80", "no.such.invalid:80")),
+    ]
+    for each in refused:
+        with pytest.raises(Invalid), sender(lane(**{"address": "127.0.0.1:9"} | each)):
+            pytest.fail(f"taken: {each}")
 
 
 # --- connections ----------------------------------------------------------------------------------
-
-
-def test_calls_one_after_the_other_share_a_connection() -> None:
-    with Scripted() as server, sender(lane(server.address)) as through:
-        assert call(through, count=20) == [(RIGHT, "3")] * 20
-        assert (len(server.calls), server.connections) == (20, 1)
 
 
 def test_no_more_calls_than_allowed_are_in_flight() -> None:
@@ -179,13 +151,6 @@ def test_a_call_that_a_used_connection_swallows_is_made_once_again() -> None:
 
 def test_a_call_is_not_made_a_third_time() -> None:
     assert told_of((answer(),), (CLOSE,), (CLOSE,), count=2) == [(RIGHT, "3"), (BROKEN, "")]
-
-
-def test_a_server_that_says_that_it_closes_gets_no_further_call_on_that_connection() -> None:
-    last = answer(BODY, ("Connection", "close"))
-    with Scripted(acts=[(last, CLOSE)]) as server, sender(lane(server.address)) as through:
-        assert call(through, count=2) == [(RIGHT, "3")] * 2
-        assert (len(server.calls), server.connections) == (2, 2)
 
 
 def test_bytes_that_nobody_asked_for_end_an_idle_connection() -> None:
@@ -246,102 +211,80 @@ def test_a_callers_own_fault_does_not_end_the_connection() -> None:
 # --- answers --------------------------------------------------------------------------------------
 
 
-def test_the_gateways_decision_is_told_as_it_came() -> None:
-    decision = "2; by=split; generation=7"
-    acts = [
-        (answer(BODY, ("servegate-version", decision), ("servegate-request-id", f"r{number}")),)
-        for number in range(3)
-    ]
-    assert told_of(*acts, count=3) == [(RIGHT, decision)] * 3
-
-
-def test_a_bare_tritons_answer_tells_its_version() -> None:
-    other = b'{"id":"9","model_name":"m","model_version":"12","outputs":[]}'
-    assert told_of((answer(other),), (answer(b"{}"),), count=2) == [(RIGHT, "12"), (RIGHT, "")]
-
-
-@pytest.mark.parametrize(
-    ("status", "headers", "outcome"),
-    [
-        (200, (), RIGHT),
-        (400, (), "http_400"),
-        (429, (("Servegate-Error", "overloaded"),), "http_429:overloaded"),
-        (302, (("Location", "/"),), "http_302"),
-    ],
-)
-def test_the_outcome_is_the_status_and_the_gateways_code(
-    status: int, headers: tuple[tuple[str, str], ...], outcome: str
-) -> None:
-    said = answer(b"{}", *headers, status=status)
-    assert told_of((said,), (said,), count=2) == [(outcome, "")] * 2
+def test_the_outcome_is_the_status_with_the_gateways_code_and_decision() -> None:
+    decision = ("servegate-version", "2; by=split; generation=7")
+    named = b'{"id":"9","model_name":"m","model_version":"12","outputs":[]}'
+    rows = {
+        answer(BODY, decision, ("servegate-request-id", "r1")): (RIGHT, decision[1]),
+        answer(BODY, decision, ("servegate-request-id", "r2")): (RIGHT, decision[1]),
+        answer(named): (RIGHT, "12"),
+        answer(b"{}"): (RIGHT, ""),
+        answer(b"{}", status=400): ("http_400", ""),
+        answer(b"{}", ("Servegate-Error", "overloaded"), status=429): ("http_429:overloaded", ""),
+        answer(b"{}", ("Location", "/"), status=302): ("http_302", ""),
+    }
+    acts = [(each,) for each in rows for _ in range(2)]
+    assert told_of(*acts, count=len(acts)) == [end for end in rows.values() for _ in range(2)]
 
 
 BY_CHUNKS = answer(chunks=[BODY[:5], BODY[5:30], BODY[30:]])
 INTERIM = b"HTTP/1.1 103 Early\r\nLink: </a>\r\n\r\n"
 
 
-@pytest.mark.parametrize(
-    "data", [answer(), BY_CHUNKS, INTERIM + answer(), INTERIM + BY_CHUNKS], ids=str
-)
-@pytest.mark.parametrize("size", [1000, 7, 1])
-def test_an_answer_may_come_in_pieces_of_any_size(data: bytes, size: int) -> None:
-    acts = [in_pieces(data, size)] * 2
+def test_an_answer_may_come_in_pieces_of_any_size() -> None:
+    forms = (answer(), BY_CHUNKS, INTERIM + answer(), INTERIM + BY_CHUNKS)
+    acts = [in_pieces(form, size) for form in forms for size in (1000, 7, 1)]
     with Scripted(acts=acts) as server, sender(lane(server.address)) as through:
-        assert call(through, count=3) == [(RIGHT, "3")] * 3
+        assert call(through, count=len(acts)) == [(RIGHT, "3")] * len(acts)
         assert server.connections == 1
 
 
-def test_the_end_of_the_connection_ends_an_answer_without_length() -> None:
-    acts: list[Act] = [(b"HTTP/1.1 200 OK\r\n\r\n" + BODY[:9], 0.01, BODY[9:], CLOSE)]
-    assert told_of(*acts, count=2) == [(RIGHT, "3")] * 2
+def test_an_answer_may_end_with_its_connection() -> None:
+    acts: list[Act] = [
+        (b"HTTP/1.1 200 OK\r\n\r\n" + BODY[:9], 0.01, BODY[9:], CLOSE),  # without a length
+        (answer(BODY, ("Connection", "close")), CLOSE),
+    ]
+    with Scripted(acts=acts) as server, sender(lane(server.address)) as through:
+        assert call(through, count=3) == [(RIGHT, "3")] * 3
+        assert (len(server.calls), server.connections) == (3, 3)
 
 
-def test_a_large_answer_is_read_whole() -> None:
-    head = BODY[:-1] + b',"x":"'
-    assert told_of((answer(head + b"a" * 3_000_000),), count=2) == [(RIGHT, "3")] * 2
+def test_an_answer_that_is_cut_is_broken() -> None:
+    decided = answer(b"{}", ("servegate-version", "2"))
+    cuts: list[Act] = [
+        (CLOSE,),
+        (RESET,),
+        (answer()[:20], CLOSE),
+        (answer()[:-3], CLOSE),
+        (BY_CHUNKS[:-3], CLOSE),
+        (answer()[:-3], 0.01, RESET),
+    ]
+    ends = [(BROKEN, "")] * len(cuts) + [(BROKEN, "2"), (RIGHT, "3")]
+    assert told_of(*cuts, (decided[:-1], CLOSE), count=len(ends)) == ends
 
 
-DECIDED = answer(b"{}", ("servegate-version", "2"))
-
-
-@pytest.mark.parametrize(
-    ("act", "decision"),
-    [
-        ((CLOSE,), ""),
-        ((RESET,), ""),
-        ((answer()[:20], CLOSE), ""),
-        ((answer()[:-3], CLOSE), ""),
-        ((DECIDED[:-1], CLOSE), "2"),
-        ((BY_CHUNKS[:-3], CLOSE), ""),
-        ((answer()[:-3], 0.01, RESET), ""),
-    ],
-)
-def test_an_answer_that_is_cut_is_broken(act: Act, decision: str) -> None:
-    assert told_of(act, count=2) == [(BROKEN, decision), (RIGHT, "3")]
-
-
-@pytest.mark.parametrize(
-    "data",
-    [
+def test_what_is_no_answer_is_malformed_and_ends_its_connection() -> None:
+    ok = b"HTTP/1.1 200 OK\r\n"
+    wrong = [
         b"SSH-2.0-Open\r\n\r\n",
         b"HTTP/1.1 abc\r\n\r\n",
-        b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nContent-Length: 3\r\n\r\n{}",
-        b"HTTP/1.1 200 OK\r\nContent-Length: -2\r\n\r\n{}",
-        b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n{}",
-        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip\r\n\r\n{}",
-        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nx\r\n{}",
-        b"HTTP/1.1 200 OK\r\nno colon\r\n\r\n",
+        ok + b"Content-Length: 2\r\nContent-Length: 3\r\n\r\n{}",
+        ok + b"Content-Length: -2\r\n\r\n{}",
+        ok + b"Content-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n{}",
+        ok + b"Transfer-Encoding: gzip\r\n\r\n{}",
+        ok + b"Transfer-Encoding: chunked\r\n\r\nx\r\n{}",
+        ok + b"no colon\r\n\r\n",
         b"HTTP/1.1 101 Switching\r\n\r\n",
-        b"HTTP/1.1 200 OK\r\nInference-Header-Content-Length: x\r\nContent-Length: 0\r\n\r\n",
+        ok + b"Inference-Header-Content-Length: x\r\nContent-Length: 0\r\n\r\n",
         INTERIM * 9 + answer(),
         b"HTTP/1.1 200 " + b"a" * 70_000,
-    ],
-    ids=lambda data: str(data[:60]),
-)
-def test_what_is_no_answer_is_malformed_and_ends_its_connection(data: bytes) -> None:
-    with Scripted(acts=[(data,)]) as server, sender(lane(server.address)) as through:
-        assert call(through, count=2) == [(MALFORMED, ""), (RIGHT, "3")]
-        assert server.connections == 2
+    ]
+    acts = [(data,) for data in wrong]
+    with Scripted(acts=acts) as server, sender(lane(server.address)) as through:
+        told = [(data[:60], call(through)) for data in wrong]
+        assert told == [(data[:60], [(MALFORMED, "")]) for data in wrong]
+        assert call(through) == [(RIGHT, "3")]
+        assert server.connections == len(wrong) + 1
 
 
 def test_what_stands_behind_an_answer_ends_its_connection() -> None:
@@ -375,45 +318,20 @@ def test_an_answer_that_comes_before_the_request_has_left_counts() -> None:
 # --- TLS ------------------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def authority(tmp_path: Path) -> Authority:
-    return Authority(tmp_path)
-
-
-@pytest.fixture
-def server_side(authority: Authority) -> ssl.SSLContext:
+def test_a_lane_with_tls_keeps_its_connection_and_trusts_only_its_authority(tmp_path: Path) -> None:
+    authority = Authority(tmp_path)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(*authority.issue("server"))
-    return context
-
-
-def test_a_lane_with_tls_keeps_its_connection(
-    authority: Authority, server_side: ssl.SSLContext
-) -> None:
     trust = ssl.create_default_context(cafile=str(authority.path))
     payload = Payload(b"x" * 3_000_000)
     large = answer(BODY + b" " * 1_000_000)
-    with Scripted(tls=server_side, acts=[(large,)]) as server:
+    with Scripted(tls=context, acts=[(large,)]) as server:
+        with sender(lane(server.address, tls=True)) as untrusting:
+            assert call(untrusting) == [(NOT_CONNECTED, "")]
         with sender(lane(server.address, payload, tls=True), trust=trust) as through:
+            before = server.connections
             assert call(through, payload, count=3) == [(RIGHT, "3")] * 3
-        assert all(one.endswith(payload.body) for one in server.calls)
-        assert server.connections == 1
-
-
-def test_a_server_that_closes_a_connection_with_tls_gets_another(
-    authority: Authority, server_side: ssl.SSLContext
-) -> None:
-    trust = ssl.create_default_context(cafile=str(authority.path))
-    with Scripted(tls=server_side) as server:
-        with sender(lane(server.address, tls=True), trust=trust) as through:
-            call(through)
+            assert server.connections == before + 1
             server.close_idle()
-            assert call(through) == [(RIGHT, "3")]
-        assert server.connections == 2
-
-
-def test_a_certificate_that_nobody_trusts_is_no_connection(server_side: ssl.SSLContext) -> None:
-    with Scripted(tls=server_side) as server:
-        with sender(lane(server.address, tls=True)) as through:
-            assert call(through) == [(NOT_CONNECTED, "")]
-        assert server.calls == []
+            assert call(through, payload) == [(RIGHT, "3")]
+        assert [len(one.partition(b"\r\n\r\n")[2]) for one in server.calls] == [3_000_000] * 4

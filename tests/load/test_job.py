@@ -56,27 +56,7 @@ def test_the_key_comes_from_a_secret_and_never_stands_in_the_command() -> None:
     assert pod["volumes"][1]["secret"]["secretName"] == "load-key"
 
 
-def test_the_pod_has_no_rights_and_no_token() -> None:
-    [job] = documents()
-    pod = job["spec"]["template"]["spec"]
-    [container] = pod["containers"]
-    assert pod["automountServiceAccountToken"] is False
-    assert pod["securityContext"]["runAsNonRoot"] is True
-    assert container["securityContext"]["readOnlyRootFilesystem"] is True
-    assert container["securityContext"]["capabilities"] == {"drop": ["ALL"]}
-
-
-def test_it_lands_in_the_namespace_that_is_asked_for() -> None:
-    for document in documents(workers=2, namespace="tests"):
-        assert document["metadata"]["namespace"] == "tests"
-
-
 @pytest.mark.parametrize("word", ["--listen", "--out=/x", "--workers", "--key-file"])
 def test_what_the_job_decides_is_refused(word: str) -> None:
     with pytest.raises(Invalid, match="decides it itself"):
         documents("--model", "digits", word, "x")
-
-
-def test_no_workers_are_refused() -> None:
-    with pytest.raises(Invalid, match="one at least"):
-        documents(workers=0)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from load.records import report_of, run_of
 
-from serve.core.errors import Invalid, NotFound
+from serve.core.errors import Invalid
 from serve.load.reporting.keeping import Line, keep, ls, name_of, read
 from serve.load.reporting.report import Report
 
@@ -55,17 +55,6 @@ def test_a_name_that_is_no_folder_s_is_invalid(tmp_path: Path, name: str) -> Non
         keep(report(name), tmp_path)
 
 
-def test_a_folder_that_cannot_be_made_is_invalid(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
-    with pytest.raises(Invalid, match="cannot be written to"):
-        keep(report(), tmp_path / "file" / "load-reports")
-
-
-def test_a_report_that_is_not_there_is_not_found(tmp_path: Path) -> None:
-    with pytest.raises(NotFound):
-        read("20261122-101500-m-run", tmp_path)
-
-
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"format": 99}', '{"format": 1}', "\udcff"])
 def test_a_damaged_report_is_invalid(tmp_path: Path, text: str) -> None:
     kept = keep(report(), tmp_path)
@@ -74,36 +63,24 @@ def test_a_damaged_report_is_invalid(tmp_path: Path, text: str) -> None:
         read(kept)
 
 
-def test_a_list_has_the_newest_report_first(tmp_path: Path) -> None:
-    keep(report("20261122-101500-m-run"), tmp_path)
-    for _ in range(11):
-        keep(report("20261123-101500-m-run", begun="2026-11-23T10:15:00"), tmp_path)
-    keep(report("mine", begun="2026-11-22T23:00:00"), tmp_path)
-    names = [line.name for line in ls(tmp_path)]
-    assert names[:2] == ["20261123-101500-m-run-11", "20261123-101500-m-run-10"]
-    assert names[-3:] == ["20261123-101500-m-run", "mine", "20261122-101500-m-run"]
-
-
-def test_a_line_tells_what_a_report_is_about(tmp_path: Path) -> None:
-    keep(report(), tmp_path)
-    assert ls(tmp_path) == (
-        Line(
-            name="20261122-101500-m-run",
-            title="A load test of m",
-            scenario="run",
-            model="m",
-            begun="2026-11-22T10:15:00",
-            passed=True,
-            runs=1,
-            finding="It works.",
-        ),
+def test_a_list_has_the_newest_report_first_and_needs_no_lines(tmp_path: Path) -> None:
+    for name, day in (("b", 22), ("a", 24), ("c", 23), ("a", 24)):
+        keep(report(name, begun=f"2026-11-{day}T10:15:00"), tmp_path)
+    listed = ls(tmp_path)
+    assert [line.name for line in listed] == ["a-2", "a", "c", "b"]
+    assert listed[-1] == Line(
+        name="b",
+        title="A load test of m",
+        scenario="run",
+        model="m",
+        begun="2026-11-22T10:15:00",
+        passed=True,
+        runs=1,
+        finding="It works.",
     )
-
-
-def test_a_report_without_its_line_is_listed_all_the_same(tmp_path: Path) -> None:
-    with_line = ls(keep(report(), tmp_path).parent)
-    (tmp_path / report().name / "line.json").unlink()
-    assert ls(tmp_path) == with_line
+    (tmp_path / "b" / "line.json").unlink()
+    assert ls(tmp_path) == listed
+    assert ls(tmp_path / "nowhere") == ()
 
 
 def test_a_damaged_report_is_listed_last_and_says_why(tmp_path: Path) -> None:
@@ -117,10 +94,6 @@ def test_a_damaged_report_is_listed_last_and_says_why(tmp_path: Path) -> None:
     assert first.name == kept.name
     assert {line.name for line in others} == {"z-damaged", "z-empty", "z-other"}
     assert all(line.problem for line in others)
-
-
-def test_a_folder_that_is_not_there_has_no_reports(tmp_path: Path) -> None:
-    assert ls(tmp_path / "nowhere") == ()
 
 
 def test_a_name_has_the_time_the_model_and_the_scenario() -> None:

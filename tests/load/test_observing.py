@@ -96,18 +96,6 @@ def test_who_does_not_answer_is_a_problem_and_disturbs_nobody() -> None:
     assert any("the history cannot be read" in one for one in seen.problems)
 
 
-def test_nobody_there_at_all_is_only_told() -> None:
-    with side() as told:
-        url = told.url
-
-    async def during(_: Observer) -> None:
-        pass
-
-    seen = observe(told, Target(url, url, url + "/metrics", model="digits"), during)
-    assert (seen.triton, seen.gateway, seen.series) == ((), None, ())
-    assert len(seen.problems) == 7
-
-
 def test_a_bare_triton_is_asked_for_its_statistics_and_its_own_metrics() -> None:
     with side(**everything(**{"/metrics": GPU})) as told:
 

@@ -4,12 +4,13 @@ import itertools
 import math
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import pytest
 from load.driving_scene import (
     Clock,
     DelayedSender,
+    LoopBench,
     ScriptedSender,
     drive,
     lane_of,
@@ -28,37 +29,14 @@ from serve.load.recording import NEVER_STARTED, NOT_CONNECTED, RIGHT, Key, Recor
 END = 10.0
 
 
-class Bench:
-    """An open loop over one lane, whose clock and answers a test decides."""
+class Bench(LoopBench):
+    """An open loop over one lane."""
 
     def __init__(
-        self,
-        starts: Sequence[float],
-        *,
-        lane: Lane | None = None,
-        most: int = 1000,
-        identities: Iterator[int] | None = None,
+        self, starts: Sequence[float], *, lane: Lane | None = None, most: int = 1000
     ) -> None:
-        self.clock = Clock()
-        self.sender = ScriptedSender(self.clock, most=most)
-        self.recorder = WindowRecorder(0.0, END)
-        self.calls = LaneCalls(
-            0,
-            lane or lane_of(),
-            sender=self.sender,
-            recorder=self.recorder,
-            identities=identities or itertools.count(),
-            from_start=False,
-            clock=self.clock,
-        )
+        super().__init__(END, lane=lane, most=most, from_start=False)
         self.loop = OpenLoop([self.calls], starts=iter(starts), choice=itertools.repeat(self.calls))
-
-    def wake(self, now: float) -> float:
-        self.clock.now = now
-        return self.loop.wake(now)
-
-    def starts(self) -> list[float]:
-        return [each.at for each in self.sender.sent]
 
     def record(self) -> Record:
         return record_of(self.recorder)
@@ -78,12 +56,6 @@ def test_what_is_due_starts_at_once_and_the_next_is_told() -> None:
     assert bench.starts() == [1.6, 1.6]
     assert bench.wake(3.0) == math.inf
     assert bench.calls.in_flight == 3
-
-
-def test_bodies_take_turns() -> None:
-    bench = Bench(range(5), lane=lane_of(Payload(b"a"), Payload(b"b")))
-    bench.wake(9)
-    assert [each.body for each in bench.sender.sent] == [b"a", b"b", b"a", b"b", b"a"]
 
 
 def test_a_latency_is_from_the_intended_start() -> None:
@@ -136,13 +108,6 @@ def test_a_failed_call_is_recorded_and_makes_room() -> None:
     assert bench.latencies(NOT_CONNECTED) == pytest.approx([1.5], rel=1e-3)
 
 
-def test_arrivals_that_wait_from_the_warm_up_are_let_go() -> None:
-    bench = Bench([1.0, 2.0, 3.0], most=1)
-    bench.wake(3.0)
-    bench.calls.forget_before(3.0)
-    assert bench.calls.waiting == 1
-
-
 def test_a_sequence_goes_on_when_a_call_of_it_has_ended() -> None:
     bench = Bench([1.0], lane=sequence_lane(3))
     bench.wake(1.0)
@@ -154,12 +119,6 @@ def test_a_sequence_goes_on_when_a_call_of_it_has_ended() -> None:
     assert bench.latencies() == pytest.approx([1.0, 3.0], rel=1e-3)
     assert bench.latencies(NOT_CONNECTED) == []  # folded already
     assert bench.calls.in_flight == 0
-
-
-def test_sequences_have_different_ids() -> None:
-    bench = Bench([1.0, 1.0, 1.0], lane=sequence_lane(2))
-    bench.wake(1.0)
-    assert len({each.body for each in bench.sender.sent}) == 3
 
 
 def test_a_sequence_does_not_go_on_after_the_run() -> None:
@@ -218,16 +177,6 @@ def test_warm_up_calls_are_made_and_not_recorded() -> None:
     assert len(sender.sent) > 60
 
 
-def test_workers_make_the_calls_of_one_between_them() -> None:
-    plan = Plan((lane_of(),), 0.3, Arrivals(300), seed=2)
-    records = [
-        drive(plan, DelayedSender(time.monotonic, 0.001), worker=each, workers=2)
-        for each in range(2)
-    ]
-    together = sum(sum(counts(each).values()) for each in records)
-    assert together == sum(intended(Arrivals(300), 0.3, seed=2))
-
-
 def test_every_arrival_is_accounted_for_when_nothing_can_keep_up() -> None:
     plan = Plan((lane_of(),), 0.5, Arrivals(200, spacing=Spacing.EVEN), timeout=2)
     record = drive(plan, DelayedSender(time.monotonic, 0.1, most=2))
@@ -246,35 +195,6 @@ def test_sequences_of_two_workers_have_different_ids() -> None:
     assert first
     assert second
     assert not first & second
-
-
-def test_lanes_have_their_own_connections_and_cells() -> None:
-    lanes = (lane_of(name="a"), lane_of(name="b", weight=3))
-    record = drive(
-        Plan(lanes, 0.3, Arrivals(500)),
-        DelayedSender(time.monotonic, 0.001),
-        DelayedSender(time.monotonic, 0.001),
-    )
-    by_lane = Counter[int]()
-    for _, key, cell in record.cells():
-        by_lane[key.lane] += cell.calls
-    assert 0 < by_lane[0] < by_lane[1]
-
-
-def test_who_cannot_be_told_ends_the_run() -> None:
-    def refuse(second: int, window: object) -> None:
-        raise BrokenPipeError
-
-    plan = Plan((lane_of(),), 30, Arrivals(50))
-    with pytest.raises(BrokenPipeError):
-        run_plan(
-            plan,
-            [DelayedSender(time.monotonic, 0.001)],
-            worker=0,
-            workers=1,
-            tell=refuse,
-            clock=time.monotonic,
-        )
 
 
 def test_a_run_ends_although_a_sender_forgets_a_call() -> None:

@@ -2,25 +2,22 @@
 
 import json
 from dataclasses import replace
-from html.parser import HTMLParser
 from math import nan
 from types import MappingProxyType
 from typing import Any
 
 import pytest
-from load.records import cell_of, generator_of, outline_of, report_of, run_of
+from load.pages import HOSTILE, Seen
+from load.records import report_of, run_of
 
 from serve.load.observed import GatewayTimes, Mark, Observed, Series, TritonTimes
 from serve.load.plan import Protocol
-from serve.load.recording import RIGHT, Key, Record, Window
 from serve.load.reporting.comparing import Ratio, compare
 from serve.load.reporting.page import render, render_comparison
 from serve.load.reporting.page_outcomes import meaning
-from serve.load.reporting.page_plan import arrivals_words
-from serve.load.reporting.page_words import bare, number, reading, seconds, share, size
+from serve.load.reporting.page_words import bare, number, seconds
 from serve.load.reporting.report import Report, Run, Sweep
 
-HOSTILE = "<script>alert(1)</script>\"'&"
 OBSERVED = Observed(
     triton=(
         TritonTimes("2", 500, 0, 500, 200, 0.001, 0.0002, 0.003, 0.0001, {1: 100, 4: 100}),
@@ -38,55 +35,6 @@ OBSERVED = Observed(
     facts={"triton": "2.61.0"},
 )
 FIRST_OF_EVERY_RUN = ["Over time", "Latency by percentile", "By protocol and version"]
-
-
-class Seen(HTMLParser):
-    """Which tags, headings and words a page has, and which of its tags are not closed."""
-
-    EMPTY = frozenset({"meta", "br"})
-
-    def __init__(self, page: str) -> None:
-        super().__init__()
-        self.tags: list[str] = []
-        self.open: list[str] = []
-        self.words: list[str] = []
-        self.headings: list[str] = []
-        self.pictures: list[str] = []
-        self.heads_without_scope = 0
-        self.feed(page)
-        assert not self.open
-
-    @property
-    def said(self) -> str:
-        """All words, with usual spaces."""
-        return " ".join(self.words).replace("\N{NO-BREAK SPACE}", " ")
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.append(tag)
-        assert not any(name.startswith("on") or name in ("src", "href") for name, _ in attrs)
-        named = dict(attrs)
-        if tag == "svg" and "in" not in str(named.get("class")).split():
-            assert named.get("role") == "img"
-            self.pictures.append(str(named["aria-label"]))
-        self.heads_without_scope += tag == "th" and "scope" not in named
-        if tag not in self.EMPTY:
-            self.open.append(tag)
-
-    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.append(tag)
-
-    def handle_endtag(self, tag: str) -> None:
-        if tag not in self.EMPTY:
-            assert self.open.pop() == tag
-
-    def handle_data(self, data: str) -> None:
-        if self.open and self.open[-1] == "style":
-            return
-        assert "nan" not in data.lower().split()
-        if data.strip():
-            self.words.append(data.strip())
-        if self.open and self.open[-1] == "h2":
-            self.headings.append(data)
 
 
 def one_run(**more: Any) -> Run:
@@ -135,28 +83,11 @@ def test_a_missing_part_leaves_no_heading() -> None:
     assert not {"Route decisions", "What could not be observed", "What was tested"} & set(found)
 
 
-def test_a_run_without_a_single_call_has_a_page() -> None:
-    empty = Run("nothing", outline_of(10), Record())
-    page = seen(empty)
-    assert "No call was made." in page.said and "Over time" not in page.headings
-
-
-def test_every_picture_is_told_and_every_head_of_a_table_says_its_direction() -> None:
-    page = seen(one_run())
-    assert len(page.pictures) >= 8 and all(page.pictures)
-    assert page.heads_without_scope == 0
-
-
 def test_objectives_are_told_with_what_was_measured() -> None:
     page = seen(one_run(), passed=False)
     assert "Failed." in page.words and "1 objective of 2 not met." in page.said
     assert "✓ p99<1000ms" in page.said or "✓ p99<1s" in page.said
     assert "✗ errors<0.1%" in page.said
-
-
-def test_the_verdict_is_neutral_where_nothing_was_asked() -> None:
-    page = seen(bare_run())
-    assert page.words[3] == "Measured." and "Passed." not in page.words
 
 
 def test_the_generator_as_the_limit_comes_before_the_verdict() -> None:
@@ -180,29 +111,6 @@ def test_each_error_is_explained_in_plain_words() -> None:
     assert meaning("http_418") == ""
 
 
-def test_a_lane_with_one_version_is_told_once() -> None:
-    found = seen(bare_run(decisions={"7; by=only; generation=1": 1.0}))
-    assert found.words.count("http-binary") == 2  # in the table and in the plan
-    assert "7" in found.words
-
-
-def test_readings_that_never_came_or_never_changed_are_not_drawn() -> None:
-    page = seen(one_run())
-    assert "Calls in flight" in page.words and "GPU: utilisation" in page.words
-    assert "Up" not in page.words and "Control: nothing" not in page.words
-
-
-def test_versions_are_drawn_over_time_only_where_their_shares_change() -> None:
-    steady = "Share of the answers by version, over time"
-    assert steady not in seen(one_run()).words
-    record = Record()
-    for second in range(20):
-        version = "2; by=split" if second < 10 else "3; by=split"
-        cells = {Key(0, RIGHT, version): cell_of([0.01] * 50)}
-        record.add(second, Window(cells, generator_of(50)))
-    assert steady in seen(Run("change", outline_of(20, 50), record)).words
-
-
 def test_several_runs_are_told_together_and_then_one_by_one() -> None:
     runs = [bare_run(label=f"{rate}/s", objective="p99<1s") for rate in (20, 40)]
     sweep = Sweep("rate", "p99 in ms", (20.0, 40.0), (8.0, nan), (7.0, nan), (9.0, nan))
@@ -211,16 +119,6 @@ def test_several_runs_are_told_together_and_then_one_by_one() -> None:
     assert page.headings[:3] == ["Findings", "What was found", "Runs"]
     assert page.words.index("Passed.") < page.words.index("40/s is too much")
     assert page.words.count("40/s is too much") == 1
-
-
-def test_two_groups_of_runs_stand_beside_each_other() -> None:
-    runs = [bare_run(label=f"{side}, round {n}") for n in (1, 2) for side in ("gateway", "direct")]
-    words = seen(*runs).words
-    assert words.count("round 1") == 1 and words.count("direct") == 5
-
-
-def test_a_report_without_runs_has_a_page() -> None:
-    assert "Measured." in seen().words
 
 
 @pytest.mark.parametrize("passed", [True, False, None])
@@ -268,21 +166,6 @@ def test_a_comparison_says_what_is_slower_and_shows_both() -> None:
     assert any(each.startswith("ratio ") for each in page.pictures)
 
 
-def test_a_comparison_with_nothing_to_compare_says_so() -> None:
-    page = _compared(bare_run(), bare_run(), ())
-    assert "Nothing can be compared." in page.words
-    assert "After against before" not in page.headings
-
-
-def test_better_and_worse_at_once_is_neither() -> None:
-    ratios = (Ratio("p50", 0.5, 0.4, 0.6), Ratio("p99", 2.0, 1.8, 2.2))
-    text = render_comparison(report_of(bare_run()), report_of(bare_run()), ratios)
-    assert 'class="verdict doubt"' in text
-    assert 'class="verdict bad"' in render_comparison(
-        report_of(bare_run()), report_of(bare_run()), ratios[1:]
-    )
-
-
 def test_a_report_that_was_kept_and_read_again_gives_the_same_page() -> None:
     report = replace(
         report_of(one_run(protocols=(Protocol.GRPC, Protocol.HTTP_JSON))), passed=False
@@ -308,24 +191,6 @@ def test_numbers_have_three_digits_and_a_unit_by_their_size() -> None:
         "0",
         "100",
     ]
-
-
-def test_readings_are_told_in_their_units() -> None:
-    told = [reading(value, unit) for value, unit in ((0.5, "share"), (3e9, "B"), (7, "calls"))]
-    assert [each.replace("\N{NO-BREAK SPACE}", " ") for each in told] == [
-        "50.0 %",
-        "3.00 GB",
-        "7.00",
-    ]
-    assert reading(None, "W") == share(None) == size(None) == "–"
-
-
-def test_arrivals_are_told_in_words() -> None:
-    plan = {"rate": 200.0, "shape": "ramp", "spacing": "poisson", "levels": [10.0, 200.0]}
-    assert arrivals_words(plan) == "from 10/s to 200/s, Poisson"
-    assert "at even steps" in arrivals_words({**plan, "shape": "constant", "spacing": "even"})
-    spike = {**plan, "shape": "spike", "levels": [5.0], "at": 30.0, "lasting": 10.0}
-    assert "5 times that" in arrivals_words(spike)
 
 
 def _gateway() -> GatewayTimes:

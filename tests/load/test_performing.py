@@ -76,16 +76,6 @@ def test_a_run_has_what_both_sides_say(server: ModelServer) -> None:
     assert run.observed == Observed(marks=(Mark(0.3, "seen"),), problems=("half blind",))
 
 
-def test_with_a_warm_up_the_other_side_counts_from_second_0(server: ModelServer) -> None:
-    class Late(Diary):
-        async def begin(self) -> None:
-            self.entries.append(f"begin, {'warm' if server.calls else 'cold'}")
-
-    diary = Late()
-    run_of(plan_of(server.address, warm_up=0.5), observer=diary)
-    assert diary.entries[0] == "begin, warm"
-
-
 @pytest.mark.parametrize("fails", ["watch", "end"])
 def test_an_observer_that_fails_is_a_problem_and_no_more(server: ModelServer, fails: str) -> None:
     run = run_of(plan_of(server.address), observer=Diary(fails))
@@ -126,49 +116,6 @@ def test_an_action_after_the_run_is_not_done(server: ModelServer) -> None:
     run = run_of(plan_of(server.address), actions=[action(60.0, "too late")])
     assert run.observed.marks == ()
     assert run.observed.problems == ("too late: not done, because the run was over before",)
-
-
-def test_an_action_that_is_under_way_may_finish(server: ModelServer) -> None:
-    async def slow() -> str:
-        while generators():  # noqa: ASYNC110 - nothing tells of a process that is gone
-            await asyncio.sleep(0)
-        return "done at last"
-
-    run = run_of(plan_of(server.address), actions=[action(0.5, "slow", slow)])
-    assert texts(run.observed.marks)[0].startswith("done at last")
-    assert run.observed.problems == ()
-
-
-def test_progress_tells_of_the_last_seconds(server: ModelServer) -> None:
-    told: list[Progress] = []
-    run_of(plan_of(server.address, rate=40.0, seconds=3.0), told.append)
-    last = told[-1]
-    assert last.seconds == 3.0
-    assert 0 < last.sent == last.right <= 120
-    assert last.failed == 0
-    assert last.rate > 0
-    assert 0 < last.p50 <= last.p99
-    assert [one.second for one in told] == sorted(one.second for one in told)
-
-
-def test_a_run_that_is_stopped_keeps_what_it_has_and_says_so(server: ModelServer) -> None:
-    stop = asyncio.Event()
-    run = run_of(
-        plan_of(server.address, seconds=600.0), lambda _: stop.set(), stop=stop, observer=Diary()
-    )
-    assert 0 < run.outline["stopped_after"] < 600
-    assert run.outline["seconds"] == 600
-    assert run.record.windows
-    assert run.observed.problems[0].startswith("stopped after")
-    assert generators() == []
-
-
-def test_a_run_that_was_stopped_before_it_began_is_empty(server: ModelServer) -> None:
-    stop = asyncio.Event()
-    stop.set()
-    run = run_of(plan_of(server.address), stop=stop, actions=[action(0.1, "an action")])
-    assert run.outline["stopped_after"] == 0.0
-    assert not run.record.windows
 
 
 def test_a_cancelled_run_leaves_nothing(server: ModelServer) -> None:

@@ -68,12 +68,6 @@ def test_an_even_start_at_a_second_belongs_to_it_although_sums_are_rounded() -> 
     assert windows(taken).keys() == {1, 2}
 
 
-def test_a_start_by_a_hair_after_the_end_counts_in_the_last_second() -> None:
-    taken = recorder(seconds=2.5)
-    call(taken, 3.0001, 3.0001, 4)
-    assert {second for second, each in windows(taken).items() if each.cells} == {2}
-
-
 def test_a_call_that_never_started_has_a_latency_but_no_service() -> None:
     taken = recorder()
     call(taken, 8.0, 10, 10, outcome=NEVER_STARTED)
@@ -82,15 +76,6 @@ def test_a_call_that_never_started_has_a_latency_but_no_service() -> None:
     assert cell.latency.largest == pytest.approx(2.0, rel=1e-3)
     assert cell.service.count == 0
     assert found.keys() == {8}
-
-
-def test_lags_are_of_the_second_in_which_a_start_was_meant() -> None:
-    taken = recorder()
-    taken.lagged(BEGINS + 1.99, BEGINS + 2.01)
-    taken.lagged(BEGINS + 2.0, BEGINS + 2.0)
-    found = windows(taken)
-    assert found[1].generator.lag.largest == pytest.approx(0.02, rel=1e-3)
-    assert found[2].generator.lag.largest == 0
 
 
 def test_parts_of_a_window_add_up_to_it() -> None:
@@ -111,13 +96,6 @@ def test_parts_of_a_window_add_up_to_it() -> None:
     assert in_parts.windows == record.windows
 
 
-def test_what_was_told_is_not_told_again() -> None:
-    taken = recorder()
-    call(taken, 0, 0, 0.1)
-    assert windows(taken)
-    assert windows(taken) == {}
-
-
 def test_how_the_generator_was_is_told_once_for_each_second_that_has_ended() -> None:
     taken = recorder()
     taken.looked(BEGINS, in_flight=9, waiting=9, cpu=5.0)
@@ -132,10 +110,3 @@ def test_how_the_generator_was_is_told_once_for_each_second_that_has_ended() -> 
     }
     assert [one.cpu for one in found.values()] == pytest.approx([0.25, 0.75, 0.75])
     assert [one.busiest for one in found.values()] == pytest.approx([0.25, 0.75, 0.75])
-
-
-def test_a_worker_is_never_busier_than_one_core() -> None:
-    taken = recorder()
-    taken.looked(BEGINS, in_flight=0, waiting=0, cpu=0.0)
-    taken.looked(BEGINS + 1, in_flight=0, waiting=0, cpu=1.4)  # numpy has threads
-    assert windows(taken)[0].generator.busiest == 1.0

@@ -10,6 +10,7 @@ import time
 from dataclasses import dataclass
 
 import gevent
+import pytest
 from load.driving_scene import lane_of
 from load.scripted import Scripted
 
@@ -63,6 +64,7 @@ def run(lane: Lane, plan: Plan) -> Record:
     return record
 
 
+@pytest.mark.slow  # the loops' own tests say the same with a scripted clock
 def test_the_open_loop_sees_a_stall_that_the_closed_loop_hides() -> None:
     for _ in range(TRIES):
         seen = experiment()

@@ -31,7 +31,3 @@ def test_executions_are_counted_by_size_with_all_that_they_take():
 def test_a_version_that_was_loaded_anew_counts_from_zero():
     found = rises(page((9, 900), b1=(9, 9000)), page((2, 50), b1=(2, 2000)))
     assert found.points == (Point(1, 1030e-9, 2.0),)
-
-
-def test_nothing_counted_is_nothing():
-    assert rises({}, {}).points == ()

@@ -1,7 +1,6 @@
 """Measurements: the plans they are made of, what they come to, and a generator in its own way."""
 
 import asyncio
-import json
 from collections.abc import Sequence
 from typing import Any
 
@@ -14,7 +13,7 @@ from serve.core.objectives import Objective
 from serve.load.plan import Lane, Payload, Plan, Protocol, Shape
 from serve.load.reporting.report import Run
 from serve.load.tuning.counting import Statistics
-from serve.load.tuning.measuring import Measuring, Stopped, Workload, mean_rows, parse_rows
+from serve.load.tuning.measuring import Measuring, Workload, parse_rows
 
 from ..records import run_of
 
@@ -65,31 +64,11 @@ def test_a_slow_trial_lasts_until_there_are_enough_calls_for_a_quantile():
     assert [plan.seconds for plan in maker.plans] == [10.0, 24.0]
 
 
-def test_a_measurement_says_what_callers_would_have_seen():
-    one, _ = measuring(run_of(10, 200.0, median=0.01, spread=0.0, failed={"grpc_INTERNAL": 0.1}))
-    found = asyncio.run(one.measure(Trial(SETUP, 200.0))).measured
-    assert found.p99 == pytest.approx(0.01, rel=0.02) == found.latency
-    assert found.rate == pytest.approx(180, rel=0.1) and found.errors > 0
-
-
 def test_a_trial_in_which_the_generator_was_the_limit_is_made_once_more():
     slow, good = run_of(4, busiest=0.99), run_of(4)
     one, maker = measuring(slow, good)
     found = asyncio.run(one.measure(Trial(SETUP, 100.0)))
     assert (found.repeated, found.doubt, len(maker.plans)) == (True, "", 2)
-
-
-def test_one_that_stays_the_limit_is_told():
-    one, _ = measuring(run_of(4, busiest=0.99), run_of(4, busiest=0.99))
-    assert "The load generator was the limit" in asyncio.run(one.measure(Trial(SETUP, 9.0))).doubt
-
-
-def test_a_stop_ends_the_measurement_under_way():
-    stop = asyncio.Event()
-    stop.set()
-    one, _ = measuring(run_of(4), stop=stop)
-    with pytest.raises(Stopped):
-        asyncio.run(one.measure(Trial(SETUP, 100.0)))
 
 
 def test_a_trace_is_as_fast_as_the_rate_and_begins_again_at_its_end():
@@ -102,18 +81,7 @@ def test_a_trace_is_as_fast_as_the_rate_and_begins_again_at_its_end():
     assert gaps[0] == pytest.approx(2 * gaps[1])
 
 
-def test_rows_are_read_with_their_shares():
-    assert parse_rows("1") == ((1, 1.0),)
-    assert mean_rows(parse_rows("1:80,8:20")) == pytest.approx(2.4)
-
-
 @pytest.mark.parametrize("text", ["", "0", "x", "1:0", "1:x", "2,,3"])
 def test_what_says_no_rows_is_refused(text):
     with pytest.raises(Invalid, match="says no rows of calls"):
         parse_rows(text)
-
-
-def test_a_bench_that_cannot_be_reached_says_where_to_run_the_command():
-    with pytest.raises(Invalid, match="control plane's machine") as caught:
-        asyncio.run(Statistics("127.0.0.1:9", "m", 1).config())
-    assert json.dumps(str(caught.value))

@@ -17,7 +17,7 @@ from serve.capacity.setup import Setup
 from serve.core.errors import Invalid, NotFound, TritonFailed
 from serve.core.objectives import Objective
 from serve.load.tuning.measuring import Result, Stopped
-from serve.load.tuning.outcome import outcome_of, tuned_of
+from serve.load.tuning.outcome import outcome_of
 from serve.load.tuning.page import render
 from serve.load.tuning.report import document
 from serve.load.tuning.session import LOWER, Now, Session
@@ -136,13 +136,6 @@ def test_nothing_is_proposed_where_batching_gives_nothing(tmp_path):
     assert (outcome.command(state.subject), outcome.lines(state.subject)) == ("", ())
 
 
-def test_the_budget_is_kept_and_what_is_lacking_is_said(tmp_path):
-    measuring = Measuring(FLAT)
-    state, _ = tuned(tmp_path, measuring, budget=60.0)
-    assert measuring.now <= 60.0
-    assert any("ended by the budget" in note for note in state.notes)
-
-
 def test_a_tuning_goes_on_after_a_kill_with_all_that_was_measured(tmp_path):
     whole, _ = tuned(tmp_path / "whole", Measuring(FLAT))
     killed = Measuring(FLAT, stops_after=7)
@@ -190,52 +183,9 @@ def test_where_everything_is_missed_the_present_configuration_is_tried_with_less
     assert "Next: a longer --budget" in outcome.verdict
 
 
-def test_where_even_less_is_missed_the_verdict_says_what_to_do_next(tmp_path):
-    state, _ = tuned(tmp_path, Busy(STEEP, most=0.0), budget=300.0)
-    outcome = outcome_of(state)
-    assert outcome.verdict.startswith("Nothing that was tried met p99<50ms: at ")
-    assert "took 400 ms. Next: " in outcome.verdict and "--slo" in outcome.verdict
-
-
-def test_what_was_found_is_always_compared_with_the_present_configuration(tmp_path):
-    for budget in (60.0, 80.0, 100.0, 130.0):
-        state, _ = tuned(tmp_path / str(budget), Measuring(FLAT), budget=budget)
-        outcome = outcome_of(state)
-        if outcome.best is not None and outcome.best.setup != outcome.present:
-            assert outcome.compared.rounds >= 1
-            break
-    else:
-        raise AssertionError("no budget was so short that it found a little")
-    assert "Next: the same with --resume" in outcome.verdict
-
-
-def test_a_bench_that_has_ended_ends_the_tuning_with_its_reason(tmp_path):
-    with pytest.raises(NotFound, match="no bench"):
-        tuned(tmp_path, Measuring(FLAT), bench=Bench(ended=True))
-
-
 def test_an_objective_that_one_call_alone_misses_is_refused(tmp_path):
     with pytest.raises(Invalid, match="no configuration can meet p99<50ms"):
         tuned(tmp_path, Measuring(Service(0.2, 0.001)))
-
-
-def test_a_generator_that_was_the_limit_is_told(tmp_path):
-    measuring = Measuring(FLAT)
-    measuring.doubt = "The load generator was the limit, not the server: it lagged."
-    state, _ = tuned(tmp_path, measuring)
-    assert [note for note in state.notes if "generator" in note]
-
-
-def test_what_is_remembered_beside_the_change_says_what_it_was_tuned_for(tmp_path):
-    from datetime import UTC, datetime
-
-    state, _ = tuned(tmp_path, Measuring(FLAT))
-    page = tuned_of(state, outcome_of(state), datetime(2026, 11, 22, tzinfo=UTC))
-    assert page.keys() == {
-        *("at", "objective", "rate", "rows", "rows_per_execution", "p99", "service"),
-    }
-    assert page["objective"] == "p99<50ms" and page["rows"] == 1.0
-    assert page["service"]["fixed"] == pytest.approx(0.0105, rel=0.2)
 
 
 def test_the_report_is_plain_json_and_its_page_stands_alone(tmp_path):

@@ -25,45 +25,51 @@ CONFIG = {
 }
 
 
-def test_a_configuration_is_read_as_a_setup():
-    assert setup_of(CONFIG) == Setup(8, 2, delay=500e-6, preferred=(4, 8))
+GPUS = [{"count": 2, "kind": "KIND_GPU", "gpus": [0, 1]}, {"count": 1, "kind": "KIND_CPU"}]
+WHOLE_BATCH = {"max_batch_size": 8, "dynamic_batching": {"preferred_batch_size": [8]}}
 
 
-def test_a_model_without_batches_is_one():
-    assert setup_of({}) == Setup(0, 1, batches=False)
+@pytest.mark.parametrize(
+    ("config", "setup"),
+    [
+        (CONFIG, Setup(8, 2, delay=500e-6, preferred=(4, 8))),
+        ({}, Setup(0, 1, batches=False)),
+        ({"instance_group": GPUS}, Setup(0, 5, batches=False)),  # once for each of their GPUs
+        (WHOLE_BATCH, Setup(8)),  # Triton fills in the whole batch as the preferred size
+    ],
+)
+def test_a_configuration_is_read_as_a_setup(config, setup):
+    assert setup_of(config) == setup
 
 
-def test_instances_count_once_for_each_of_their_gpus():
-    group = [{"count": 2, "kind": "KIND_GPU", "gpus": [0, 1]}, {"count": 1, "kind": "KIND_CPU"}]
-    assert setup_of({"instance_group": group}).instances == 5
-
-
-def test_the_whole_batch_as_the_preferred_size_is_what_triton_fills_in():
-    config = {"max_batch_size": 8, "dynamic_batching": {"preferred_batch_size": [8]}}
-    assert setup_of(config) == Setup(8)
-
-
-def test_fields_say_only_what_has_to_differ():
-    setup = Setup(8, 3, delay=500e-6, preferred=(4, 8))
-    assert fields_of_setup(setup, CONFIG, {"response_cache": {"enable": True}}) == {
-        "response_cache": {"enable": True},
-        "instance_group": [{"count": 3, "kind": "KIND_CPU"}],
-    }
-
-
-def test_what_else_batching_says_stays():
-    fields = fields_of_setup(Setup(16, 2, delay=0.002), CONFIG, {})
-    assert fields == {
-        "max_batch_size": 16,
-        "dynamic_batching": {
-            "default_queue_policy": POLICY,
-            "max_queue_delay_microseconds": 2000,
-        },
-    }
-
-
-def test_no_batching_removes_the_field():
-    assert fields_of_setup(Setup(8, 2, batches=False), CONFIG, {}) == {"dynamic_batching": None}
+@pytest.mark.parametrize(
+    ("setup", "override", "fields"),
+    [
+        (setup_of(CONFIG), {}, {}),
+        (Setup(8, 2, batches=False), {}, {"dynamic_batching": None}),
+        (
+            Setup(8, 3, delay=500e-6, preferred=(4, 8)),
+            {"response_cache": {"enable": True}},
+            {
+                "response_cache": {"enable": True},
+                "instance_group": [{"count": 3, "kind": "KIND_CPU"}],
+            },
+        ),
+        (
+            Setup(16, 2, delay=0.002),
+            {},
+            {
+                "max_batch_size": 16,
+                "dynamic_batching": {
+                    "default_queue_policy": POLICY,
+                    "max_queue_delay_microseconds": 2000,
+                },
+            },
+        ),
+    ],
+)
+def test_fields_say_only_what_has_to_differ(setup, override, fields):
+    assert fields_of_setup(setup, CONFIG, override) == fields
 
 
 def test_the_same_change_is_told_as_options_of_set():
@@ -79,10 +85,6 @@ def test_the_same_change_is_told_as_options_of_set():
 def test_what_triton_tells_is_read_without_what_says_nothing():
     told = {"max_batch_size": 4, "dynamic_batching": {"preserve_ordering": False}, "new": 1}
     assert normal(told) == {"max_batch_size": 4, "dynamic_batching": {}}
-
-
-def test_the_present_setup_needs_no_fields():
-    assert fields_of_setup(setup_of(CONFIG), CONFIG, {}) == {}
 
 
 @pytest.mark.parametrize(
