@@ -1,7 +1,5 @@
 """What configurations mean, in words."""
 
-import pytest
-
 from serve.triton.batching_words import meaning
 from serve.triton.config import parse
 
@@ -58,9 +56,8 @@ def test_batches_without_dynamic_batching_are_those_of_callers() -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("policy", "words"),
-    [
+def test_queues_are_told_with_their_limits() -> None:
+    for policy, words in (
         ("", "Any number of calls may wait. None times out."),
         ("max_queue_size: 1", "Up to 1 call may wait; more are refused with 503. None times out."),
         (
@@ -73,19 +70,19 @@ def test_batches_without_dynamic_batching_are_those_of_callers() -> None:
             "Any number of calls may wait. A call that has waited for 60 s stands behind all "
             "others.",
         ),
-    ],
-)
-def test_queues_are_told_with_their_limits(policy: str, words: str) -> None:
-    found = told(
-        f"max_batch_size: 8 dynamic_batching {{ default_queue_policy {{ {policy} }} "
-        f"priority_levels: 3 default_priority_level: 2 "
-        f"priority_queue_policy {{ key: 3 value {{ {policy} }} }} }}"
-    )
-    assert found["dynamic_batching.default_queue_policy"] == words
-    assert found["dynamic_batching.priority_queue_policy[3]"] == f"Of priority 3: {words}"
-    assert found["dynamic_batching.priority_levels"] == (
-        "There are priorities from 1, the first, to 3; a call that names none has 2."
-    )
+    ):
+        found = told(
+            f"max_batch_size: 8 dynamic_batching {{ default_queue_policy {{ {policy} }} "
+            f"priority_levels: 3 default_priority_level: 2 "
+            f"priority_queue_policy {{ key: 3 value {{ {policy} }} }} }}"
+        )
+        assert found["dynamic_batching.default_queue_policy"] == words, policy
+        assert found["dynamic_batching.priority_queue_policy[3]"] == f"Of priority 3: {words}", (
+            policy
+        )
+        assert found["dynamic_batching.priority_levels"] == (
+            "There are priorities from 1, the first, to 3; a call that names none has 2."
+        ), policy
 
 
 def test_direct_sequences_are_told_with_their_slots() -> None:
@@ -120,9 +117,8 @@ def test_oldest_sequences_are_told_with_their_candidates() -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("group", "words"),
-    [
+def test_instances_are_told_with_where_they_are() -> None:
+    for group, words in (
         ("kind: KIND_CPU count: 2", "2 batches can be run at the same time on the CPU."),
         ("kind: KIND_GPU", "1 batch can be run at the same time on each GPU."),
         (
@@ -134,10 +130,8 @@ def test_oldest_sequences_are_told_with_their_candidates() -> None:
             "1 batch can be run at the same time on GPU, or CPU where there is none. They answer "
             "no calls: they are passive.",
         ),
-    ],
-)
-def test_instances_are_told_with_where_they_are(group: str, words: str) -> None:
-    assert told(f"instance_group {{ {group} }}")["instance_group[0]"] == words
+    ):
+        assert told(f"instance_group {{ {group} }}")["instance_group[0]"] == words, group
 
 
 def test_what_a_triton_must_be_started_for_is_told_with_the_flag() -> None:

@@ -3,8 +3,8 @@
 import json
 from pathlib import Path
 
-import pytest
 from google.protobuf import json_format
+from refusals import refusal
 from tritonclient.grpc import model_config_pb2
 
 from serve.core.errors import Invalid
@@ -34,9 +34,8 @@ def test_the_configuration_of_the_example_can_be_read() -> None:
     assert parse(EXAMPLE.read_text()).label_files == {"probabilities": "labels.txt"}
 
 
-@pytest.mark.parametrize(
-    ("policy", "on_disk", "versions"),
-    [
+def test_the_version_policy_chooses_among_what_exists() -> None:
+    for policy, on_disk, versions in (
         ("", (2, 10, 1), (10,)),
         ("latest { }", (1, 2), (2,)),
         ("latest { num_versions: 0 }", (1, 2), (2,)),
@@ -46,26 +45,19 @@ def test_the_configuration_of_the_example_can_be_read() -> None:
         ("specific { versions: [ 3, 1, 7 ] }", (1, 2, 3), (1, 3)),
         ("specific { versions: [ 7 ] }", (1,), ()),
         ("all { }", (), ()),
-    ],
-)
-def test_the_version_policy_chooses_among_what_exists(
-    policy: str, on_disk: tuple[int, ...], versions: tuple[int, ...]
-) -> None:
-    assert wanted(policy, *on_disk) == versions
+    ):
+        assert wanted(policy, *on_disk) == versions, (policy, on_disk)
 
 
-@pytest.mark.parametrize(
-    ("text", "flavour"),
-    [
+def test_the_flavour_is_the_backend_or_the_platform() -> None:
+    for text, flavour in (
         ('backend: "onnxruntime"', "onnxruntime"),
         ('platform: "onnxruntime_onnx"', "onnxruntime_onnx"),
         ('platform: "ensemble"', "ensemble"),
         ('platform: "x" backend: "y"', "y"),
         ("", "auto"),
-    ],
-)
-def test_the_flavour_is_the_backend_or_the_platform(text: str, flavour: str) -> None:
-    assert parse(text).flavour == flavour
+    ):
+        assert parse(text).flavour == flavour, text
 
 
 def test_sequences_are_batched_where_the_configuration_says_so() -> None:
@@ -109,32 +101,25 @@ def test_making_a_load_call_leaves_the_configuration_as_it_is() -> None:
     assert configuration == parse(WHOLE)
 
 
-@pytest.mark.parametrize(
-    "same",
-    [
+def test_the_digest_leaves_out_what_a_load_sets_by_itself() -> None:
+    for same in (
         WHOLE,
         WHOLE + "version_policy { all { } }",
         WHOLE.replace('name: "m"', ""),
         WHOLE.replace('name: "m"', 'name: "other"'),
         "# a comment\n" + WHOLE.replace("{ max", "{\n  max"),
-    ],
-    ids=["itself", "version policy", "no name", "another name", "comments and spaces"],
-)
-def test_the_digest_leaves_out_what_a_load_sets_by_itself(same: str) -> None:
-    assert parse(same).digest == parse(WHOLE).digest
+    ):
+        assert parse(same).digest == parse(WHOLE).digest, same
 
 
-@pytest.mark.parametrize(
-    "other",
-    [
+def test_the_digest_changes_with_everything_else() -> None:
+    for other in (
         WHOLE.replace("max_batch_size: 8", "max_batch_size: 9"),
         WHOLE.replace("count: 2", "count: 1"),
         WHOLE.replace("dims: [ -1, 8 ]", "dims: [ 8, -1 ]"),
         WHOLE + "model_transaction_policy { decoupled: true }",
-    ],
-)
-def test_the_digest_changes_with_everything_else(other: str) -> None:
-    assert parse(other).digest != parse(WHOLE).digest
+    ):
+        assert parse(other).digest != parse(WHOLE).digest, other
 
 
 def test_the_digest_does_not_depend_on_the_order_of_a_map() -> None:
@@ -146,9 +131,8 @@ def test_a_message_of_triton_is_the_same_as_its_text() -> None:
     assert of_message(parse(WHOLE).message) == parse(WHOLE)
 
 
-@pytest.mark.parametrize(
-    ("text", "line", "words"),
-    [
+def test_what_cannot_be_read_is_told_with_its_line() -> None:
+    for text, line, words in (
         ('backend: "x"\nnonsense: 1\n', 2, "nonsense"),
         ('backend: "x\n', 1, "String missing ending quote"),
         ("\n\nmax_batch_size: many", 3, "many"),
@@ -158,11 +142,7 @@ def test_a_message_of_triton_is_the_same_as_its_text() -> None:
         ("dynamic_batching { }\nsequence_batching { }", 2, "sequence_batching"),
         ("input [", 1, ""),
         ("{" * 50_000, 1, ""),
-    ],
-    ids=lambda value: str(value)[:20],
-)
-def test_what_cannot_be_read_is_told_with_its_line(text: str, line: int, words: str) -> None:
-    with pytest.raises(Invalid) as told:
-        parse(text)
-    assert f"line {line}" in told.value.why
-    assert words in told.value.why
+    ):
+        error = refusal(Invalid, parse, text)
+        assert f"line {line}" in error.why, (text, line)
+        assert words in error.why, (text, line)

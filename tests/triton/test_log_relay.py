@@ -2,8 +2,6 @@
 
 import logging
 
-import pytest
-
 from serve.triton.log_relay import LogLine, LogRelay, parse
 
 
@@ -18,9 +16,8 @@ class Kept(logging.Handler):
         self.records.append(record)
 
 
-@pytest.mark.parametrize(
-    ("line", "parsed"),
-    [
+def test_a_line_is_read_into_level_text_and_source() -> None:
+    for line, parsed in (
         (
             'I1121 02:59:05.458237 7229 model_lifecycle.cc:472] "loading: a:1"',
             LogLine(logging.INFO, "loading: a:1", "model_lifecycle.cc:472"),
@@ -43,15 +40,12 @@ class Kept(logging.Handler):
         ),
         ("hello from a model", LogLine(logging.INFO, "hello from a model")),
         ("I1121 is not a log line", LogLine(logging.INFO, "I1121 is not a log line")),
-    ],
-)
-def test_a_line_is_read_into_level_text_and_source(line: str, parsed: LogLine) -> None:
-    assert parse(line) == parsed
+    ):
+        assert parse(line) == parsed, line
 
 
-@pytest.mark.parametrize(
-    "line",
-    [
+def test_what_helps_nobody_is_for_debugging_only() -> None:
+    for line in (
         'E1127 18:00:00.000000 7229 server.cc:345] "Exit timeout expired. Exiting immediately."',
         "",
         "+-------+---------+",
@@ -59,10 +53,8 @@ def test_a_line_is_read_into_level_text_and_source(line: str, parsed: LogLine) -
         "I1121 02:59:07.353323 7229 server.cc:604] ",
         'E1121 02:59:05.456483 7229 server.cc:241] "CudaDriverHelper has not been initialized."',
         "Error: Failed to initialize NVML",
-    ],
-)
-def test_what_helps_nobody_is_for_debugging_only(line: str) -> None:
-    assert parse(line).level == logging.DEBUG
+    ):
+        assert parse(line).level == logging.DEBUG, line
 
 
 def test_a_record_carries_replica_and_source() -> None:

@@ -5,6 +5,7 @@ from typing import Any
 
 import pushing
 import pytest
+from refusals import refusal
 
 from serve.core.errors import Invalid
 from serve.core.replicas import Replica
@@ -38,19 +39,15 @@ def test_a_field_takes_the_place_of_the_whole_one_and_null_removes_it() -> None:
     assert fields_of(BASE) == {"max_batch_size": 8, "dynamic_batching": {}}
 
 
-@pytest.mark.parametrize(
-    ("fields", "said"),
-    [
+def test_what_cannot_be_changed_or_read_is_invalid() -> None:
+    for fields, said in (
         ({"platform": "x", "input": []}, "input, platform cannot be changed"),
         ({"sequence_batching": {}}, "dynamic_batching and sequence_batching exclude each other"),
         ({"dynamic_batching": {"no_such_field": 1}}, "no_such_field"),
         ({"max_batch_size": "many"}, "cannot be read"),
         ({"instance_group": {"count": 1}}, "cannot be read"),
-    ],
-)
-def test_what_cannot_be_changed_or_read_is_invalid(fields: dict[str, Any], said: str) -> None:
-    with pytest.raises(Invalid, match=said):
-        revised(BASE, fields)
+    ):
+        assert said in str(refusal(Invalid, revised, BASE, fields)), fields
 
 
 @pytest.mark.triton

@@ -2,7 +2,6 @@
 
 from typing import Any
 
-import pytest
 from endpoint_slices import endpoint_slice, pod
 
 from serve.core.replicas import Replica
@@ -38,21 +37,20 @@ def test_each_slice_of_a_service_has_its_own_ports() -> None:
     assert found == {"new": "10.0.0.2:1:2:3", "old": "10.0.0.1:8000:8001:8002"}
 
 
-@pytest.mark.parametrize(
-    ("said", "ready", "serving", "terminating"),
-    [
+def test_what_is_not_said_of_an_endpoint_is_what_kubernetes_means_by_that() -> None:
+    for said, ready, serving, terminating in (
         ({}, True, True, False),
         ({"ready": False}, False, False, False),
         ({"ready": True, "serving": False}, True, False, False),  # publishNotReadyAddresses
         ({"ready": False, "serving": True, "terminating": True}, False, True, True),
         ({"terminating": False}, True, True, False),
-    ],
-)
-def test_what_is_not_said_of_an_endpoint_is_what_kubernetes_means_by_that(
-    said: dict[str, bool], ready: bool, serving: bool, terminating: bool
-) -> None:
-    one = only(endpoint_slice(pod("x", ready=None) | {"conditions": said}))
-    assert (one.is_ready, one.is_serving, one.is_terminating) == (ready, serving, terminating)
+    ):
+        one = only(endpoint_slice(pod("x", ready=None) | {"conditions": said}))
+        assert (one.is_ready, one.is_serving, one.is_terminating) == (
+            ready,
+            serving,
+            terminating,
+        ), (said, ready, serving)
 
 
 def test_an_endpoint_without_conditions_is_ready() -> None:
@@ -147,8 +145,8 @@ BROKEN: list[Any] = [
 ]
 
 
-@pytest.mark.parametrize("broken", BROKEN)
-def test_what_cannot_be_read_is_told_and_harms_nothing_else(broken: Any) -> None:
-    listing = read([broken, GOOD])
-    assert [one.replica.name for one in listing.endpoints] == ["good"]
-    assert len(listing.problems) == 1
+def test_what_cannot_be_read_is_told_and_harms_nothing_else() -> None:
+    for broken in BROKEN:
+        listing = read([broken, GOOD])
+        assert [one.replica.name for one in listing.endpoints] == ["good"], broken
+        assert len(listing.problems) == 1, broken

@@ -6,6 +6,7 @@ import ssl
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from aiohttp import web
@@ -83,12 +84,20 @@ def at(api: FakeApi) -> Cluster:
     return Cluster(api.url, NAMESPACE)
 
 
-def with_fake(work: Callable[[FakeApi], Awaitable[None]], **options: object) -> None:
+Work = Callable[[FakeApi], Awaitable[None]]
+
+
+def run_with_fake(work: Work, **options: Any) -> None:
     async def run() -> None:
-        async with asyncio.timeout(3 * PATIENCE), FakeApi(**options) as api:  # type: ignore[arg-type]
+        async with asyncio.timeout(3 * PATIENCE), FakeApi(**options) as api:
             await work(api)
 
     asyncio.run(run())
+
+
+def with_fake(**options: Any) -> Callable[[Work], Callable[[], None]]:
+    """A test that a fake API server is started for."""
+    return lambda work: lambda: run_with_fake(work, **options)
 
 
 def lists(api: FakeApi) -> list[dict[str, str]]:
@@ -99,63 +108,55 @@ def watches(api: FakeApi) -> list[dict[str, str]]:
     return [dict(one.query) for one in api.requests if one.is_watch]
 
 
-def test_what_is_there_is_listed_and_what_changes_is_told() -> None:
-    async def work(api: FakeApi) -> None:
+@with_fake()
+async def test_what_is_there_is_listed_and_what_changes_is_told(api: FakeApi) -> None:
+    put(api, "a")
+    async with following(at(api)) as heard:
+        await heard.hears("a")
+        await api.watched()
+        put(api, "a", "b")
+        await heard.hears("a", "b")
+        put(api, "c", slice_="t")
+        await heard.hears("a", "b", "c")
+        api.delete("EndpointSlice", NAMESPACE, "s")
+        await heard.hears("c")
+    assert (len(lists(api)), len(watches(api)), heard.failures) == (1, 1, [])
+
+
+@with_fake()
+async def test_only_slices_with_a_pools_label_in_the_namespace_count(api: FakeApi) -> None:
+    other = endpoint_slice(pod("other"), name="other")
+    del other["metadata"]["labels"]["servegate.dev/pool"]
+    api.put(other)
+    api.put(endpoint_slice(pod("away")) | {"metadata": other["metadata"] | {"namespace": "x"}})
+    async with following(at(api)) as heard:
+        await heard.hears()
+        await api.watched()
         put(api, "a")
-        async with following(at(api)) as heard:
-            await heard.hears("a")
-            await api.watched()
-            put(api, "a", "b")
-            await heard.hears("a", "b")
-            put(api, "c", slice_="t")
-            await heard.hears("a", "b", "c")
-            api.delete("EndpointSlice", NAMESPACE, "s")
-            await heard.hears("c")
-        assert (len(lists(api)), len(watches(api)), heard.failures) == (1, 1, [])
-
-    with_fake(work)
+        await heard.hears("a")
 
 
-def test_only_slices_with_a_pools_label_in_the_namespace_count() -> None:
-    async def work(api: FakeApi) -> None:
-        other = endpoint_slice(pod("other"), name="other")
-        del other["metadata"]["labels"]["servegate.dev/pool"]
-        api.put(other)
-        api.put(endpoint_slice(pod("away")) | {"metadata": other["metadata"] | {"namespace": "x"}})
-        async with following(at(api)) as heard:
-            await heard.hears()
-            await api.watched()
-            put(api, "a")
-            await heard.hears("a")
-
-    with_fake(work)
+@with_fake()
+async def test_a_long_list_comes_in_pages(api: FakeApi) -> None:
+    names = sorted(f"p{number}" for number in range(250))
+    for name in names:
+        put(api, name, slice_=f"s-{name}")
+    async with following(at(api)) as heard:
+        await heard.hears(*names)
+    first, *others = lists(api)
+    assert first == {"labelSelector": "servegate.dev/pool", "limit": "100"}
+    assert len(others) == 2 and all(one["continue"] for one in others)
 
 
-def test_a_long_list_comes_in_pages() -> None:
-    async def work(api: FakeApi) -> None:
-        names = sorted(f"p{number}" for number in range(250))
-        for name in names:
-            put(api, name, slice_=f"s-{name}")
-        async with following(at(api)) as heard:
-            await heard.hears(*names)
-        first, *others = lists(api)
-        assert first == {"labelSelector": "servegate.dev/pool", "limit": "100"}
-        assert len(others) == 2 and all(one["continue"] for one in others)
-
-    with_fake(work)
-
-
-def test_a_watch_asks_to_be_ended_within_a_minute_and_for_bookmarks() -> None:
-    async def work(api: FakeApi) -> None:
-        put(api, "a")
-        async with following(at(api)):
-            await api.watched()
-        (asked,) = watches(api)
-        assert asked["resourceVersion"] == str(api.version)
-        assert asked["allowWatchBookmarks"] == "true"
-        assert 10 < int(asked["timeoutSeconds"]) <= 60
-
-    with_fake(work)
+@with_fake()
+async def test_a_watch_asks_to_be_ended_within_a_minute_and_for_bookmarks(api: FakeApi) -> None:
+    put(api, "a")
+    async with following(at(api)):
+        await api.watched()
+    (asked,) = watches(api)
+    assert asked["resourceVersion"] == str(api.version)
+    assert asked["allowWatchBookmarks"] == "true"
+    assert 10 < int(asked["timeoutSeconds"]) <= 60
 
 
 @pytest.mark.parametrize("way", ["end_watches", "drop_watches"])
@@ -172,73 +173,69 @@ def test_a_watch_that_ends_goes_on_where_it_was_and_misses_nothing(way: str) -> 
         assert (len(lists(api)), heard.failures) == (1, [])
         assert heard.wells >= 2
 
-    with_fake(work)
+    run_with_fake(work)
 
 
-def test_who_has_a_bookmark_goes_on_after_the_history_before_it_is_forgotten() -> None:
-    async def work(api: FakeApi) -> None:
-        put(api, "a")
-        async with following(at(api)) as heard:
-            await api.watched()
-            api.expire()
-            api.bookmark()
-            now = f"version={api.version}"
-            await until(lambda: now in repr(heard.source), within=PATIENCE)
-            api.drop_watches()
-            put(api, "b")
-            await heard.hears("b")
-        assert len(lists(api)) == 1
-
-    with_fake(work)
-
-
-def test_when_the_history_is_forgotten_everything_is_listed_anew() -> None:
-    async def work(api: FakeApi) -> None:
-        put(api, "a", "b")
-        async with following(at(api)) as heard:
-            await api.watched()
-            api.drop_watches()
-            await api.watched(0)
-            put(api, "b")
-            api.expire()
-            await heard.hears("b")
-            await api.watched()
-        assert heard.failures == []
-        assert len(lists(api)) == 2
-
-    with_fake(work)
+@with_fake()
+async def test_who_has_a_bookmark_goes_on_after_the_history_before_it_is_forgotten(
+    api: FakeApi,
+) -> None:
+    put(api, "a")
+    async with following(at(api)) as heard:
+        await api.watched()
+        api.expire()
+        api.bookmark()
+        now = f"version={api.version}"
+        await until(lambda: now in repr(heard.source), within=PATIENCE)
+        api.drop_watches()
+        put(api, "b")
+        await heard.hears("b")
+    assert len(lists(api)) == 1
 
 
-def test_a_410_as_an_answer_is_one_as_well_and_what_was_told_stays() -> None:
-    async def work(api: FakeApi) -> None:
-        put(api, "a")
-        async with following(at(api)) as heard:
-            await api.watched()
-            api.refuse(410)
-            api.drop_watches()
-            await api.asked(len(api.requests) + 4)
-            assert heard.lists == [["a"]]
-            api.answer_again()
-            await until(lambda: heard.lists == [["a"], ["a"]], within=PATIENCE)
-        assert heard.failures == []
+@with_fake()
+async def test_when_the_history_is_forgotten_everything_is_listed_anew(api: FakeApi) -> None:
+    put(api, "a", "b")
+    async with following(at(api)) as heard:
+        await api.watched()
+        api.drop_watches()
+        await api.watched(0)
+        put(api, "b")
+        api.expire()
+        await heard.hears("b")
+        await api.watched()
+    assert heard.failures == []
+    assert len(lists(api)) == 2
 
-    with_fake(work)
+
+@with_fake()
+async def test_a_410_as_an_answer_is_one_as_well_and_what_was_told_stays(api: FakeApi) -> None:
+    put(api, "a")
+    async with following(at(api)) as heard:
+        await api.watched()
+        api.refuse(410)
+        api.drop_watches()
+        await api.asked(len(api.requests) + 4)
+        assert heard.lists == [["a"]]
+        api.answer_again()
+        await until(lambda: heard.lists == [["a"], ["a"]], within=PATIENCE)
+    assert heard.failures == []
 
 
-def test_an_api_server_that_fails_is_told_and_its_last_list_stays_until_it_answers_again() -> None:
-    async def work(api: FakeApi) -> None:
-        put(api, "a")
-        async with following(at(api)) as heard:
-            await api.watched()
-            api.refuse(500)
-            api.drop_watches()
-            await heard.fails("the API server answers 500")
-            put(api, "b")
-            assert heard.lists == [["a"]]
-            api.answer_again()
-            await heard.hears("b")
-
-    with_fake(work)
+@with_fake()
+async def test_an_api_server_that_fails_is_told_and_its_last_list_stays_until_it_answers_again(
+    api: FakeApi,
+) -> None:
+    put(api, "a")
+    async with following(at(api)) as heard:
+        await api.watched()
+        api.refuse(500)
+        api.drop_watches()
+        await heard.fails("the API server answers 500")
+        put(api, "b")
+        assert heard.lists == [["a"]]
+        api.answer_again()
+        await heard.hears("b")
 
 
 def test_an_api_server_that_goes_away_and_comes_back_is_followed_again() -> None:
@@ -258,32 +255,28 @@ def test_an_api_server_that_goes_away_and_comes_back_is_followed_again() -> None
     asyncio.run(run())
 
 
-def test_pauses_between_attempts_grow_up_to_ten_seconds() -> None:
-    async def work(api: FakeApi) -> None:
-        api.refuse(503)
-        async with following(at(api)) as heard:
-            await until(lambda: len(heard.pauses) > 8, within=PATIENCE)
-        assert heard.pauses[:8] == [0.5, 1, 2, 4, 8, 10, 10, 10]
-
-    with_fake(work)
+@with_fake()
+async def test_pauses_between_attempts_grow_up_to_ten_seconds(api: FakeApi) -> None:
+    api.refuse(503)
+    async with following(at(api)) as heard:
+        await until(lambda: len(heard.pauses) > 8, within=PATIENCE)
+    assert heard.pauses[:8] == [0.5, 1, 2, 4, 8, 10, 10, 10]
 
 
-def test_after_a_watch_that_lasted_pauses_are_short_again() -> None:
-    async def work(api: FakeApi) -> None:
-        clock = Clock()
-        put(api, "a")
-        api.refuse(503)
-        async with following(at(api), clock) as heard:
-            await until(lambda: len(heard.pauses) > 4, within=PATIENCE)
-            api.answer_again()
-            await api.watched()
-            clock.now += 60
-            count = len(heard.pauses)
-            api.end_watches()
-            await until(lambda: len(heard.pauses) > count, within=PATIENCE)
-            assert heard.pauses[count] == 0.25
-
-    with_fake(work)
+@with_fake()
+async def test_after_a_watch_that_lasted_pauses_are_short_again(api: FakeApi) -> None:
+    clock = Clock()
+    put(api, "a")
+    api.refuse(503)
+    async with following(at(api), clock) as heard:
+        await until(lambda: len(heard.pauses) > 4, within=PATIENCE)
+        api.answer_again()
+        await api.watched()
+        clock.now += 60
+        count = len(heard.pauses)
+        api.end_watches()
+        await until(lambda: len(heard.pauses) > count, within=PATIENCE)
+        assert heard.pauses[count] == 0.25
 
 
 def test_a_token_that_was_replaced_is_read_again(tmp_path: Path) -> None:
@@ -302,7 +295,7 @@ def test_a_token_that_was_replaced_is_read_again(tmp_path: Path) -> None:
             put(api, "b")
             await heard.hears("b")
 
-    with_fake(work, token="old")
+    run_with_fake(work, token="old")
 
 
 def test_a_token_that_cannot_be_read_is_told(tmp_path: Path) -> None:
@@ -310,24 +303,20 @@ def test_a_token_that_cannot_be_read_is_told(tmp_path: Path) -> None:
         async with following(Cluster(api.url, NAMESPACE, tmp_path / "none")) as heard:
             await heard.fails("No such file")
 
-    with_fake(work)
+    run_with_fake(work)
 
 
-def test_who_may_not_list_is_told_which_role_is_missing() -> None:
-    async def work(api: FakeApi) -> None:
-        async with following(at(api)) as heard:
-            await heard.fails("may not see the EndpointSlices of namespace servegate")
-            await heard.fails("a Role with get, list and watch of endpointslices")
-
-    with_fake(work, token="needed")
+@with_fake(token="needed")
+async def test_who_may_not_list_is_told_which_role_is_missing(api: FakeApi) -> None:
+    async with following(at(api)) as heard:
+        await heard.fails("may not see the EndpointSlices of namespace servegate")
+        await heard.fails("a Role with get, list and watch of endpointslices")
 
 
-def test_an_address_that_knows_no_endpoint_slices_is_told() -> None:
-    async def work(api: FakeApi) -> None:
-        async with following(Cluster(f"{api.url}/elsewhere", NAMESPACE)) as heard:
-            await heard.fails("no EndpointSlices at this address")
-
-    with_fake(work)
+@with_fake()
+async def test_an_address_that_knows_no_endpoint_slices_is_told(api: FakeApi) -> None:
+    async with following(Cluster(f"{api.url}/elsewhere", NAMESPACE)) as heard:
+        await heard.fails("no EndpointSlices at this address")
 
 
 def test_only_the_clusters_own_authority_is_trusted(tmp_path: Path) -> None:
@@ -345,7 +334,7 @@ def test_only_the_clusters_own_authority_is_trusted(tmp_path: Path) -> None:
         async with following(Cluster(api.url, NAMESPACE)) as heard:
             await heard.fails("certificate")
 
-    with_fake(work, tls=tls)
+    run_with_fake(work, tls=tls)
 
 
 LIST = '{"metadata":{"resourceVersion":"7"},"items":[]}'

@@ -1,15 +1,15 @@
 """How the values of `servegate batching set` are read, and what is said of those that cannot be."""
 
 import pytest
+from refusals import refusal
 
 from serve.core.errors import Invalid
 from serve.triton.edits import reading
 from serve.triton.edits.reading import Group, Sample
 
 
-@pytest.mark.parametrize(
-    ("text", "microseconds"),
-    [
+def test_a_time_is_read_in_microseconds() -> None:
+    for text, microseconds in (
         ("0", 0),
         ("500us", 500),
         ("500µs", 500),
@@ -19,10 +19,8 @@ from serve.triton.edits.reading import Group, Sample
         ("1m", 60_000_000),
         ("2h", 7_200_000_000),
         (" 2 ms ", 2000),
-    ],
-)
-def test_a_time_is_read_in_microseconds(text: str, microseconds: int) -> None:
-    assert reading.microseconds(text, "--delay") == microseconds
+    ):
+        assert reading.microseconds(text, "--delay") == microseconds, text
 
 
 def test_a_time_without_a_unit_is_refused_with_all_that_it_could_be() -> None:
@@ -33,11 +31,10 @@ def test_a_time_without_a_unit_is_refused_with_all_that_it_could_be() -> None:
     assert refused.value.try_this == "--delay 5us, --delay 5ms or --delay 5s"
 
 
-@pytest.mark.parametrize("text", ["", "soon", "-1ms", "5 days", "0.5us", "1e3us", "nan", "1ms2"])
-def test_what_is_no_time_is_refused_with_an_example(text: str) -> None:
-    with pytest.raises(Invalid) as refused:
-        reading.microseconds(text, "--delay")
-    assert "--delay 500us" in refused.value.try_this
+def test_what_is_no_time_is_refused_with_an_example() -> None:
+    for text in ("", "soon", "-1ms", "5 days", "0.5us", "1e3us", "nan", "1ms2"):
+        error = refusal(Invalid, reading.microseconds, text, "--delay")
+        assert "--delay 500us" in error.try_this, text
 
 
 def test_sizes_are_numbers_with_commas_or_none() -> None:
@@ -61,9 +58,8 @@ def test_a_queue_policy_is_what_is_said_of_it() -> None:
     assert reading.prioritised("2:none", "--priority-queue") == (2, None)
 
 
-@pytest.mark.parametrize(
-    ("text", "what"),
-    [
+def test_what_is_no_queue_policy_is_refused() -> None:
+    for text, what in (
         ("size", "--queue: 'size' says nothing"),
         ("length=3", "--queue: there is no 'length'"),
         ("size=-1", "--queue size: '-1' is no number"),
@@ -71,34 +67,27 @@ def test_a_queue_policy_is_what_is_said_of_it() -> None:
         ("action=wait", "--queue action: 'wait' is not known"),
         ("override=maybe", "--queue override: 'maybe' is not known"),
         ("", "--queue: '' says nothing"),
-    ],
-)
-def test_what_is_no_queue_policy_is_refused(text: str, what: str) -> None:
-    with pytest.raises(Invalid) as refused:
-        reading.policy(text, "--queue")
-    assert refused.value.what == what
-    assert refused.value.why and refused.value.try_this
+    ):
+        error = refusal(Invalid, reading.policy, text, "--queue")
+        assert error.what == what, text
+        assert error.why and error.try_this, text
 
 
-@pytest.mark.parametrize(
-    ("text", "group"),
-    [
+def test_instances_are_a_number_and_where_they_run() -> None:
+    for text, group in (
         ("2", Group(2)),
         ("cpu:2", Group(2, "KIND_CPU")),
         ("gpu:1@0,1", Group(1, "KIND_GPU", (0, 1))),
         ("1@3", Group(1, "KIND_GPU", (3,))),
         ("auto:1", Group(1, "KIND_AUTO")),
-    ],
-)
-def test_instances_are_a_number_and_where_they_run(text: str, group: Group) -> None:
-    assert reading.group(text, "--instances") == group
+    ):
+        assert reading.group(text, "--instances") == group, text
 
 
-@pytest.mark.parametrize("text", ["", "cpu", "tpu:1", "gpu:1@", "two", "-1", "gpu:1@a"])
-def test_what_are_no_instances_is_refused(text: str) -> None:
-    with pytest.raises(Invalid) as refused:
-        reading.group(text, "--instances")
-    assert refused.value.why and refused.value.try_this
+def test_what_are_no_instances_is_refused() -> None:
+    for text in ("", "cpu", "tpu:1", "gpu:1@", "two", "-1", "gpu:1@a"):
+        error = refusal(Invalid, reading.group, text, "--instances")
+        assert error.why and error.try_this, text
 
 
 def test_a_resource_has_a_name_a_count_and_perhaps_all_of_the_triton() -> None:
