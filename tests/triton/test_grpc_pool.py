@@ -4,7 +4,6 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
-from typing import TypeVar
 
 import pytest
 from builders import Clock, until
@@ -31,13 +30,7 @@ from serve.wire.hpack_blocks import literal
 from serve.wire.http2 import END_STREAM
 from serve.wire.http2_stream import Piece
 
-T = TypeVar("T")
 PATH = literal(b":path", b"/x")
-
-
-@pytest.fixture(params=LOOPS)
-def loop(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
 
 
 @dataclass(slots=True)
@@ -105,240 +98,222 @@ class Scene:
 
 
 def play(
-    scenario: Callable[[Scene], Awaitable[T]], loop: str, *, connect_timeout: float = 5.0
-) -> T:
-    async def act() -> T:
+    scenario: Callable[[Scene], Awaitable[None]], loop: str, *, connect_timeout: float = 5.0
+) -> None:
+    async def act() -> None:
         triton, clock = Triton(), Clock()
         await triton.start()
         pool = GrpcPool(limits=LIMITS, connect_timeout=connect_timeout, clock=clock)
         try:
             async with asyncio.timeout(BOUND):
-                return await scenario(Scene(pool, triton, clock))
+                await scenario(Scene(pool, triton, clock))
         finally:
             pool.close()
             triton.close()
             await until(lambda: pool.connections == pool.streams == 0)
 
     with asyncio.Runner(loop_factory=LOOPS[loop]) as runner:
-        return runner.run(act())
+        runner.run(act())
 
 
-def test_calls_share_one_connection(loop: str) -> None:
-    async def scenario(scene: Scene) -> tuple[int, list[int]]:
-        callers = [scene.call() for _ in range(20)]
-        await scene.over(*callers)
-        return len(scene.triton.peers), [status for c in callers for status in c.statuses]
+def on_both_loops(scenario: Callable[[Scene], Awaitable[None]]) -> Callable[..., None]:
+    @pytest.mark.parametrize("loop", LOOPS)
+    def on_one_loop(loop: str) -> None:
+        play(scenario, loop)
 
-    assert play(scenario, loop) == (1, [0] * 20)
+    return on_one_loop
 
 
-def test_busy_connections_get_company_up_to_four(loop: str) -> None:
-    async def scenario(scene: Scene) -> tuple[int, int, int]:
-        scene.triton.answers = False
-        callers: list[Caller] = []
-        while scene.pool.connections < 4:
-            callers.append(scene.call())
-            await asyncio.sleep(0)
-        callers += [scene.call() for _ in range(200)]
-        await until(lambda: len(scene.triton.calls) == len(callers))
-        calls = [sum(map(bool, peer.streams)) for peer in scene.triton.peers]
+@on_both_loops
+async def test_calls_share_one_connection(scene: Scene) -> None:
+    callers = [scene.call() for _ in range(20)]
+    await scene.over(*callers)
+    assert len(scene.triton.peers) == 1
+    assert [caller.statuses for caller in callers] == [[0]] * 20
+
+
+@on_both_loops
+async def test_busy_connections_get_company_up_to_four(scene: Scene) -> None:
+    scene.triton.answers = False
+    callers: list[Caller] = []
+    while scene.pool.connections < 4:
+        callers.append(scene.call())
+        await asyncio.sleep(0)
+    callers += [scene.call() for _ in range(200)]
+    await until(lambda: len(scene.triton.calls) == len(callers))
+    calls = [sum(map(bool, peer.streams)) for peer in scene.triton.peers]
+    for peer in scene.triton.peers:
+        for stream in [s for s in peer.streams if s]:
+            scene.triton.answer(stream, peer=peer)
+    await scene.over(*callers)
+    assert len(scene.triton.peers) == 4
+    assert min(calls) >= 32
+    assert max(calls) * 4 - len(callers) < 200
+
+
+@on_both_loops
+async def test_the_servers_limit_of_streams_is_kept_and_calls_wait_for_room(scene: Scene) -> None:
+    scene.triton.greeting = settings(streams=1)
+    scene.triton.answers = False
+    callers = [scene.call() for _ in range(6)]
+    await until(lambda: len(scene.triton.calls) >= 4)
+    assert sum(caller.upstream is None for caller in callers) >= 2
+    while not all(caller.is_over for caller in callers):
         for peer in scene.triton.peers:
-            for stream in [s for s in peer.streams if s]:
-                scene.triton.answer(stream, peer=peer)
-        await scene.over(*callers)
-        return len(scene.triton.peers), min(calls), max(calls) * 4 - len(callers)
-
-    connections, fewest, uneven = play(scenario, loop)
-    assert connections == 4
-    assert fewest >= 32
-    assert uneven < 200
+            for stream, received in sorted(peer.streams.items()):
+                if stream and received.ended:
+                    received.ended = False
+                    scene.triton.answer(stream, peer=peer)
+        await asyncio.sleep(0)
+    assert [caller.statuses for caller in callers] == [[0]] * 6
 
 
-def test_the_servers_limit_of_streams_is_kept_and_calls_wait_for_room(loop: str) -> None:
-    async def scenario(scene: Scene) -> tuple[int, list[int]]:
-        scene.triton.greeting = settings(streams=1)
-        scene.triton.answers = False
-        callers = [scene.call() for _ in range(6)]
-        await until(lambda: len(scene.triton.calls) >= 4)
-        waiting = sum(caller.upstream is None for caller in callers)
-        while not all(caller.is_over for caller in callers):
-            for peer in scene.triton.peers:
-                for stream, received in sorted(peer.streams.items()):
-                    if stream and received.ended:
-                        received.ended = False
-                        scene.triton.answer(stream, peer=peer)
-            await asyncio.sleep(0)
-        return waiting, [status for caller in callers for status in caller.statuses]
-
-    waiting, statuses = play(scenario, loop)
-    assert waiting >= 2
-    assert statuses == [0] * 6
+@on_both_loops
+async def test_a_replica_that_refuses_connections_is_told_to_all_who_wait(scene: Scene) -> None:
+    scene.triton.close()
+    callers = [scene.call() for _ in range(3)]
+    await scene.over(*callers)
+    assert [[type(error) for error in caller.errors] for caller in callers] == [[NotSent]] * 3
 
 
-def test_a_replica_that_refuses_connections_is_told_to_all_who_wait(loop: str) -> None:
-    async def scenario(scene: Scene) -> list[Exception]:
-        scene.triton.close()
-        callers = [scene.call() for _ in range(3)]
-        await scene.over(*callers)
-        return [error for caller in callers for error in caller.errors]
-
-    errors = play(scenario, loop)
-    assert len(errors) == 3
-    assert all(isinstance(error, NotSent) for error in errors)
-
-
-def test_a_server_that_speaks_no_http2_is_not_sent_anything(loop: str) -> None:
-    async def scenario(scene: Scene) -> list[Exception]:
-        scene.triton.greeting = b"HTTP/1.1 400 Bad Request\r\n\r\n"
-        caller = scene.call()
-        await scene.over(caller)
-        return caller.errors
-
-    [error] = play(scenario, loop)
+@on_both_loops
+async def test_a_server_that_speaks_no_http2_is_not_sent_anything(scene: Scene) -> None:
+    scene.triton.greeting = b"HTTP/1.1 400 Bad Request\r\n\r\n"
+    caller = scene.call()
+    await scene.over(caller)
+    [error] = caller.errors
     assert isinstance(error, NotSent)
 
 
-def test_a_server_that_says_nothing_is_given_up_in_time(loop: str) -> None:
-    async def scenario(scene: Scene) -> list[Exception]:
-        scene.triton.greeting = b""
-        pool = GrpcPool(limits=LIMITS, connect_timeout=0.02, clock=scene.clock)
-        caller = Caller()
-        pool.wait(scene.replica, caller)
-        await scene.over(caller)
-        pool.close()
-        return caller.errors
-
-    [error] = play(scenario, loop)
+@on_both_loops
+async def test_a_server_that_says_nothing_is_given_up_in_time(scene: Scene) -> None:
+    scene.triton.greeting = b""
+    pool = GrpcPool(limits=LIMITS, connect_timeout=0.02, clock=scene.clock)
+    caller = Caller()
+    pool.wait(scene.replica, caller)
+    await scene.over(caller)
+    pool.close()
+    [error] = caller.errors
     assert isinstance(error, NotSent)
 
 
-def test_a_goodbye_lets_calls_end_and_opens_another_connection(loop: str) -> None:
-    async def scenario(scene: Scene) -> tuple[int, list[int], bool]:
-        scene.triton.answers = False
-        first, second = scene.call(), scene.call()
-        await until(lambda: len(scene.triton.calls) == 2)
-        peer = scene.triton.peer
-        peer.send(goaway(1))
-        await scene.over(second)
-        assert isinstance(second.errors[0], NotSent)
-        scene.triton.answers = True
-        third = scene.call()
-        await scene.over(third)
-        scene.triton.answer(1, peer=peer)
-        await scene.over(first)
-        await until(lambda: peer.is_closed)
-        return len(scene.triton.peers), first.statuses, third.statuses == [0]
-
-    assert play(scenario, loop) == (2, [0], True)
-
-
-def test_a_connection_that_breaks_leaves_written_calls_unknown(loop: str) -> None:
-    async def scenario(scene: Scene) -> tuple[list[Exception], int]:
-        scene.triton.answers = False
-        callers = [scene.call() for _ in range(3)]
-        await until(lambda: len(scene.triton.calls) == 3)
-        scene.triton.peer.abort()
-        await scene.over(*callers)
-        return [error for caller in callers for error in caller.errors], scene.pool.connections
-
-    errors, connections = play(scenario, loop)
-    assert [type(error) for error in errors] == [OutcomeUnknown] * 3
-    assert connections == 0
+@on_both_loops
+async def test_a_goodbye_lets_calls_end_and_opens_another_connection(scene: Scene) -> None:
+    scene.triton.answers = False
+    first, second = scene.call(), scene.call()
+    await until(lambda: len(scene.triton.calls) == 2)
+    peer = scene.triton.peer
+    peer.send(goaway(1))
+    await scene.over(second)
+    assert isinstance(second.errors[0], NotSent)
+    scene.triton.answers = True
+    third = scene.call()
+    await scene.over(third)
+    scene.triton.answer(1, peer=peer)
+    await scene.over(first)
+    await until(lambda: peer.is_closed)
+    assert len(scene.triton.peers) == 2
+    assert first.statuses == third.statuses == [0]
 
 
-def test_idle_connections_are_closed_and_their_replicas_forgotten(loop: str) -> None:
-    async def scenario(scene: Scene) -> list[int]:
-        await scene.over(scene.call())
-        seen = []
-        for seconds in (0.1, 59.0, 2.0):
-            scene.clock.now += seconds
-            scene.pool.sweep()
-            seen.append(scene.pool.connections)
-        await until(lambda: scene.triton.peer.is_closed)
-        return seen
-
-    assert play(scenario, loop) == [1, 1, 0]
+@on_both_loops
+async def test_a_connection_that_breaks_leaves_written_calls_unknown(scene: Scene) -> None:
+    scene.triton.answers = False
+    callers = [scene.call() for _ in range(3)]
+    await until(lambda: len(scene.triton.calls) == 3)
+    scene.triton.peer.abort()
+    await scene.over(*callers)
+    errors = [[type(error) for error in caller.errors] for caller in callers]
+    assert errors == [[OutcomeUnknown]] * 3
+    assert scene.pool.connections == 0
 
 
-def test_a_replica_that_has_moved_is_found_where_it_is(loop: str) -> None:
-    async def scenario(scene: Scene) -> tuple[list[int], bool]:
-        await scene.over(scene.call())
-        other = Triton()
-        await other.start()
-        caller = Caller()
-        moved = replace(scene.replica, grpc_port=other.port)
-        assert scene.pool.find(moved) is None
-        scene.pool.wait(moved, caller)
-        await scene.over(caller)
+@on_both_loops
+async def test_idle_connections_are_closed_and_their_replicas_forgotten(scene: Scene) -> None:
+    await scene.over(scene.call())
+    for seconds, connections in ((0.1, 1), (59.0, 1), (2.0, 0)):
+        scene.clock.now += seconds
         scene.pool.sweep()
-        await until(lambda: scene.triton.peer.is_closed)
-        other.close()
-        return caller.statuses, bool(other.calls)
-
-    assert play(scenario, loop) == ([0], True)
+        assert scene.pool.connections == connections
+    await until(lambda: scene.triton.peer.is_closed)
 
 
-@pytest.mark.parametrize(
-    ("version", "is_safe"),
-    [("2.51.0", False), ("2.52.9", False), ("2.53.0", True), ("3.0", True), ("dev", False)],
-)
-def test_a_triton_is_asked_once_whether_it_survives_cancelled_calls(
-    loop: str, version: str, is_safe: bool
-) -> None:
-    response = service_pb2.ServerMetadataResponse(name="triton", version=version)
+@on_both_loops
+async def test_a_replica_that_has_moved_is_found_where_it_is(scene: Scene) -> None:
+    await scene.over(scene.call())
+    other = Triton()
+    await other.start()
+    caller = Caller()
+    moved = replace(scene.replica, grpc_port=other.port)
+    assert scene.pool.find(moved) is None
+    scene.pool.wait(moved, caller)
+    await scene.over(caller)
+    scene.pool.sweep()
+    await until(lambda: scene.triton.peer.is_closed)
+    other.close()
+    assert caller.statuses == [0]
+    assert other.calls
 
-    async def scenario(scene: Scene) -> tuple[bool, bool, int]:
-        scene.triton.says = lambda request: bytes(response.SerializeToString())
+
+@pytest.mark.parametrize("loop", LOOPS)
+def test_a_triton_is_asked_once_whether_it_survives_cancelled_calls(loop: str) -> None:
+    for version, is_safe in (
+        ("2.51.0", False),
+        ("2.52.9", False),
+        ("2.53.0", True),
+        ("3.0", True),
+        ("dev", False),
+    ):
+        response = service_pb2.ServerMetadataResponse(name="triton", version=version)
+        answer = bytes(response.SerializeToString())
+
+        async def scenario(scene: Scene, answer: bytes = answer, expected: bool = is_safe) -> None:
+            scene.triton.says = lambda request: answer
+            await scene.over(scene.call())
+            assert not scene.pool.survives_cancelling(scene.replica)
+            scene.pool.board.flush()
+            await until(lambda: len(scene.triton.calls) == 2 and scene.pool.streams == 0)
+            for _ in range(3):
+                scene.pool.survives_cancelling(scene.replica)
+            scene.pool.board.flush()
+            assert scene.pool.survives_cancelling(scene.replica) == expected, answer
+            assert len(scene.triton.calls) == 2
+
+        play(scenario, loop)
+
+
+@on_both_loops
+async def test_an_absorbed_call_runs_to_its_end(scene: Scene) -> None:
+    scene.triton.answers = False
+    caller = scene.call()
+    await until(lambda: len(scene.triton.calls) == 1)
+    assert caller.upstream is not None
+    leg = caller.upstream.streams[1]
+    assert isinstance(leg, Leg)
+    scene.pool.absorb(leg)
+    assert scene.pool.streams == 1
+    scene.triton.answer(1, bytes(3 << 14))
+    await until(lambda: scene.pool.streams == 0)
+    assert not scene.triton.peer.of(RST_STREAM)
+    assert caller.statuses == []
+
+
+@on_both_loops
+async def test_pushes_and_answers_to_nothing_end_the_connection(scene: Scene) -> None:
+    for sent in (b"\x00\x00\x04\x05\x04\x00\x00\x00\x01\x00\x00\x00\x02",
+                 b"\x00\x00\x01\x01\x05\x00\x00\x00\x09\x88"):  # fmt: skip
+        scene.triton.peers.clear()
         await scene.over(scene.call())
-        before = scene.pool.survives_cancelling(scene.replica)
-        scene.pool.board.flush()
-        await until(lambda: len(scene.triton.calls) == 2 and scene.pool.streams == 0)
-        for _ in range(3):
-            scene.pool.survives_cancelling(scene.replica)
-        scene.pool.board.flush()
-        return before, scene.pool.survives_cancelling(scene.replica), len(scene.triton.calls)
-
-    assert play(scenario, loop) == (False, is_safe, 2)
-
-
-def test_an_absorbed_call_runs_to_its_end(loop: str) -> None:
-    async def scenario(scene: Scene) -> tuple[int, int, list[int]]:
-        scene.triton.answers = False
-        caller = scene.call()
-        await until(lambda: len(scene.triton.calls) == 1)
-        assert caller.upstream is not None
-        leg = caller.upstream.streams[1]
-        assert isinstance(leg, Leg)
-        scene.pool.absorb(leg)
-        before = scene.pool.streams
-        scene.triton.answer(1, bytes(3 << 14))
-        await until(lambda: scene.pool.streams == 0)
-        return before, len(scene.triton.peer.of(RST_STREAM)), caller.statuses
-
-    assert play(scenario, loop) == (1, 0, [])
-
-
-def test_pushes_and_answers_to_nothing_end_the_connection(loop: str) -> None:
-    async def scenario(scene: Scene) -> list[int]:
-        codes = []
-        for sent in (b"\x00\x00\x04\x05\x04\x00\x00\x00\x01\x00\x00\x00\x02",
-                     b"\x00\x00\x01\x01\x05\x00\x00\x00\x09\x88"):  # fmt: skip
-            scene.triton.peers.clear()
-            caller = scene.call()
-            await scene.over(caller)
-            peer = scene.triton.peer
-            peer.send(sent)
-            await until(lambda peer=peer: peer.is_closed)
-            codes += [one.code for one in peer.of(GOAWAY)]
-        return codes
-
-    assert play(scenario, loop) == [1, 1]
+        peer = scene.triton.peer
+        peer.send(sent)
+        await until(lambda peer=peer: peer.is_closed)
+        assert [one.code for one in peer.of(GOAWAY)] == [1], sent
 
 
 def test_a_connection_made_in_the_turn_in_which_its_time_is_over_takes_no_calls() -> None:
     """uvloop closes its transport then, and does not say so: every later call would be lost."""
 
-    async def scenario(scene: Scene) -> list[int]:
+    async def scenario(scene: Scene) -> None:
         greet = scene.triton.on_connected
 
         def keep_the_loop_busy(peer: Peer) -> None:
@@ -349,13 +324,12 @@ def test_a_connection_made_in_the_turn_in_which_its_time_is_over_takes_no_calls(
                 pass
 
         scene.triton.on_connected = keep_the_loop_busy
-        first = scene.call()
-        await scene.over(first)
+        await scene.over(scene.call())
         others = [scene.call() for _ in range(3)]
         await scene.over(*others)
-        return [status for one in others for status in one.statuses]
+        assert [one.statuses for one in others] == [[0]] * 3
 
-    assert play(scenario, "uvloop", connect_timeout=0.2) == [0, 0, 0]
+    play(scenario, "uvloop", connect_timeout=0.2)
 
 
 class Faulty(Caller):
@@ -386,45 +360,44 @@ class Faulty(Caller):
         self._fail("lost")
 
 
-def faulty(where: str) -> Faulty:
-    caller = Faulty()
-    caller.fails_at = where
-    return caller
+def faulty_and_sound(scene: Scene, where: str) -> tuple[Faulty, list[Caller]]:
+    """One caller that fails there waits for a connection between two others that do not."""
+    bad, others = Faulty(), [Caller(), Caller()]
+    bad.fails_at = where
+    for caller in (others[0], bad, others[1]):
+        scene.pool.wait(scene.replica, caller)
+    return bad, others
 
 
-@pytest.mark.parametrize("where", ["connected", "answer", "trailers"])
-def test_a_caller_that_fails_costs_neither_the_connection_nor_other_calls(where: str) -> None:
-    async def scenario(scene: Scene) -> tuple[int, list[str], list[int]]:
-        bad, others = faulty(where), [Caller(), Caller()]
-        for caller in (others[0], bad, others[1]):
-            scene.pool.wait(scene.replica, caller)
-        await scene.over(*others, bad)
-        return len(scene.triton.peers), list(map(str, bad.errors)), others[0].statuses
+def test_a_caller_that_fails_costs_neither_the_connection_nor_other_calls() -> None:
+    for where in ("connected", "answer", "trailers"):
 
-    assert play(scenario, "uvloop") == (1, [where], [0])
+        async def scenario(scene: Scene, where: str = where) -> None:
+            bad, others = faulty_and_sound(scene, where)
+            await scene.over(*others, bad)
+            assert len(scene.triton.peers) == 1, where
+            assert list(map(str, bad.errors)) == [where]
+            assert [one.statuses for one in others] == [[0], [0]], where
+
+        play(scenario, "uvloop")
 
 
-def test_a_caller_that_fails_when_its_call_is_lost_does_not_keep_it_from_the_others() -> None:
-    async def scenario(scene: Scene) -> tuple[list[str], list[type[Exception]]]:
+def test_a_caller_that_fails_when_its_call_is_lost_or_cannot_be_sent_fails_alone() -> None:
+    async def lost(scene: Scene) -> None:
         scene.triton.answers = False
-        bad, other = faulty("lost"), Caller()
-        for caller in (bad, other):
-            scene.pool.wait(scene.replica, caller)
-        await until(lambda: len(scene.triton.calls) == 2)
+        bad, others = faulty_and_sound(scene, "lost")
+        await until(lambda: len(scene.triton.calls) == 3)
         scene.triton.peer.abort()
-        await scene.over(bad, other)
-        return list(map(str, bad.errors)), list(map(type, other.errors))
+        await scene.over(bad, *others)
+        assert list(map(str, bad.errors)) == ["lost"]
+        assert [type(one.errors[0]) for one in others] == [OutcomeUnknown] * 2
 
-    assert play(scenario, "uvloop") == (["lost"], [OutcomeUnknown])
-
-
-def test_a_caller_that_fails_when_there_is_no_connection_does_not_keep_it_from_the_others() -> None:
-    async def scenario(scene: Scene) -> tuple[list[str], list[type[Exception]]]:
+    async def not_connected(scene: Scene) -> None:
         scene.triton.close()
-        bad, other = faulty("not connected"), Caller()
-        for caller in (bad, other):
-            scene.pool.wait(scene.replica, caller)
-        await scene.over(bad, other)
-        return list(map(str, bad.errors)), list(map(type, other.errors))
+        bad, others = faulty_and_sound(scene, "not connected")
+        await scene.over(bad, *others)
+        assert list(map(str, bad.errors)) == ["not connected"]
+        assert [type(one.errors[0]) for one in others] == [NotSent] * 2
 
-    assert play(scenario, "uvloop") == (["not connected"], [NotSent])
+    play(lost, "uvloop")
+    play(not_connected, "uvloop")

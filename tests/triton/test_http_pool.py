@@ -20,16 +20,20 @@ from serve.triton.http_pool import IDLE, Pool, header_lines, request_line
 
 BOUND = 5.0  # seconds; a bound for what takes milliseconds
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
+LARGE = os.urandom(700_000)
 CHUNKS = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nab\r\n1\r\nc\r\n0\r\n\r\n"
-Run = Callable[[Coroutine[Any, Any, Any]], Any]
 Behaviour = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 
-@pytest.fixture(params=[asyncio.run, uvloop.run], ids=["asyncio", "uvloop"])
-def run(request: pytest.FixtureRequest) -> Run:
-    """Both event loops: workers run on uvloop, whose transports are of other classes."""
-    runner: Run = request.param
-    return runner
+def on_both_loops(test: Callable[[], Coroutine[Any, Any, None]]) -> Callable[..., None]:
+    """Workers run on uvloop, whose transports are of other classes."""
+
+    @pytest.mark.parametrize("run", [asyncio.run, uvloop.run], ids=["asyncio", "uvloop"])
+    def on_one_loop(run: Callable[[Coroutine[Any, Any, None]], None]) -> None:
+        run(test())
+
+    on_one_loop.__doc__ = test.__doc__
+    return on_one_loop
 
 
 class Peer:
@@ -89,56 +93,50 @@ async def hang(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> No
     writer.close()
 
 
-@pytest.mark.parametrize(
-    ("answer", "body"),
-    [
+@on_both_loops
+async def test_every_framing_of_an_answer_is_read_and_the_connection_used_again() -> None:
+    for answer, body in (
         (OK, b"ok"),
         (CHUNKS, b"abc"),
         (b"HTTP/1.1 100 Continue\r\n\r\n" + OK, b"ok"),
         (b"HTTP/1.1 204 No Content\r\n\r\n", b""),
         (b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n", b""),
-    ],
-    ids=["length", "chunks", "interim", "no content", "empty"],
-)
-def test_every_framing_of_an_answer_is_read_and_the_connection_used_again(
-    run: Run, answer: bytes, body: bytes
-) -> None:
-    peer = Peer(answer, OK)
-
-    async def scenario() -> list[bytes]:
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 700000\r\n\r\n" + LARGE, LARGE),
+    ):
+        peer = Peer(answer, OK)
         async with scene(peer.serve) as it:
-            return [(await it.ask()).body, (await it.ask()).body]
-
-    assert run(scenario()) == [body, b"ok"]
-    assert len(peer.connections) == 1
+            assert [(await it.ask()).body, (await it.ask()).body] == [body, b"ok"], answer[:99]
+        assert len(peer.connections) == 1, answer[:99]
 
 
-def test_a_reply_has_the_headers_that_do_not_belong_to_the_hop(run: Run) -> None:
+@on_both_loops
+async def test_a_reply_has_the_headers_that_do_not_belong_to_the_hop() -> None:
     peer = Peer(OK.replace(b"\r\n\r\n", b"\r\nConnection: x-a\r\nX-A: 1\r\nX-B: 2\r\n\r\n"))
-
-    async def scenario() -> Reply:
-        async with scene(peer.serve) as it:
-            return await it.ask()
-
-    assert run(scenario()) == Reply(200, b"ok", ((b"content-length", b"2"), (b"x-b", b"2")))
+    async with scene(peer.serve) as it:
+        reply = await it.ask()
+    assert reply == Reply(200, b"ok", ((b"content-length", b"2"), (b"x-b", b"2")))
 
 
-def test_an_answer_without_a_length_ends_with_its_connection(run: Run) -> None:
+def saying(answer: bytes) -> Behaviour:
+    """Answers once, and closes the connection."""
+
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
-        writer.write(b"HTTP/1.0 200 OK\r\n\r\nall of it")
+        writer.write(answer)
         writer.close()
 
-    async def scenario() -> bytes:
-        async with scene(serve) as it:
-            return (await it.ask()).body
-
-    assert run(scenario()) == b"all of it"
+    return serve
 
 
-@pytest.mark.parametrize(
-    "answer",
-    [
+@on_both_loops
+async def test_an_answer_without_a_length_ends_with_its_connection() -> None:
+    async with scene(saying(b"HTTP/1.0 200 OK\r\n\r\nall of it")) as it:
+        assert (await it.ask()).body == b"all of it"
+
+
+@on_both_loops
+async def test_an_answer_that_is_not_whole_leaves_the_outcome_unknown() -> None:
+    for answer in (
         b"",
         b"HTTP/1.1 200 OK\r\nContent-Type",
         b"HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\nshort",
@@ -146,258 +144,188 @@ def test_an_answer_without_a_length_ends_with_its_connection(run: Run) -> None:
         CHUNKS[:-5],
         CHUNKS.replace(b"1\r\nc", b"x\r\nc"),
         b"not HTTP at all\r\n\r\n",
-    ],
-)
-def test_an_answer_that_is_not_whole_leaves_the_outcome_unknown(run: Run, answer: bytes) -> None:
+    ):
+        async with scene(saying(answer)) as it:
+            with pytest.raises(OutcomeUnknown, match="broke during the call"):
+                raise AssertionError(f"{answer!r} is taken for {await it.ask()}")
+            assert it.pool.idle == 0, answer
+
+
+@on_both_loops
+async def test_a_connection_that_the_other_side_will_close_is_not_used_again() -> None:
+    peer = Peer(OK.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n"), OK)
+    async with scene(peer.serve) as it:
+        await it.ask()
+        await it.ask()
+    assert len(peer.connections) == 2
+
+
+@on_both_loops
+async def test_a_connection_that_was_closed_while_idle_costs_no_call() -> None:
+    peer = Peer(OK, OK)
+    async with scene(peer.serve) as it:
+        await it.ask()
+        peer.connections[0].transport.abort()
+        [idle] = it.idle
+        await until(lambda: not idle.is_open)
+        assert (await it.ask()).body == b"ok"
+    assert len(peer.connections) == 2
+
+
+@on_both_loops
+async def test_an_idle_connection_reads_so_that_it_sees_the_other_side_close() -> None:
+    peer = Peer(OK)
+    async with scene(peer.serve) as it:
+        await it.ask()
+        connection = it.pool.take(it.replica)
+        assert connection is not None
+        connection.pause_answer()  # as a client that reads slowly does
+        it.pool.give_back(connection)
+        peer.connections[0].transport.abort()
+        await until(lambda: not connection.is_open)
+        it.pool.sweep()
+        assert it.pool.idle == 0
+
+
+@on_both_loops
+async def test_an_idle_connection_to_a_replica_that_has_left_is_closed() -> None:
+    async with scene(Peer(OK, OK, OK).serve) as it:
+        await it.ask()
+        it.pool.keep([it.replica])
+        it.pool.sweep()
+        assert it.pool.idle == 1
+        it.pool.keep([replica(http=1)])
+        await it.ask()  # by a snapshot that still has it
+        it.pool.sweep()
+        assert it.pool.idle == 0
+
+
+@on_both_loops
+async def test_bytes_that_nobody_asked_for_are_never_the_answer_to_the_next_call() -> None:
+    free = asyncio.Event()
+
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
-        writer.write(answer)
-        writer.close()
+        writer.write(OK)
+        await free.wait()
+        writer.write(OK.replace(b"ok", b"no"))
+        await hang(reader, writer)
 
-    async def scenario() -> None:
-        async with scene(serve) as it:
-            with pytest.raises(OutcomeUnknown, match="broke during the call"):
-                await it.ask()
-            assert it.pool.idle == 0
-
-    run(scenario())
-
-
-def test_a_connection_that_the_other_side_will_close_is_not_used_again(run: Run) -> None:
-    peer = Peer(OK.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n"), OK)
-
-    async def scenario() -> None:
-        async with scene(peer.serve) as it:
-            await it.ask()
-            await it.ask()
-
-    run(scenario())
-    assert len(peer.connections) == 2
-
-
-def test_a_connection_that_was_closed_while_idle_costs_no_call(run: Run) -> None:
-    peer = Peer(OK, OK)
-
-    async def scenario() -> bytes:
-        async with scene(peer.serve) as it:
-            await it.ask()
-            peer.connections[0].transport.abort()
+    async with scene(serve) as it:
+        for _ in range(2):
+            free.clear()
+            assert (await it.ask()).body == b"ok"
             [idle] = it.idle
-            await until(lambda: not idle.is_open)
-            return (await it.ask()).body
-
-    assert run(scenario()) == b"ok"
-    assert len(peer.connections) == 2
+            free.set()
+            await until(lambda one=idle: not one.is_open)  # type: ignore[misc]
 
 
-def test_an_idle_connection_reads_so_that_it_sees_the_other_side_close(run: Run) -> None:
-    peer = Peer(OK)
-
-    async def scenario() -> None:
-        async with scene(peer.serve) as it:
-            await it.ask()
-            connection = it.pool.take(it.replica)
-            assert connection is not None
-            connection.pause_answer()  # as a client that reads slowly does
-            it.pool.give_back(connection)
-            peer.connections[0].transport.abort()
-            await until(lambda: not connection.is_open)
-            it.pool.sweep()
-            assert it.pool.idle == 0
-
-    run(scenario())
+@on_both_loops
+async def test_the_connection_that_was_used_last_is_taken_first() -> None:
+    async with scene(Peer(*[OK] * 3).serve) as it:
+        await asyncio.gather(it.ask(), it.ask())
+        last = it.idle[-1]
+        assert it.pool.take(it.replica) is last
+        it.pool.give_back(last)
 
 
-def test_an_idle_connection_to_a_replica_that_has_left_is_closed(run: Run) -> None:
-    peer = Peer(OK, OK, OK)
-
-    async def scenario() -> None:
-        async with scene(peer.serve) as it:
-            await it.ask()
-            it.pool.keep([it.replica])
-            it.pool.sweep()
-            assert it.pool.idle == 1
-            it.pool.keep([replica(http=1)])
-            await it.ask()  # by a snapshot that still has it
-            it.pool.sweep()
-            assert it.pool.idle == 0
-
-    run(scenario())
-
-
-def test_bytes_that_nobody_asked_for_are_never_the_answer_to_the_next_call(run: Run) -> None:
-    async def scenario() -> list[bytes]:
-        free = asyncio.Event()
-
-        async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            await reader.readuntil(b"\r\n\r\n")
-            writer.write(OK)
-            await free.wait()
-            writer.write(OK.replace(b"ok", b"no"))
-            await hang(reader, writer)
-
-        async with scene(serve) as it:
-            bodies = []
-            for _ in range(2):
-                free.clear()
-                bodies.append((await it.ask()).body)
-                [idle] = it.idle
-                free.set()
-                await until(lambda one=idle: not one.is_open)  # type: ignore[misc]
-            return bodies
-
-    assert run(scenario()) == [b"ok", b"ok"]
-
-
-def test_the_connection_that_was_used_last_is_taken_first(run: Run) -> None:
-    peer = Peer(*[OK] * 3)
-
-    async def scenario() -> None:
-        async with scene(peer.serve) as it:
-            await asyncio.gather(it.ask(), it.ask())
-            last = it.idle[-1]
-            assert it.pool.take(it.replica) is last
-            it.pool.give_back(last)
-
-    run(scenario())
-
-
-def test_many_calls_at_once_take_a_connection_each_and_leave_none_busy(run: Run) -> None:
+@on_both_loops
+async def test_many_calls_at_once_take_a_connection_each_and_leave_none_busy() -> None:
     peer = Peer(*[OK] * 40)
-
-    async def scenario() -> str:
-        async with scene(peer.serve) as it:
+    async with scene(peer.serve) as it:
+        for _ in range(2):
             replies = await asyncio.gather(*(it.ask() for _ in range(20)))
             assert [reply.body for reply in replies] == [b"ok"] * 20
-            await asyncio.gather(*(it.ask() for _ in range(20)))
-            return repr(it.pool)
-
-    assert run(scenario()) == "<Pool busy=0 idle=20 opening=0>"
+        assert repr(it.pool) == "<Pool busy=0 idle=20 opening=0>"
     assert len(peer.connections) == 20
 
 
-@pytest.mark.parametrize("left", [0.05, 0.0, -1.0])
-def test_an_answer_that_comes_too_late_is_a_deadline_exceeded(run: Run, left: float) -> None:
-    async def scenario() -> None:
+@on_both_loops
+async def test_an_answer_that_comes_too_late_is_a_deadline_exceeded() -> None:
+    for left in (0.05, 0.0, -1.0):
         async with scene(hang) as it:
             with pytest.raises(DeadlineExceeded):
                 await it.ask(left)
-            assert it.pool.idle == 0
-
-    run(scenario())
+            assert it.pool.idle == 0, left
 
 
-def test_an_idle_connection_is_closed_after_a_while(run: Run) -> None:
-    peer = Peer(OK)
-
-    async def scenario() -> list[int]:
-        async with scene(peer.serve) as it:
-            await it.ask()
-            seen = []
-            for seconds in (IDLE, 0.1):
-                it.clock.now += seconds
-                it.pool.sweep()
-                seen.append(it.pool.idle)
-            return seen
-
-    assert run(scenario()) == [1, 0]
+@on_both_loops
+async def test_an_idle_connection_is_closed_after_a_while() -> None:
+    async with scene(Peer(OK).serve) as it:
+        await it.ask()
+        for seconds, idle in ((IDLE, 1), (0.1, 0)):
+            it.clock.now += seconds
+            it.pool.sweep()
+            assert it.pool.idle == idle
 
 
-def test_a_call_that_is_cancelled_takes_its_connection_along(run: Run) -> None:
-    async def scenario() -> int:
-        async with scene(hang) as it:
-            waiting = asyncio.create_task(it.ask())
-            await until(lambda: it.pool.busy == 1)
-            waiting.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await waiting
-            return it.pool.idle
-
-    assert run(scenario()) == 0
+@on_both_loops
+async def test_a_call_that_is_cancelled_takes_its_connection_along() -> None:
+    async with scene(hang) as it:
+        waiting = asyncio.create_task(it.ask())
+        await until(lambda: it.pool.busy == 1)
+        waiting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+        assert it.pool.idle == 0
 
 
-def closed_port() -> int:
+@on_both_loops
+async def test_a_refused_connection_was_provably_not_sent() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
-        return int(server.getsockname()[1])
+        closed_port = int(server.getsockname()[1])
+    async with scene(hang) as it:
+        it.replica = replica(http=closed_port)
+        with pytest.raises(NotSent, match="replica a cannot be reached"):
+            await it.ask()
 
 
-def test_a_refused_connection_was_provably_not_sent(run: Run) -> None:
-    async def scenario() -> None:
-        async with scene(hang) as it:
-            it.replica = replica(http=closed_port())
-            with pytest.raises(NotSent, match="replica a cannot be reached"):
-                await it.ask()
-
-    run(scenario())
-
-
-def test_a_connection_that_is_not_accepted_in_time_was_provably_not_sent(run: Run) -> None:
-    async def scenario(port: int) -> None:
-        pool = Pool(connect_timeout=0.05, clock=Clock())
-        with pytest.raises(NotSent, match=r"within 0\.05 s"):
-            await pool.fetch(replica(http=port), b"", 2000.0)
-        assert pool.busy == 0
-
+@on_both_loops
+async def test_a_connection_that_is_not_accepted_in_time_was_provably_not_sent() -> None:
     with socket.socket() as full, socket.socket() as first, socket.socket() as second:
         full.bind(("127.0.0.1", 0))
         full.listen(0)
         for waiting in (first, second):  # the kernel drops whoever comes after these
             waiting.setblocking(False)
             waiting.connect_ex(full.getsockname())
-        run(scenario(full.getsockname()[1]))
+        pool = Pool(connect_timeout=0.05, clock=Clock())
+        with pytest.raises(NotSent, match=r"within 0\.05 s"):
+            await pool.fetch(replica(http=full.getsockname()[1]), b"", 2000.0)
+        assert pool.busy == 0
 
 
-def test_a_replica_that_closes_every_connection_at_once_keeps_nobody_waiting(run: Run) -> None:
+@on_both_loops
+async def test_a_replica_that_closes_every_connection_at_once_keeps_nobody_waiting() -> None:
     """Whether the pool sees it before or after it has written is a matter of luck."""
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.transport.abort()
 
-    async def scenario() -> None:
-        async with scene(serve) as it:
-            for _ in range(50):
-                with pytest.raises((NotSent, OutcomeUnknown)):
-                    await it.ask()
-
-    run(scenario())
+    async with scene(serve) as it:
+        for _ in range(50):
+            with pytest.raises((NotSent, OutcomeUnknown)):
+                await it.ask()
 
 
-def test_a_pool_that_is_closed_closes_what_is_being_opened(run: Run) -> None:
-    async def scenario() -> None:
-        async with scene(hang) as it:
-            told: list[object] = []
-            it.pool.open(it.replica, opened=told.append, failed=told.append)
-            it.pool.close()
-            await until(lambda: it.pool.busy == 0)
-            assert told == []
-
-    run(scenario())
+@on_both_loops
+async def test_a_pool_that_is_closed_closes_what_is_being_opened() -> None:
+    async with scene(hang) as it:
+        told: list[object] = []
+        it.pool.open(it.replica, opened=told.append, failed=told.append)
+        it.pool.close()
+        await until(lambda: it.pool.busy == 0)
+        assert told == []
 
 
-def test_a_connection_that_comes_back_after_the_end_is_closed(run: Run) -> None:
-    peer = Peer(OK)
-
-    async def scenario() -> None:
-        async with scene(peer.serve) as it:
-            await it.ask()
-            connection = it.pool.take(it.replica)
-            assert connection is not None
-            it.pool.close()
-            it.pool.give_back(connection)
-            assert not connection.is_open
-
-    run(scenario())
-
-
-def test_a_large_answer_to_a_question_arrives_whole(run: Run) -> None:
-    body = os.urandom(700_000)
-    peer = Peer(b"HTTP/1.1 200 OK\r\nContent-Length: 700000\r\n\r\n" + body)
-
-    async def scenario() -> bytes:
-        async with scene(peer.serve) as it:
-            return (await it.ask()).body
-
-    assert run(scenario()) == body
+@on_both_loops
+async def test_a_connection_that_comes_back_after_the_end_is_closed() -> None:
+    async with scene(Peer(OK).serve) as it:
+        await it.ask()
+        connection = it.pool.take(it.replica)
+        assert connection is not None
+        it.pool.close()
+        it.pool.give_back(connection)
+        assert not connection.is_open
 
 
 def test_a_request_names_the_server_that_it_is_for() -> None:
