@@ -7,26 +7,17 @@ blocks with the `hpack` library. All that a scene consists of runs on one loop, 
 from __future__ import annotations
 
 import asyncio
-import ssl
 import struct
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from types import MappingProxyType
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import TypeVar, cast
 
 import hpack
 import uvloop
-from builders import DataPlane, until
 from tritonclient.grpc import service_pb2
 
 from serve.core.limits import Limits
-from serve.core.replicas import Replica
-from serve.core.snapshot import Snapshot
-from serve.listeners.grpc.kserve import KServeGrpc
-from serve.listeners.grpc.services import Service
-from serve.proxy.journal import Journal
-from serve.triton.grpc_pool import GrpcPool
 
 T = TypeVar("T")
 DATA, HEADERS, PRIORITY, RST_STREAM, SETTINGS, PUSH_PROMISE = range(6)
@@ -119,15 +110,19 @@ def infer(model: str = "m", version: str = "", size: int = 8, **more: str) -> by
     """A `ModelInferRequest` whose tensor holds `size` bytes."""
     request = service_pb2.ModelInferRequest(model_name=model, model_version=version, **more)
     request.inputs.add(name="x", datatype="UINT8", shape=[size])
-    request.raw_input_contents.append(bytes(index & 0xFF for index in range(size)))
+    request.raw_input_contents.append(_tensor(size))
     return bytes(request.SerializeToString())
 
 
 def answer(model: str = "m", size: int = 8, **more: str) -> bytes:
     """A `ModelInferResponse` whose tensor holds `size` bytes."""
     response = service_pb2.ModelInferResponse(model_name=model, model_version="1", **more)
-    response.raw_output_contents.append(bytes(index & 0xFF for index in range(size)))
+    response.raw_output_contents.append(_tensor(size))
     return bytes(response.SerializeToString())
+
+
+def _tensor(size: int) -> bytes:
+    return (bytes(range(256)) * -(-size // 256))[:size]
 
 
 @dataclass(slots=True)
@@ -143,11 +138,12 @@ class Received:
     @property
     def messages(self) -> list[bytes]:
         """The whole messages in the body."""
-        found, rest = [], bytes(self.body)
-        while len(rest) >= 5 and len(rest) >= 5 + int.from_bytes(rest[1:5], "big"):
-            size = int.from_bytes(rest[1:5], "big")
-            found.append(rest[5 : 5 + size])
-            rest = rest[5 + size :]
+        found, body, at = [], bytes(self.body), 5
+        while at <= len(body) and (end := at + int.from_bytes(body[at - 4 : at], "big")) <= len(
+            body
+        ):
+            found.append(body[at:end])
+            at = end + 5
         return found
 
     @property
@@ -193,17 +189,18 @@ class Peer(asyncio.Protocol):
         self.is_closed = True
 
     def data_received(self, data: bytes) -> None:
-        self._rest = (self._rest + data).removeprefix(PREFACE)
-        while len(self._rest) >= 9:
-            size = int.from_bytes(self._rest[:3], "big")
-            if len(self._rest) < 9 + size:
-                return
-            kind, flags = self._rest[3], self._rest[4]
-            stream = int.from_bytes(self._rest[5:9], "big")
-            one = Frame(kind, flags, stream, self._rest[9 : 9 + size])
-            self._rest = self._rest[9 + size :]
+        rest = (self._rest + data).removeprefix(PREFACE)
+        at = 0
+        while len(rest) - at >= 9:
+            end = at + 9 + int.from_bytes(rest[at : at + 3], "big")
+            if end > len(rest):
+                break
+            stream = int.from_bytes(rest[at + 5 : at + 9], "big")
+            one = Frame(rest[at + 3], rest[at + 4], stream, rest[at + 9 : end])
+            at = end
             self.frames.append(one)
             self._take(one)
+        self._rest = rest[at:]
 
     def _take(self, one: Frame) -> None:
         received = self.streams[one.stream]
@@ -370,6 +367,11 @@ class Triton:
             if stream
         ]
 
+    @property
+    def messages(self) -> list[bytes]:
+        """All messages that have come, stream by stream."""
+        return [one for call in self.calls for one in call.messages]
+
     def head(self, stream: int, *more: tuple[str, str], peer: Peer | None = None) -> None:
         (peer or self.peer).send(frame(HEADERS, END_HEADERS, stream, block(*HEAD, *more)))
 
@@ -394,136 +396,3 @@ class Triton:
         """A status without an answer (Trailers-Only)."""
         only = block(*HEAD, ("grpc-status", str(status)), ("grpc-message", said))
         (peer or self.peer).send(frame(HEADERS, END_HEADERS | END_STREAM, stream, only))
-
-
-@dataclass(slots=True)
-class Scene:
-    """A listener with its pool, the Tritons behind it, and the clients that it got."""
-
-    plane: DataPlane
-    pool: GrpcPool
-    listener: KServeGrpc
-    tritons: Mapping[str, Triton]
-    port: int
-    clients: list[Client] = field(default_factory=list)
-
-    @property
-    def triton(self) -> Triton:
-        """The only one."""
-        [triton] = self.tritons.values()
-        return triton
-
-    async def client(
-        self,
-        greeting: bytes | None = None,
-        *,
-        answers_settings: bool = True,
-        secure: ssl.SSLContext | None = None,
-    ) -> Client:
-        """A new client; without a greeting of its own it greets as clients do."""
-        loop = asyncio.get_running_loop()
-        hello = PREFACE + settings() if greeting is None else greeting
-        client = Client(hello, answers_settings=answers_settings)
-        name = "localhost" if secure else None
-        await loop.create_connection(
-            lambda: client, "127.0.0.1", self.port, ssl=secure, server_hostname=name
-        )
-        self.clients.append(client)
-        return client
-
-    async def over(self, client: Client, *streams: int) -> list[Received]:
-        """What came on these streams, when they are over."""
-        await until(lambda: all(client.streams[n].is_over for n in streams), within=BOUND)
-        return [client.streams[n] for n in streams]
-
-    async def call(self, client: Client, stream: int, body: bytes | None = None) -> Received:
-        """One call, from its beginning to its end."""
-        client.call(stream, body)
-        [received] = await self.over(client, stream)
-        return received
-
-    def sweep(self, seconds: float = 0.0) -> None:
-        """Time passes."""
-        self.plane.clock.now += seconds
-        self.listener.sweep()
-        self.pool.sweep()
-
-    async def quiet(self) -> None:
-        """Wait until nothing is left anywhere of any call."""
-        await until(
-            lambda: self.listener.calls == self.pool.streams == self.pool.board.held == 0,
-            within=BOUND,
-        )
-        self.plane.clock.now += 2.0
-        self.plane.gateway.sweep()  # frees the slots of cancelled calls
-        assert self.plane.loads.total == 0
-        assert not self.plane.loads.replicas
-
-
-def play(
-    scenario: Callable[[Scene], Awaitable[T]],
-    loop: str,
-    now: Snapshot,
-    *,
-    limits: Limits = LIMITS,
-    cancel: str = "absorb",
-    is_quiet: bool = True,
-    services: Mapping[str, Service] = MappingProxyType({}),
-    journal: Journal | None = None,
-    secure: ssl.SSLContext | None = None,
-    **changes: int | float,
-) -> T:
-    """Act a scenario out, then see that nothing is left of it."""
-    limits = replace(limits, **changes)  # type: ignore[arg-type]
-
-    async def act() -> T:
-        scene = await _build(now, limits, cancel, services, journal)
-        server = await asyncio.get_running_loop().create_server(
-            scene.listener.connection, "127.0.0.1", scene.port, ssl=secure
-        )
-        scene.port = server.sockets[0].getsockname()[1]
-        try:
-            async with asyncio.timeout(BOUND):
-                told = await scenario(scene)
-                if is_quiet:
-                    await scene.quiet()
-                return told
-        finally:
-            for client in scene.clients:
-                client.abort()
-            scene.listener.close()
-            scene.pool.close()
-            for triton in scene.tritons.values():
-                triton.close()
-            server.close()
-            await until(lambda: scene.listener.connections == scene.pool.connections == 0)
-            assert scene.pool.board.held == 0
-
-    with asyncio.Runner(loop_factory=LOOPS[loop]) as runner:
-        return runner.run(act())
-
-
-async def _build(
-    now: Snapshot,
-    limits: Limits,
-    cancel: str,
-    services: Mapping[str, Service],
-    journal: Journal | None,
-) -> Scene:
-    tritons = {name: Triton(name) for name in now.replicas}
-    replicas = {}
-    for name, triton in tritons.items():
-        await triton.start()
-        replicas[name] = Replica(name, "127.0.0.1", 1, triton.port, 1)
-    plane = DataPlane(replace(now, replicas=MappingProxyType(replicas)), journal=journal)
-    pool = GrpcPool(limits=limits, connect_timeout=5.0, clock=plane.clock)
-    listener = KServeGrpc(
-        plane.gateway,
-        pool,
-        limits=limits,
-        cancel=cancel,
-        clock=plane.clock,
-        is_draining=lambda: False,
-        services=services,
-    )
-    return Scene(plane, pool, listener, tritons, 0)

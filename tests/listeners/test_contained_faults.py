@@ -5,12 +5,14 @@ from dataclasses import dataclass
 
 import pytest
 from builders import snapshot, target, until, view
-from grpc_wire import GOAWAY, Client, Received, infer, play
-from grpc_wire import Scene as GrpcScene
-from listeners.http_clients import Answer
-from listeners.http_messages import reply, request
+from grpc_wire import GOAWAY, Client, infer
+from listeners.grpc_scene import Scene as GrpcScene
+from listeners.grpc_scene import in_scene as in_grpc
+from listeners.grpc_scene import stage
+from listeners.http_messages import request
 from listeners.http_scene import Scene as HttpScene
 from listeners.http_scene import in_scene
+from listeners.loops import on_loops
 
 from serve.listeners.grpc.client import GrpcClient
 from serve.proxy.journal import Ended
@@ -51,52 +53,51 @@ def at_the_gateway(scene: GrpcScene, client: Client) -> GrpcClient:
 # --- gRPC -----------------------------------------------------------------------------------------
 
 
-def test_a_flush_to_a_closed_transport_ends_no_other_connection(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    async def scenario(scene: GrpcScene) -> tuple[int, list[bool], int]:
-        scene.triton.answers = False
-        gone, other = await scene.client(), await scene.client()
-        for client in (gone, other):
-            client.call(1)
-            await until(lambda: len(scene.triton.calls) == scene.listener.calls > 0)
-        transport = at_the_gateway(scene, gone).transport
-        assert transport is not None
-        transport.set_protocol(asyncio.Protocol())  # which hears of the end in our place
-        transport.abort()
-        await until(lambda: gone.is_closed)
-        for stream in sorted(scene.triton.peer.streams.keys() - {0}):
-            scene.triton.answer(stream)
-        [received] = await scene.over(other, 1)
-        scene.triton.answers = True
-        again = await scene.call(other, 3)
-        await until(lambda: scene.listener.connections == 1)
-        closed = [peer.is_closed for peer in scene.triton.peers]
-        return received.status + again.status, closed, len(other.of(GOAWAY))
+def answer_all(scene: GrpcScene) -> None:
+    for stream in sorted(scene.triton.peer.streams.keys() - {0}):
+        scene.triton.answer(stream)
 
-    assert play(scenario, "uvloop", TWO_MODELS) == (0, [False], 0)
+
+@in_grpc(TWO_MODELS, loops=("uvloop",))
+async def test_a_flush_to_a_closed_transport_ends_no_other_connection(
+    scene: GrpcScene, caplog: pytest.LogCaptureFixture
+) -> None:
+    scene.silence()
+    gone, other = await scene.client(), await scene.client()
+    for client in (gone, other):
+        client.call(1)
+        await until(lambda: len(scene.triton.calls) == scene.listener.calls > 0)
+    transport = at_the_gateway(scene, gone).transport
+    assert transport is not None
+    transport.set_protocol(asyncio.Protocol())  # which hears of the end in our place
+    transport.abort()
+    await until(lambda: gone.is_closed)
+    answer_all(scene)
+    [received] = await scene.over(other, 1)
+    scene.triton.answers = True
+    again = await scene.call(other, 3)
+    await until(lambda: scene.listener.connections == 1)
+    assert (received.status, again.status) == (0, 0)
+    assert (scene.triton.peer.is_closed, other.of(GOAWAY)) == (False, [])
     assert logged(caplog) == 1
 
 
-def test_an_answer_that_fails_for_one_client_reaches_the_others(
+@on_loops("uvloop")
+async def test_an_answer_that_fails_for_one_client_reaches_the_others(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     faults = Faults()
-
-    async def scenario(scene: GrpcScene) -> tuple[int, list[bool]]:
-        scene.triton.answers = False
+    async with stage(TWO_MODELS, journal=faults) as scene:
+        scene.silence()
         bad, other = await scene.client(), await scene.client()
         bad.call(1, infer("n"))
         await until(lambda: len(scene.triton.calls) == 1)
         other.call(1)
         await until(lambda: len(scene.triton.calls) == 2)
-        for stream in sorted(scene.triton.peer.streams.keys() - {0}):
-            scene.triton.answer(stream)
+        answer_all(scene)
         [received] = await scene.over(other, 1)
         await scene.over(bad, 1)
-        return received.status, [peer.is_closed for peer in scene.triton.peers]
-
-    assert play(scenario, "uvloop", TWO_MODELS, journal=faults) == (0, [False])
+        assert (received.status, scene.triton.peer.is_closed) == (0, False)
     assert faults.raised == logged(caplog) == 1
 
 
@@ -107,41 +108,35 @@ class Faulty(GrpcClient):
         raise ZeroDivisionError("a fault")
 
 
-def test_a_connection_that_fails_in_a_sweep_ends_and_the_sweep_goes_on(
-    caplog: pytest.LogCaptureFixture,
+@in_grpc(TWO_MODELS, loops=("uvloop",))
+async def test_a_connection_that_fails_in_a_sweep_ends_and_the_sweep_goes_on(
+    scene: GrpcScene, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def scenario(scene: GrpcScene) -> tuple[Received, bool]:
-        scene.triton.answers = False
-        client = await scene.client()
-        client.call(1, metadata=[("grpc-timeout", "1S")])
-        await until(lambda: len(scene.triton.calls) == 1)
-        bad = Faulty(scene.listener._desk, scene.listener._clients)
-        scene.listener._clients.add(bad)
-        scene.sweep(2.0)
-        [received] = await scene.over(client, 1)
-        scene.triton.answer(1)
-        return received, bad.is_closed
-
-    received, is_closed = play(scenario, "uvloop", TWO_MODELS)
-    assert (received.status, is_closed) == (4, True)
+    scene.silence()
+    client = await scene.client()
+    client.call(1, metadata=[("grpc-timeout", "1S")])
+    await until(lambda: len(scene.triton.calls) == 1)
+    bad = Faulty(scene.listener._desk, scene.listener._clients)
+    scene.listener._clients.add(bad)
+    scene.sweep(2.0)
+    [received] = await scene.over(client, 1)
+    scene.triton.answer(1)
+    assert (received.status, bad.is_closed) == (4, True)
     assert logged(caplog) == 1
 
 
-def test_a_client_is_forgotten_although_the_end_of_its_calls_has_failed() -> None:
-    async def scenario(scene: GrpcScene) -> int:
-        scene.triton.answers = False
-        client = await scene.client()
-        client.call(1, infer("n"))
-        client.call(3)
-        await until(lambda: len(scene.triton.calls) == 2)
-        client.abort()
-        await until(lambda: scene.listener.connections == 0)
-        total = scene.plane.loads.total
-        for stream in sorted(scene.triton.peer.streams.keys() - {0}):
-            scene.triton.answer(stream)
-        return total
-
-    play(scenario, "uvloop", TWO_MODELS, journal=Faults())
+@in_grpc(TWO_MODELS, loops=("uvloop",), journal=Faults())
+async def test_a_client_is_forgotten_although_the_end_of_its_calls_has_failed(
+    scene: GrpcScene,
+) -> None:
+    scene.silence()
+    client = await scene.client()
+    client.call(1, infer("n"))
+    client.call(3)
+    await until(lambda: len(scene.triton.calls) == 2)
+    client.abort()
+    await until(lambda: scene.listener.connections == 0)
+    answer_all(scene)
 
 
 # --- HTTP -----------------------------------------------------------------------------------------
@@ -152,23 +147,12 @@ async def test_an_http_answer_that_fails_ends_its_client_and_leaves_nothing(
     scene: HttpScene, caplog: pytest.LogCaptureFixture
 ) -> None:
     bad, other = await scene.connect(), await scene.connect()
-    hand = scene.a.by_hand()
     lines, scene.log.lines = scene.log.lines, None  # type: ignore[assignment]
     await bad.send(request())
-    call = await hand.call()
-    await call.read()
-    call.write(reply())
-    hand.done(call)
     assert len(await bad.rest()) > 0  # it was answered before the log failed
     await until(lambda: scene.is_at_rest)
     scene.log.lines = lines
-    await other.send(request())
-    call = await hand.call()
-    await call.read()
-    call.write(reply())
-    hand.done(call)
-    answer: Answer = await other.answer()
-    assert answer.status == 200
+    assert (await other.ask(request())).status == 200
     assert logged(caplog) == 1
 
 

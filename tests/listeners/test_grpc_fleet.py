@@ -1,25 +1,18 @@
-"""Questions over gRPC that are about the fleet: every replica is asked, and one answer is told."""
+"""Questions over gRPC that are about the fleet: every replica is asked, and one answer is given."""
 
 import dataclasses
-from collections.abc import Callable
 from types import MappingProxyType
-from typing import Any, TypeVar
+from typing import Any
 
-import pytest
-from builders import snapshot, target, until, view
-from grpc_wire import LOOPS, Received, Scene, play
+from builders import snapshot, target, view
+from grpc_wire import Received
+from listeners.grpc_scene import ONE, TWO, Scene, fleet, in_scene
 from tritonclient.grpc import service_pb2 as pb
 
 from serve.core.access import Key, Role
-from serve.core.calls import Reply
 from serve.core.snapshot import Snapshot
-from serve.listeners.grpc.fleet import FleetGrpc
-from serve.listeners.grpc.services import Asked, Service, Unary
 from serve.wire.statistics_grpc import INDEX, METADATA, STATISTICS
 
-T = TypeVar("T")
-ONE = snapshot(view(target(1, "a")))
-TWO = snapshot(view(target(1, "a", "b")))
 READY = pb.RepositoryIndexResponse.ModelIndex(name="m", version="1", state="READY")
 UNREADY = pb.RepositoryIndexResponse.ModelIndex(
     name="m", version="1", state="UNAVAILABLE", reason="x"
@@ -29,11 +22,12 @@ ANSWERS: dict[str, Any] = {
     INDEX: pb.RepositoryIndexResponse,
     METADATA: pb.ModelMetadataResponse,
 }
+KEY, WORDS = Key.create(Role.PREDICTOR, ("m",))
+PHYSICAL = target(2, "b", physical="m--0a1b2c3d")
 
 
-@pytest.fixture(params=LOOPS)
-def loop(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
+def guarded(now: Snapshot) -> Snapshot:
+    return dataclasses.replace(now, keys=MappingProxyType({KEY.id: KEY}), guarded=True)
 
 
 def counted(
@@ -45,235 +39,117 @@ def counted(
     return pb.ModelStatisticsResponse(model_stats=[one])
 
 
-class Asking:
-    """A client of a listener that has the fleet's methods."""
-
-    def __init__(self, scene: Scene, services: dict[str, Service]) -> None:
-        self.scene = scene
-        self.fleet = FleetGrpc(scene.plane.gateway, scene.pool, clock=scene.plane.clock)
-        services |= self.fleet.services()
-        self._calls = 0
-
-    def say(self, **answers: Any) -> None:
-        """What the replicas answer, whatever they are asked."""
-        for name, message in answers.items():
-            body = message if isinstance(message, bytes) else message.SerializeToString()
-            self.scene.tritons[name].says = lambda request, body=body: body
-
-    async def ask(self, method: str, asked: Any, key: str = "") -> tuple[Received, Any]:
-        """What is heard, and the message in it."""
-        client = await self.scene.client()
-        metadata = (("authorization", f"Bearer {key}"),) if key else ()
-        body = asked if isinstance(asked, bytes) else asked.SerializeToString()
-        client.call(1, body, method, metadata)
-        [heard] = await self.scene.over(client, 1)
-        [message] = heard.messages or [b""]
-        return heard, ANSWERS[method].FromString(message)
-
-    async def counts(self, model: str = "") -> list[tuple[str, str, int]]:
-        """Names, versions, and how many calls were counted."""
-        _, told = await self.ask(STATISTICS, pb.ModelStatisticsRequest(name=model))
-        for one in told.model_stats:
-            assert one.inference_stats.success.count == one.inference_count
-        return [(one.name, one.version, one.inference_count) for one in told.model_stats]
+def answers(scene: Scene, **messages: Any) -> None:
+    """What the replicas answer, whatever the question is."""
+    for name, one in messages.items():
+        body = one if isinstance(one, bytes) else one.SerializeToString()
+        scene.tritons[name].says = lambda request, body=body: body
 
 
-def playing(scenario: Callable[[Asking], Any], loop: str, now: Snapshot) -> Any:
-    """Act a scenario out; the fleet is there as soon as its scene is."""
-    behind: dict[str, Service] = {}
-
-    def late(method: str) -> Unary:
-        async def answer(asked: Asked) -> Reply:
-            service = behind[method]
-            assert isinstance(service, Unary)
-            return await service.answer(asked)
-
-        return Unary(answer)
-
-    async def act(scene: Scene) -> Any:
-        return await scenario(Asking(scene, behind))
-
-    return play(act, loop, now, services={method: late(method) for method in ANSWERS})
+async def ask(scene: Scene, method: str, asked: Any = b"", key: str = "") -> tuple[Received, Any]:
+    """What the client gets, and the message in it."""
+    metadata = [("authorization", f"Bearer {key}")] if key else []
+    body = asked if isinstance(asked, bytes) else asked.SerializeToString()
+    heard = await scene.ask(body, method, metadata)
+    [message] = heard.messages or [b""]
+    return heard, ANSWERS[method].FromString(message)
 
 
-def test_what_all_replicas_have_counted_is_added_up(loop: str) -> None:
-    async def scenario(asking: Asking) -> Any:
-        asking.say(a=counted(3, last=7), b=counted(4, last=5))
-        return await asking.ask(STATISTICS, pb.ModelStatisticsRequest())
-
-    heard, told = playing(scenario, loop, TWO)
-    assert told == counted(7, last=7)
+@in_scene(TWO, services=fleet)
+async def test_what_all_replicas_have_counted_is_added_up(scene: Scene) -> None:
+    answers(scene, a=counted(3, last=7), b=counted(4, last=5))
+    heard, total = await ask(scene, STATISTICS)
+    assert total == counted(7, last=7)
     assert heard.trailers == {"grpc-status": "0"}
 
 
-def test_a_replica_that_begins_anew_keeps_what_it_had_counted(loop: str) -> None:
-    async def scenario(asking: Asking) -> list[Any]:
-        seen = []
-        for a, b in ((3, 4), (0, 5), (2, 5)):
-            asking.say(a=counted(a), b=counted(b))
-            seen.append((await asking.counts())[0][2])
-        return seen
-
-    assert playing(scenario, loop, TWO) == [7, 8, 10]
-
-
-def test_a_replica_that_cannot_be_asked_is_left_out_and_named(loop: str) -> None:
-    async def scenario(asking: Asking) -> Any:
-        asking.say(a=counted(3))
-        asking.scene.tritons["b"].close()
-        return await asking.ask(STATISTICS, pb.ModelStatisticsRequest())
-
-    heard, told = playing(scenario, loop, TWO)
-    assert told == counted(3)
-    assert heard.trailers["servegate-partial"] == "b"
+@in_scene(TWO, services=fleet)
+async def test_a_replica_that_does_not_answer_or_answers_nonsense_is_left_out_and_named(
+    scene: Scene,
+) -> None:
+    answers(scene, a=counted(3), b=b"\xff\xff")
+    heard, told = await ask(scene, STATISTICS)
+    assert (told, heard.trailers["servegate-partial"]) == (counted(3), "b")
+    scene.tritons["b"].close()
+    heard, told = await ask(scene, STATISTICS)
+    assert (told, heard.trailers["servegate-partial"]) == (counted(3), "b")
 
 
-def test_a_replica_that_answers_nonsense_is_left_out_and_named(loop: str) -> None:
-    async def scenario(asking: Asking) -> Any:
-        asking.say(a=b"\xff\xff", b=counted(3))
-        return await asking.ask(STATISTICS, pb.ModelStatisticsRequest())
-
-    heard, told = playing(scenario, loop, TWO)
-    assert told == counted(3)
-    assert heard.trailers["servegate-partial"] == "a"
-
-
-def test_when_nobody_can_be_asked_the_error_is_ours(loop: str) -> None:
-    async def scenario(asking: Asking) -> Any:
-        asking.scene.triton.close()
-        return await asking.ask(STATISTICS, pb.ModelStatisticsRequest())
-
-    heard, _ = playing(scenario, loop, ONE)
+@in_scene(ONE, services=fleet)
+async def test_when_no_replica_can_be_asked_the_error_is_the_gateways(scene: Scene) -> None:
+    scene.triton.close()
+    heard, _ = await ask(scene, STATISTICS)
     assert heard.status == 14
     assert "replica a cannot be reached" in heard.trailers["grpc-message"]
 
 
-def test_what_triton_refuses_is_refused_in_its_words(loop: str) -> None:
-    async def scenario(asking: Asking) -> Any:
-        triton = asking.scene.triton
-        triton.answers = False
-        client = await asking.scene.client()
-        client.call(1, b"\x0a\x01x", INDEX)
-        await until(lambda: any(one.messages for one in triton.calls))
-        triton.refuse(1, 12, "not supported")
-        [heard] = await asking.scene.over(client, 1)
-        return heard
-
-    heard = playing(scenario, loop, ONE)
-    assert heard.trailers["grpc-message"] == "not supported"
-    assert heard.status == 12
+@in_scene(ONE, services=fleet)
+async def test_what_triton_refuses_is_refused_in_its_words(scene: Scene) -> None:
+    scene.triton.ends = lambda peer, stream: scene.triton.refuse(stream, 12, "not supported", peer)
+    heard, _ = await ask(scene, INDEX, b"\x0a\x01x")
+    assert (heard.status, heard.trailers["grpc-message"]) == (12, "not supported")
 
 
-@pytest.mark.parametrize("selector", ["2", " 02", "new"])
-def test_a_version_is_asked_for_by_the_name_that_it_has_in_triton(loop: str, selector: str) -> None:
-    two = target(2, "b", physical="m--0a1b2c3d")
-    now = snapshot(view(target(1, "a"), two, labels={"new": 2}))
-
-    async def scenario(asking: Asking) -> Any:
-        asking.say(b=counted(4, name="m--0a1b2c3d", version="2"))
-        _, told = await asking.ask(
-            STATISTICS, pb.ModelStatisticsRequest(name="m", version=selector)
-        )
-        [asked] = asking.scene.tritons["b"].calls
-        assert not asking.scene.tritons["a"].calls
-        return told, pb.ModelStatisticsRequest.FromString(asked.messages[0])
-
-    told, asked = playing(scenario, loop, now)
-    assert told == counted(4, version="2")
-    assert asked == pb.ModelStatisticsRequest(name="m--0a1b2c3d", version="2")
+@in_scene(snapshot(view(target(1, "a"), PHYSICAL, labels={"new": 2})), services=fleet)
+async def test_triton_is_asked_for_a_version_by_the_name_that_it_has_there(scene: Scene) -> None:
+    answers(scene, b=counted(4, name="m--0a1b2c3d", version="2"))
+    for selector in ("2", " 02", "new"):
+        question = pb.ModelStatisticsRequest(name="m", version=selector)
+        _, told = await ask(scene, STATISTICS, question)
+        assert told == counted(4, version="2"), selector
+        passed = pb.ModelStatisticsRequest.FromString(scene.tritons["b"].messages[-1])
+        assert passed == pb.ModelStatisticsRequest(name="m--0a1b2c3d", version="2")
+    assert scene.tritons["a"].calls == []
 
 
-@pytest.mark.parametrize(
-    ("name", "version", "status", "said"),
-    [
+@in_scene(ONE, services=fleet)
+async def test_statistics_of_what_does_not_exist_are_refused(scene: Scene) -> None:
+    for name, version, status, said in (
         ("x", "", 3, "requested model 'x' is not available"),
         ("m", "9", 3, "requested model version is not available for model 'm'"),
         ("m", "old", 5, "Request for unknown model: 'm' label 'old' is not found"),
         ("m", "-1", 3, "invalid model version specified '-1'"),
-    ],
-)
-def test_statistics_of_what_there_is_not_are_refused(
-    loop: str, name: str, version: str, status: int, said: str
-) -> None:
-    async def scenario(asking: Asking) -> Any:
-        return await asking.ask(STATISTICS, pb.ModelStatisticsRequest(name=name, version=version))
-
-    heard, _ = playing(scenario, loop, ONE)
-    assert heard.status == status
-    assert heard.trailers["grpc-message"].startswith(said)
-
-
-def test_a_model_is_ready_when_it_is_ready_anywhere(loop: str) -> None:
-    async def scenario(asking: Asking) -> Any:
-        asking.say(
-            a=pb.RepositoryIndexResponse(models=[UNREADY]),
-            b=pb.RepositoryIndexResponse(models=[READY]),
-        )
-        _, told = await asking.ask(INDEX, pb.RepositoryIndexRequest(ready=True))
-        asked = [asking.scene.tritons[name].calls[0].messages for name in "ab"]
-        return told, asked
-
-    told, asked = playing(scenario, loop, TWO)
-    assert told == pb.RepositoryIndexResponse(models=[READY])
-    assert asked == [[b"\x10\x01"], [b"\x10\x01"]]
+    ):
+        question = pb.ModelStatisticsRequest(name=name, version=version)
+        heard, _ = await ask(scene, STATISTICS, question)
+        assert heard.status == status, said
+        assert heard.trailers["grpc-message"].startswith(said)
 
 
 # --- keys -----------------------------------------------------------------------------------------
 
 
-def guarded(now: Snapshot, *patterns: str) -> tuple[Snapshot, str]:
-    key, words = Key.create(Role.PREDICTOR, patterns)
-    keys = MappingProxyType({key.id: key})
-    return dataclasses.replace(now, keys=keys, guarded=True), words
+@in_scene(guarded(ONE), services=fleet)
+async def test_nothing_is_answered_without_a_key(scene: Scene) -> None:
+    for method in (STATISTICS, INDEX, METADATA):
+        heard, _ = await ask(scene, method)
+        assert heard.status == 16, method
+    assert scene.triton.peers == []
 
 
-@pytest.mark.parametrize("method", [STATISTICS, INDEX, METADATA])
-def test_nobody_is_told_anything_without_a_key(loop: str, method: str) -> None:
-    now, _ = guarded(ONE, "*")
-
-    async def scenario(asking: Asking) -> Any:
-        heard, _ = await asking.ask(method, b"")
-        assert not asking.scene.triton.peers
-        return heard.status
-
-    assert playing(scenario, loop, now) == 16
-
-
-def test_models_that_a_key_may_not_see_are_left_out(loop: str) -> None:
-    now, words = guarded(snapshot(*(view(target(1, "a", model=n), name=n) for n in "mn")), "m")
+@in_scene(guarded(snapshot(*(view(target(1, "a", model=n), name=n) for n in "mn"))), services=fleet)
+async def test_models_that_a_key_may_not_see_are_left_out(scene: Scene) -> None:
+    both = counted(1)
+    both.MergeFrom(counted(2, name="n"))
+    answers(scene, a=both)
+    assert (await ask(scene, STATISTICS, b"", WORDS))[1] == counted(1)
     other = pb.RepositoryIndexResponse.ModelIndex(name="n", version="1", state="READY")
-
-    async def scenario(asking: Asking) -> Any:
-        both = counted(1)
-        both.MergeFrom(counted(2, name="n"))
-        asking.say(a=both)
-        _, statistics = await asking.ask(STATISTICS, b"", words)
-        asking.say(a=pb.RepositoryIndexResponse(models=[READY, other]))
-        _, index = await asking.ask(INDEX, b"", words)
-        return statistics, index
-
-    assert playing(scenario, loop, now) == (
-        counted(1),
-        pb.RepositoryIndexResponse(models=[READY]),
-    )
+    answers(scene, a=pb.RepositoryIndexResponse(models=[READY, other]))
+    _, index = await ask(scene, INDEX, b"", WORDS)
+    assert index == pb.RepositoryIndexResponse(models=[READY])
 
 
-@pytest.mark.parametrize("method", [STATISTICS, METADATA])
-def test_a_model_that_a_key_may_not_see_is_like_one_that_there_is_not(
-    loop: str, method: str
+@in_scene(guarded(snapshot(view(target(1, "a"), name="hidden"))), services=fleet)
+async def test_a_model_that_a_key_may_not_see_is_like_one_that_does_not_exist(
+    scene: Scene,
 ) -> None:
-    now, words = guarded(snapshot(view(target(1, "a"), name="hidden")), "m")
-
-    async def scenario(asking: Asking) -> list[dict[str, str]]:
+    for method in (STATISTICS, METADATA):
         heard = []
         for name in ("hidden", "absent"):
-            one, _ = await asking.ask(method, pb.ModelStatisticsRequest(name=name), words)
+            one, _ = await ask(scene, method, pb.ModelStatisticsRequest(name=name), WORDS)
             said = one.trailers["grpc-message"].replace(name, "…")
             heard.append(one.trailers | {"grpc-message": said})
-        return heard
-
-    hidden, absent = playing(scenario, loop, now)
-    assert hidden == absent
+        assert heard[0] == heard[1], method
 
 
 # --- metadata -------------------------------------------------------------------------------------
@@ -285,45 +161,26 @@ def described(name: str, *versions: str) -> pb.ModelMetadataResponse:
     return made
 
 
-def test_metadata_name_the_versions_that_are_ready_anywhere(loop: str) -> None:
-    now = snapshot(view(target(1, "a"), target(2, "b", physical="m--0a1b2c3d"), target(10, "a")))
-
-    async def scenario(asking: Asking) -> Any:
-        asking.say(a=described("m", "1", "10"), b=described("m--0a1b2c3d", "2"))
-        told = []
-        for version in ("", "2"):
-            asked = pb.ModelMetadataRequest(name="m", version=version)
-            heard, message = await asking.ask(METADATA, asked)
-            told.append((message, heard.trailers["servegate-version"]))
-        return told
-
-    whole, second = playing(scenario, loop, now)
-    assert whole[0] == described("m", "1", "2", "10")
-    assert second == (described("m", "2"), "2; by=number; generation=1")
+@in_scene(snapshot(view(target(1, "a"), PHYSICAL, target(10, "a"))), services=fleet)
+async def test_metadata_name_the_versions_that_are_ready_anywhere(scene: Scene) -> None:
+    answers(scene, a=described("m", "1", "10"), b=described("m--0a1b2c3d", "2"))
+    _, whole = await ask(scene, METADATA, pb.ModelMetadataRequest(name="m"))
+    assert whole == described("m", "1", "2", "10")
+    heard, second = await ask(scene, METADATA, pb.ModelMetadataRequest(name="m", version="2"))
+    assert second == described("m", "2")
+    assert heard.trailers["servegate-version"] == "2; by=number; generation=1"
 
 
-def test_metadata_come_from_another_replica_when_one_cannot_be_reached(loop: str) -> None:
-    async def scenario(asking: Asking) -> Any:
-        asking.say(b=described("m", "1"))
-        asking.scene.tritons["a"].close()
-        told = []
-        for _ in range(2):
-            told.append((await asking.ask(METADATA, pb.ModelMetadataRequest(name="m")))[1])
-        return told
-
-    assert playing(scenario, loop, TWO) == [described("m", "1")] * 2
-
-
-def test_questions_are_counted(loop: str) -> None:
-    async def scenario(asking: Asking) -> list[str]:
-        asking.say(a=counted(1))
-        await asking.ask(STATISTICS, b"")
-        await asking.ask(STATISTICS, pb.ModelStatisticsRequest(name="x"))
-        return sorted(
-            sample.labels["code" if "calls" in sample.name else "error"]
-            for family in asking.scene.plane.meters.registry.collect()
-            for sample in family.samples
-            if sample.name in ("servegate_calls_total", "servegate_errors_total")
-        )
-
-    assert playing(scenario, loop, ONE) == ["OK", "bad_request"]
+@in_scene(ONE, services=fleet)
+async def test_questions_are_counted(scene: Scene) -> None:
+    answers(scene, a=counted(1))
+    await ask(scene, STATISTICS)
+    await ask(scene, STATISTICS, pb.ModelStatisticsRequest(name="x"))
+    samples = [
+        sample
+        for family in scene.plane.meters.registry.collect()
+        for sample in family.samples
+        if sample.name in ("servegate_calls_total", "servegate_errors_total")
+    ]
+    found = [one.labels["code" if "calls" in one.name else "error"] for one in samples]
+    assert sorted(found) == ["OK", "bad_request"]

@@ -4,7 +4,7 @@ import gzip
 import zlib
 
 import pytest
-from builders import snapshot, target, until, view
+from builders import snapshot, target, view
 from google.protobuf.message import Message
 from grpc_wire import (
     DATA,
@@ -13,32 +13,23 @@ from grpc_wire import (
     HEAD,
     HEADERS,
     INFER,
-    LOOPS,
+    PREFACE,
     STREAM,
-    WINDOW_UPDATE,
     Received,
-    Scene,
     answer,
     block,
     frame,
     infer,
     message,
-    play,
-    settings,
-    window,
 )
+from listeners.grpc_scene import RENAMED, WIDE, Scene, in_scene, send, stage, upload
+from listeners.loops import on_loops
 from tritonclient.grpc import service_pb2
 
-from serve.core.snapshot import Snapshot
+from serve.wire.kserve_grpc import SERVICE
 
 ONE = snapshot(view(target(1, "a"), labels={"stable": 1}), generation=7)
-TWO = snapshot(view(target(1, "a", "b")), generation=7)
 DECISION = "1; by=latest; generation=7"
-
-
-@pytest.fixture(params=LOOPS)
-def loop(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
 
 
 def named(sent: bytes) -> tuple[str, str]:
@@ -46,15 +37,15 @@ def named(sent: bytes) -> tuple[str, str]:
     return request.model_name, request.model_version
 
 
-def test_a_call_passes_with_its_version_and_the_answer_with_the_decision(loop: str) -> None:
-    async def scenario(scene: Scene) -> tuple[Received, Received]:
-        client = await scene.client()
-        return await scene.call(client, 1), scene.triton.calls[0]
-
-    received, sent = play(scenario, loop, ONE)
+@in_scene(ONE)
+async def test_a_call_passes_with_its_version_and_the_answer_with_the_decision(
+    scene: Scene,
+) -> None:
+    received = await scene.ask()
     assert received.messages == [answer()]
     assert received.heads[0] == dict(HEAD)
     assert received.trailers == {"grpc-status": "0", "servegate-version": DECISION}
+    [sent] = scene.triton.calls
     [request] = sent.messages
     assert named(request) == ("m", "1")
     whole = service_pb2.ModelInferRequest.FromString(request)
@@ -64,55 +55,40 @@ def test_a_call_passes_with_its_version_and_the_answer_with_the_decision(loop: s
     assert sent.ended
 
 
-@pytest.mark.parametrize("size", [0, 1, 4_000, 16_384, 70_000, 300_000, 3_000_000])
 @pytest.mark.parametrize("cut", [1 << 14, 1 << 18, 1000])
-def test_messages_of_any_size_pass_both_ways(loop: str, size: int, cut: int) -> None:
-    body = infer(size=size)
-
-    async def scenario(scene: Scene) -> tuple[Received, Received]:
-        scene.triton.greeting = settings(window=1 << 24) + window(0, 1 << 24)
-        scene.triton.says = lambda request: answer(size=size)
-        client = await scene.client()
-        client.send(settings(window=1 << 24) + window(0, 1 << 24))
+@in_scene(ONE)
+async def test_messages_of_any_size_pass_both_ways(scene: Scene, cut: int) -> None:
+    scene.triton.greeting = WIDE
+    for size in (0, 1, 4_000, 16_384, 70_000, 300_000, 3_000_000):
+        scene.triton.says = lambda request, size=size: answer(size=size)  # type: ignore[misc]
+        client = await scene.client(PREFACE + WIDE)
         client.open(1)
-        whole = message(body)
-        credit = 1 << 20
-        for at in range(0, len(whole), cut):
-            while at + cut > credit:
-                await until(lambda: bool(client.of(WINDOW_UPDATE, 1)))
-                credit += sum(one.number for one in client.of(WINDOW_UPDATE, 1))
-                client.frames.clear()
-            piece = whole[at : at + cut]
-            client.send(frame(DATA, END_STREAM * (at + cut >= len(whole)), 1, piece))
+        await upload(client, message(infer(size=size)), cut=cut)
         [received] = await scene.over(client, 1)
-        return received, scene.triton.calls[0]
-
-    received, sent = play(scenario, loop, ONE)
-    assert received.messages == [answer(size=size)]
-    [request] = sent.messages
-    assert request.startswith(body)
-    assert named(request) == ("m", "1")
+        assert received.messages == [answer(size=size)], size
+        [request] = scene.triton.calls[-1].messages
+        assert request.startswith(infer(size=size)), size
+        assert named(request) == ("m", "1")
 
 
 # --- what comes back -----------------------------------------------------------------------------
 
 
-def test_fields_that_nobody_reads_pass_both_ways_in_their_order(loop: str) -> None:
+@in_scene(ONE)
+async def test_fields_that_have_no_meaning_here_pass_both_ways_in_their_order(
+    scene: Scene,
+) -> None:
     metadata = (("x-twice", "1"), ("trace-bin", "AP8"), ("x-twice", "2"), ("user-agent", "me"))
     metadata += (("servegate-version", "9"), ("x-forwarded-for", "10.0.0.1"))
-
-    async def scenario(scene: Scene) -> tuple[Received, Received]:
-        scene.triton.answers = False
-        client = await scene.client()
-        client.call(1, metadata=metadata)
-        await until(lambda: bool(scene.triton.calls) and scene.triton.calls[0].ended)
-        scene.triton.head(1, ("x-head", "1"), ("x-head", "2"))
-        scene.triton.data(1, message(answer()))
-        scene.triton.end(1, 0, ("y-bin", "AP8"), ("x-trailer", "1"), ("x-trailer", "2"))
-        [received] = await scene.over(client, 1)
-        return received, scene.triton.calls[0]
-
-    received, sent = play(scenario, loop, ONE)
+    scene.silence()
+    client = await scene.client()
+    client.call(1, metadata=metadata)
+    await scene.asked()
+    scene.triton.head(1, ("x-head", "1"), ("x-head", "2"))
+    scene.triton.data(1, message(answer()))
+    scene.triton.end(1, 0, ("y-bin", "AP8"), ("x-trailer", "1"), ("x-trailer", "2"))
+    [received] = await scene.over(client, 1)
+    [sent] = scene.triton.calls
     assert [f for f in sent.fields[0] if f[0] in (b"x-twice", b"trace-bin")] == [
         (b"x-twice", b"1"),
         (b"trace-bin", b"AP8"),
@@ -131,170 +107,114 @@ def test_fields_that_nobody_reads_pass_both_ways_in_their_order(loop: str) -> No
     ]
 
 
-def test_a_status_of_triton_passes_with_its_message(loop: str) -> None:
-    async def scenario(scene: Scene) -> Received:
-        scene.triton.answers = False
-        client = await scene.client()
-        client.call(1)
-        await until(lambda: bool(scene.triton.calls) and scene.triton.calls[0].ended)
-        scene.triton.refuse(1, 3, "gr%C3%B6%C3%9Fe")
-        [received] = await scene.over(client, 1)
-        return received
-
-    received = play(scenario, loop, ONE)
-    assert received.heads == [
-        {
-            **dict(HEAD),
-            "grpc-status": "3",
-            "grpc-message": "gr%C3%B6%C3%9Fe",
-            "servegate-version": DECISION,
-            "servegate-request-id": received.request_id,
-        }
-    ]
+@in_scene(ONE)
+async def test_a_status_of_triton_passes_with_its_message(scene: Scene) -> None:
+    said = "gr%C3%B6%C3%9Fe"
+    scene.triton.ends = lambda peer, stream: scene.triton.refuse(stream, 3, said, peer)
+    received = await scene.ask()
+    status = {"grpc-status": "3", "grpc-message": said, "servegate-version": DECISION}
+    identity = {"servegate-request-id": received.request_id}
+    assert received.heads == [dict(HEAD) | status | identity]
 
 
-@pytest.mark.parametrize(
-    ("body", "status", "error", "said"),
-    [
-        (infer("x"), 5, "unknown_model", "Request for unknown model: 'x' is not found"),
-        (
-            infer("gr\u00f6"),
-            5,
-            "unknown_model",
-            "Request for unknown model: 'gr%C3%B6' is not found",
-        ),
-        (infer("m", "9"), 5, "unknown_version", "Request for unknown model: 'm' version 9"),
-        (infer("m", "x"), 5, "unknown_label", "Request for unknown model: 'm' label 'x'"),
+@in_scene(ONE, body=4000)
+async def test_an_error_of_the_gateway_has_a_code_of_the_gateway(scene: Scene) -> None:
+    unknown = "Request for unknown model:"
+    for body, status, error, said in (
+        (infer("x"), 5, "unknown_model", f"{unknown} 'x' is not found"),
+        (infer("gr\u00f6"), 5, "unknown_model", f"{unknown} 'gr%C3%B6' is not found"),
+        (infer("m", "9"), 5, "unknown_version", f"{unknown} 'm' version 9"),
+        (infer("m", "x"), 5, "unknown_label", f"{unknown} 'm' label 'x'"),
         (b"\xff\xff\xff", 13, "unparsable", "Unable to parse request"),
-        (b"", 5, "unknown_model", "Request for unknown model: '' is not found"),
+        (b"", 5, "unknown_model", f"{unknown} '' is not found"),
         (infer(size=5000), 8, "body_too_large", "the request body exceeds 4000 bytes"),
-    ],
-)
-def test_an_error_of_ours_says_that_it_is_ours(
-    loop: str, body: bytes, status: int, error: str, said: str
-) -> None:
-    async def scenario(scene: Scene) -> Received:
-        return await scene.call(await scene.client(), 1, body)
-
-    received = play(scenario, loop, ONE, body=4000)
-    assert (received.status, received.trailers["servegate-error"]) == (status, error)
-    assert received.trailers["grpc-message"].startswith(said)
-    assert len(received.heads) == 1
+    ):
+        received = await scene.ask(body)
+        assert (received.status, received.trailers["servegate-error"]) == (status, error), said
+        assert received.trailers["grpc-message"].startswith(said)
+        assert len(received.heads) == 1
 
 
-@pytest.mark.parametrize(
-    ("bodies", "status"),
-    [
-        ([b""], 12),
-        ([message(infer())[:-1]], 3),
-        ([message(infer())[:3]], 3),
-        ([message(infer()), message(infer())], 12),
-        ([message(infer()) * 2], 12),
-        ([message(infer(), flag=2)], 3),
-        ([message(infer(), flag=1)], 3),
-    ],
-    ids=["none", "cut off", "prefix cut off", "two", "two at once", "flag", "no encoding"],
-)
-def test_a_unary_call_has_exactly_one_message(loop: str, bodies: list[bytes], status: int) -> None:
-    async def scenario(scene: Scene) -> Received:
+@in_scene(ONE)
+async def test_a_unary_call_has_exactly_one_message(scene: Scene) -> None:
+    one = message(infer())
+    for case, bodies, status in (
+        ("none", [b""], 12),
+        ("cut off", [one[:-1]], 3),
+        ("prefix cut off", [one[:3]], 3),
+        ("two", [one, one], 12),
+        ("two at once", [one * 2], 12),
+        ("unknown flag", [message(infer(), flag=2)], 3),
+        ("compressed, without an encoding", [message(infer(), flag=1)], 3),
+    ):
         client = await scene.client()
         client.open(1)
-        for body in bodies:
-            client.send(frame(DATA, END_STREAM * (body is bodies[-1]), 1, body))
+        for left, body in zip(range(len(bodies))[::-1], bodies, strict=True):
+            client.send(frame(DATA, END_STREAM * (left == 0), 1, body))
         [received] = await scene.over(client, 1)
-        return received
-
-    received = play(scenario, loop, ONE)
-    assert received.status == status
+        assert received.status == status, case
 
 
-def test_a_message_may_come_byte_by_byte_and_its_end_by_itself(loop: str) -> None:
-    async def scenario(scene: Scene) -> Received:
-        client = await scene.client()
-        client.open(1)
-        for byte in message(infer()):
-            client.send(frame(DATA, 0, 1, bytes((byte,))))
-        client.send(frame(DATA, END_STREAM, 1))
-        [received] = await scene.over(client, 1)
-        assert named(scene.triton.calls[0].messages[0]) == ("m", "1")
-        return received
-
-    assert play(scenario, loop, ONE, pings=10_000).status == 0
+@in_scene(ONE, pings=10_000)
+async def test_a_message_may_come_byte_by_byte_and_its_end_by_itself(scene: Scene) -> None:
+    client = await scene.client()
+    client.open(1)
+    send(client, message(infer()), ends=False, cut=1)
+    client.send(frame(DATA, END_STREAM, 1))
+    [received] = await scene.over(client, 1)
+    assert named(scene.triton.messages[0]) == ("m", "1")
+    assert received.status == 0
 
 
-def test_trailers_of_a_client_end_its_message(loop: str) -> None:
-    async def scenario(scene: Scene) -> Received:
-        client = await scene.client()
-        client.open(1)
-        client.send(frame(DATA, 0, 1, message(infer())))
-        client.send(frame(HEADERS, END_HEADERS | END_STREAM, 1, block(("x-checksum", "1"))))
-        [received] = await scene.over(client, 1)
-        return received
-
-    assert play(scenario, loop, ONE).status == 0
+@in_scene(ONE)
+async def test_trailers_of_a_client_end_its_message(scene: Scene) -> None:
+    client = await scene.client()
+    client.open(1)
+    client.send(frame(DATA, 0, 1, message(infer())))
+    client.send(frame(HEADERS, END_HEADERS | END_STREAM, 1, block(("x-checksum", "1"))))
+    [received] = await scene.over(client, 1)
+    assert received.status == 0
 
 
-@pytest.mark.parametrize("encoding", ["gzip", "deflate"])
-def test_a_compressed_message_is_inflated_to_be_routed(loop: str, encoding: str) -> None:
-    packed = gzip.compress(infer()) if encoding == "gzip" else zlib.compress(infer())
-
-    async def scenario(scene: Scene) -> Received:
-        client = await scene.client()
-        client.open(1, metadata=[("grpc-encoding", encoding)])
-        client.send(frame(DATA, END_STREAM, 1, message(packed, flag=1)))
-        await scene.over(client, 1)
-        return scene.triton.calls[0]
-
-    sent = play(scenario, loop, ONE)
-    assert named(sent.messages[0]) == ("m", "1")
-    assert "grpc-encoding" not in sent.heads[0]
+async def packed(scene: Scene, encoding: str, body: bytes) -> Received:
+    """One call with a compressed message."""
+    client = await scene.client()
+    client.open(1, metadata=[("grpc-encoding", encoding)])
+    client.send(frame(DATA, END_STREAM, 1, message(body, flag=1)))
+    [received] = await scene.over(client, 1)
+    return received
 
 
-def test_what_inflates_beyond_the_limit_is_refused(loop: str) -> None:
-    async def scenario(scene: Scene) -> Received:
-        client = await scene.client()
-        client.open(1, metadata=[("grpc-encoding", "gzip")])
-        bomb = gzip.compress(infer(size=2_000_000))
-        client.send(frame(DATA, END_STREAM, 1, message(bomb, flag=1)))
-        [received] = await scene.over(client, 1)
-        return received
+@in_scene(ONE)
+async def test_a_compressed_message_is_inflated_to_be_routed(scene: Scene) -> None:
+    for encoding, compress in (("gzip", gzip.compress), ("deflate", zlib.compress)):
+        assert (await packed(scene, encoding, compress(infer()))).status == 0
+        sent = scene.triton.calls[-1]
+        assert named(sent.messages[0]) == ("m", "1")
+        assert "grpc-encoding" not in sent.heads[0]
 
-    received = play(scenario, loop, ONE, inflated=1_000_000)
+
+@in_scene(ONE, inflated=1_000_000)
+async def test_what_inflates_beyond_the_limit_is_refused(scene: Scene) -> None:
+    received = await packed(scene, "gzip", gzip.compress(infer(size=2_000_000)))
     assert (received.status, received.trailers["servegate-error"]) == (8, "inflated_too_large")
 
 
-@pytest.mark.parametrize(
-    ("fields", "status", "http"),
-    [
-        ((("grpc-timeout", "5X"),), 3, "200"),
-        ((("grpc-encoding", "br"),), 12, "200"),
-        ((("x-many", "1"),) * 300, 8, "200"),
-    ],
-)
-def test_heads_that_grpc_does_not_know_are_refused(
-    loop: str, fields: tuple[tuple[str, str], ...], status: int, http: str
-) -> None:
-    async def scenario(scene: Scene) -> Received:
+@in_scene(ONE, head=8000)
+async def test_heads_that_grpc_does_not_know_are_refused(scene: Scene) -> None:
+    for fields, status in (
+        ([("grpc-timeout", "5X")], 3),
+        ([("grpc-encoding", "br")], 12),
+        ([("x-many", "1")] * 300, 8),
+    ):
         client = await scene.client()
         client.open(1, metadata=fields, flags=END_HEADERS | END_STREAM)
         [received] = await scene.over(client, 1)
-        return received
-
-    received = play(scenario, loop, ONE, head=8000)
-    assert (received.status, received.heads[0][":status"]) == (status, http)
+        assert (received.status, received.heads[0][":status"]) == (status, "200"), fields[0]
 
 
-@pytest.mark.parametrize(
-    ("changed", "status"),
-    [
-        ({":method": "GET"}, "405"),
-        ({"content-type": "text/plain"}, "415"),
-        ({"content-type": "application/grpc-web"}, "415"),
-    ],
-)
-def test_what_is_no_grpc_gets_an_answer_of_http(
-    loop: str, changed: dict[str, str], status: str
-) -> None:
+@in_scene(ONE)
+async def test_what_is_no_grpc_gets_an_answer_of_http(scene: Scene) -> None:
     fields = {
         ":method": "POST",
         ":scheme": "http",
@@ -302,91 +222,80 @@ def test_what_is_no_grpc_gets_an_answer_of_http(
         ":authority": "x",
         "content-type": "application/grpc",
     }
-
-    async def scenario(scene: Scene) -> Received:
+    for name, value, status in (
+        (":method", "GET", "405"),
+        ("content-type", "text/plain", "415"),
+        ("content-type", "application/grpc-web", "415"),
+    ):
         client = await scene.client()
-        head = block(*(fields | changed).items())
+        head = block(*(fields | {name: value}).items())
         client.send(frame(HEADERS, END_HEADERS | END_STREAM, 1, head))
         [received] = await scene.over(client, 1)
-        return received
-
-    received = play(scenario, loop, ONE)
-    assert received.heads == [{":status": status, "servegate-request-id": received.request_id}]
+        identity = received.request_id
+        assert received.heads == [{":status": status, "servegate-request-id": identity}]
 
 
 # --- other questions -----------------------------------------------------------------------------
 
 
-def question(name: str, request: Message, loop: str, now: Snapshot = ONE) -> Received:
-    async def scenario(scene: Scene) -> Received:
-        scene.triton.says = lambda sent: sent
-        client = await scene.client()
-        client.call(1, request.SerializeToString(), f"/inference.GRPCInferenceService/{name}")
-        [received] = await scene.over(client, 1)
-        return received
-
-    return play(scenario, loop, now)
+async def question(scene: Scene, name: str, request: Message) -> Received:
+    """A question to a Triton that answers with the request."""
+    scene.triton.says = lambda sent: sent
+    return await scene.ask(request.SerializeToString(), SERVICE + name)
 
 
-@pytest.mark.parametrize("name", ["ServerLive", "ServerReady"])
-def test_the_gateway_answers_for_itself_whether_it_lives(loop: str, name: str) -> None:
-    received = question(name, service_pb2.ServerLiveRequest(), loop)
-    assert received.messages == [b"\x08\x01"]
-    assert received.trailers == {"grpc-status": "0"}
+@in_scene(ONE)
+async def test_the_gateway_answers_for_itself_whether_it_lives(scene: Scene) -> None:
+    for name in ("ServerLive", "ServerReady"):
+        received = await question(scene, name, service_pb2.ServerLiveRequest())
+        assert received.messages == [b"\x08\x01"]
+        assert received.trailers == {"grpc-status": "0"}
+    assert scene.triton.calls == []
 
 
-@pytest.mark.parametrize(
-    ("name", "request_", "passed"),
-    [
-        ("ModelMetadata", service_pb2.ModelMetadataRequest(name="m"), ("m", "")),
-        ("ModelMetadata", service_pb2.ModelMetadataRequest(name="m", version="stable"), ("m", "1")),
-        ("ModelConfig", service_pb2.ModelConfigRequest(name="m"), ("m", "")),
-        ("ModelStatistics", service_pb2.ModelStatisticsRequest(name="m"), ("m", "")),
-        ("ModelReady", service_pb2.ModelReadyRequest(name="m"), ("m", "1")),
-    ],
-)
-def test_questions_about_a_model_go_to_triton(
-    loop: str, name: str, request_: Message, passed: tuple[str, str]
-) -> None:
-    [said] = question(name, request_, loop).messages
-    sent = type(request_).FromString(said)
-    assert (sent.name, sent.version) == passed  # type: ignore[attr-defined]
+@in_scene(ONE)
+async def test_questions_about_a_model_go_to_triton(scene: Scene) -> None:
+    for name, asked, version in (
+        ("ModelMetadata", service_pb2.ModelMetadataRequest(name="m"), ""),
+        ("ModelMetadata", service_pb2.ModelMetadataRequest(name="m", version="stable"), "1"),
+        ("ModelConfig", service_pb2.ModelConfigRequest(name="m"), ""),
+        ("ModelStatistics", service_pb2.ModelStatisticsRequest(name="m"), ""),
+        ("ModelReady", service_pb2.ModelReadyRequest(name="m"), "1"),
+    ):
+        [said] = (await question(scene, name, asked)).messages
+        sent = type(asked).FromString(said)
+        assert (sent.name, sent.version) == ("m", version), name
 
 
-def test_a_question_about_the_server_passes_as_it_is(loop: str) -> None:
-    received = question("ServerMetadata", service_pb2.ServerMetadataRequest(), loop)
+@in_scene(ONE)
+async def test_a_question_about_the_server_passes_as_it_is(scene: Scene) -> None:
+    received = await question(scene, "ServerMetadata", service_pb2.ServerMetadataRequest())
     assert (received.messages, received.status) == ([b""], 0)
 
 
-def test_a_model_that_nobody_knows_is_not_ready_which_is_no_error(loop: str) -> None:
-    received = question("ModelReady", service_pb2.ModelReadyRequest(name="x"), loop)
+@in_scene(ONE)
+async def test_an_unknown_model_is_not_ready_which_is_no_error(scene: Scene) -> None:
+    received = await question(scene, "ModelReady", service_pb2.ModelReadyRequest(name="x"))
     assert (received.messages, received.status) == ([b""], 0)
     assert received.trailers["servegate-error"] == "unknown_model"
 
 
-@pytest.mark.parametrize(
-    ("name", "error"), [("RepositoryModelLoad", "not_served"), ("Nothing", "not_here")]
-)
-def test_the_rest_of_tritons_service_is_not_served(loop: str, name: str, error: str) -> None:
-    received = question(name, service_pb2.RepositoryIndexRequest(), loop)
-    assert (received.status, received.trailers["servegate-error"]) == (12, error)
+@in_scene(ONE)
+async def test_the_rest_of_tritons_service_is_not_served(scene: Scene) -> None:
+    for name, error in (("RepositoryModelLoad", "not_served"), ("Nothing", "not_here")):
+        received = await question(scene, name, service_pb2.RepositoryIndexRequest())
+        assert (received.status, received.trailers["servegate-error"]) == (12, error)
 
 
 # --- names ---------------------------------------------------------------------------------------
 
-RENAMED = snapshot(view(target(2, "a", physical="m--01234567")))
 
-
-def test_physical_names_are_seen_by_triton_alone(loop: str) -> None:
-    async def scenario(scene: Scene) -> tuple[Received, Received]:
-        scene.triton.says = lambda request: answer("m--01234567", size=100_000)
-        client = await scene.client()
-        client.send(settings(window=1 << 20) + window(0, 1 << 20))
-        client.call(1)
-        [received] = await scene.over(client, 1)
-        return received, scene.triton.calls[0]
-
-    received, sent = play(scenario, loop, RENAMED)
+@in_scene(RENAMED)
+async def test_physical_names_are_seen_by_triton_alone(scene: Scene) -> None:
+    scene.triton.says = lambda request: answer("m--01234567", size=100_000)
+    client = await scene.client(PREFACE + WIDE)
+    received = await scene.call(client, 1)
+    [sent] = scene.triton.calls
     assert named(sent.messages[0]) == ("m--01234567", "2")
     response = service_pb2.ModelInferResponse.FromString(received.messages[0])
     assert (response.model_name, response.model_version) == ("m", "2")
@@ -394,68 +303,47 @@ def test_physical_names_are_seen_by_triton_alone(loop: str) -> None:
     assert "grpc-accept-encoding" not in sent.heads[0]
 
 
-def test_an_error_of_triton_names_the_model_that_was_asked(loop: str) -> None:
-    async def scenario(scene: Scene) -> Received:
-        scene.triton.answers = False
-        client = await scene.client()
-        client.call(1)
-        await until(lambda: bool(scene.triton.calls) and scene.triton.calls[0].ended)
-        scene.triton.refuse(1, 3, "no input for model 'm--01234567'")
-        [received] = await scene.over(client, 1)
-        return received
-
-    assert play(scenario, loop, RENAMED).trailers["grpc-message"] == "no input for model 'm'"
+@in_scene(RENAMED)
+async def test_an_error_of_triton_has_the_name_that_the_caller_knows(scene: Scene) -> None:
+    said = "no input for model 'm--01234567'"
+    scene.triton.ends = lambda peer, stream: scene.triton.refuse(stream, 3, said, peer)
+    received = await scene.ask()
+    assert received.trailers["grpc-message"] == "no input for model 'm'"
 
 
-@pytest.mark.parametrize("where", ["behind", "in front"])
-def test_of_two_names_in_a_message_triton_sees_the_one_that_was_routed(
-    loop: str, where: str
+@in_scene(ONE)
+async def test_of_two_names_in_a_message_triton_sees_the_one_that_was_routed(
+    scene: Scene,
 ) -> None:
     other = service_pb2.ModelInferRequest(model_name="other", model_version="7").SerializeToString()
-    whole = message(infer() + other if where == "behind" else other + infer(version="1"))
-
-    async def scenario(scene: Scene) -> bytes:
+    for body in (infer() + other, other + infer(version="1")):
         client = await scene.client()
         client.open(1)
-        for at in range(0, len(whole), 30):
-            client.send(frame(DATA, END_STREAM * (at + 30 >= len(whole)), 1, whole[at : at + 30]))
+        send(client, message(body), cut=30)
         await scene.over(client, 1)
-        return scene.triton.calls[0].messages[0]
-
-    assert named(play(scenario, loop, ONE)) == ("m", "1")
+        assert named(scene.triton.messages[-1]) == ("m", "1")
 
 
-@pytest.mark.parametrize(("sequences", "replicas"), [(True, 1), (False, 2)])
-def test_calls_of_a_sequence_stay_on_one_replica(loop: str, sequences: bool, replicas: int) -> None:
+@on_loops()
+async def test_calls_of_a_sequence_stay_on_one_replica() -> None:
     request = service_pb2.ModelInferRequest(model_name="m")
     request.parameters["sequence_id"].int64_param = 77
-
-    async def scenario(scene: Scene) -> int:
-        client = await scene.client()
-        for stream in (1, 3, 5, 7):
-            await scene.call(client, stream, request.SerializeToString())
-        return sum(bool(triton.calls) for triton in scene.tritons.values())
-
-    now = snapshot(view(target(1, "a", "b"), sequences=sequences))
-    assert play(scenario, loop, now) == replicas
+    for sequences, replicas in ((True, 1), (False, 2)):
+        async with stage(snapshot(view(target(1, "a", "b"), sequences=sequences))) as scene:
+            for _ in range(4):
+                await scene.ask(request.SerializeToString())
+            assert sum(bool(triton.calls) for triton in scene.tritons.values()) == replicas
 
 
-@pytest.mark.parametrize("cut", [20, 1 << 14])
-@pytest.mark.parametrize("method", [INFER, STREAM])
-def test_a_message_cannot_swallow_the_names_that_are_appended(
-    loop: str, cut: int, method: str
-) -> None:
+@in_scene(ONE)
+async def test_a_message_cannot_swallow_the_names_that_are_appended(scene: Scene) -> None:
+    scene.silence()
     hostile = infer() + infer("other", "7")[:10] + b"\x3a" + bytes((3 + 3,))
-
-    async def scenario(scene: Scene) -> Received:
-        scene.triton.answers = False
-        client = await scene.client()
-        client.open(1, method)
-        whole = message(hostile)
-        for at in range(0, len(whole), cut):
-            client.send(frame(DATA, END_STREAM * (at + cut >= len(whole)), 1, whole[at : at + cut]))
-        [received] = await scene.over(client, 1)
-        return received
-
-    received = play(scenario, loop, ONE)
-    assert (received.status, received.trailers["servegate-error"]) == (13, "unparsable")
+    for method in (INFER, STREAM):
+        for cut in (20, 1 << 14):
+            client = await scene.client()
+            client.open(1, method)
+            send(client, message(hostile), cut=cut)
+            [received] = await scene.over(client, 1)
+            outcome = (received.status, received.trailers["servegate-error"])
+            assert outcome == (13, "unparsable"), (method, cut)

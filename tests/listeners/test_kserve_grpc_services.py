@@ -1,111 +1,91 @@
-"""Further services on the gRPC port: methods that code of the gateway answers, in frames."""
+"""Services on the gRPC port that code of the gateway answers, health and reflection among them."""
 
 import asyncio
 import gzip
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from dataclasses import replace
 
 import pytest
-from builders import snapshot, target, until, view
+from builders import DataPlane, until
 from grpc_wire import (
     DATA,
     END_STREAM,
-    LOOPS,
     RST_STREAM,
     Received,
-    Scene,
     frame,
     message,
-    play,
     reset,
     settings,
     window,
 )
+from listeners.grpc_scene import ONE, Scene, in_scene, send, stage
+from listeners.loops import on_loops
 
-from serve.core.calls import Reply, Verb
+from serve.core.calls import Account, Reply, Verb
 from serve.core.errors import NotFound
+from serve.core.snapshot import Snapshot
+from serve.listeners.grpc.health import CHECK, health
+from serve.listeners.grpc.reflection import ReflectionService
 from serve.listeners.grpc.services import Asked, Service, Streaming, Unary
+from serve.wire.reflection import METHODS
 
-ONE = snapshot(view(target(1, "a")))
 UNARY, STREAM = "/test.Service/Unary", "/test.Service/Stream"
-
-
-@pytest.fixture(params=LOOPS)
-def loop(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
+Messages = AsyncIterator[bytes]
+Answers = AsyncGenerator[bytes, None]
 
 
 async def upside_down(asked: Asked) -> Reply:
     return Reply(0, asked.message[::-1], ((b"x-more", b"1"),))
 
 
-async def echo(asked: Asked, messages: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:
+async def echo(asked: Asked, messages: Messages) -> Answers:
     async for one in messages:
         yield one
-
-
-def asked(
-    loop: str,
-    *frames: bytes,
-    method: str = UNARY,
-    metadata: tuple[tuple[str, str], ...] = (),
-    services: Mapping[str, Service],
-) -> Received:
-    async def scenario(scene: Scene) -> Received:
-        client = await scene.client()
-        client.open(1, method, metadata=metadata)
-        client.send(*frames)
-        [received] = await scene.over(client, 1)
-        return received
-
-    return play(scenario, loop, ONE, services=services)
-
-
-def last(body: bytes, *, flag: int = 0) -> bytes:
-    return frame(DATA, END_STREAM, 1, message(body, flag=flag))
 
 
 SERVICES: Mapping[str, Service] = {UNARY: Unary(upside_down), STREAM: Streaming(echo)}
 
 
-def test_a_service_answers_with_a_message_and_trailers(loop: str) -> None:
-    received = asked(loop, last(b"abc"), services=SERVICES)
+async def sent(scene: Scene, *frames: bytes, method: str = UNARY) -> Received:
+    """What a client gets that has sent these frames."""
+    client = await scene.client()
+    client.open(1, method)
+    client.send(*frames)
+    [received] = await scene.over(client, 1)
+    return received
+
+
+@in_scene(ONE, services=SERVICES)
+async def test_a_service_answers_with_a_message_and_trailers(scene: Scene) -> None:
+    received = await scene.ask(b"abc", UNARY)
     assert received.messages == [b"cba"]
     assert received.trailers == {"grpc-status": "0", "x-more": "1"}
     assert received.request_id
 
 
-def test_a_message_comes_whole_however_it_was_cut_and_packed(loop: str) -> None:
-    packed = message(gzip.compress(b"abc" * 100_000), flag=1)
-    frames = [frame(DATA, 0, 1, packed[at : at + 7]) for at in range(0, len(packed), 7)]
-    received = asked(
-        loop,
-        *frames,
-        frame(DATA, END_STREAM, 1),
-        metadata=(("grpc-encoding", "gzip"),),
-        services={UNARY: Unary(_length)},
-    )
-    assert received.messages == [b"300000"]
+@in_scene(ONE, services=SERVICES)
+async def test_a_message_comes_whole_however_it_was_cut_and_packed(scene: Scene) -> None:
+    client = await scene.client()
+    client.open(1, UNARY, metadata=[("grpc-encoding", "gzip")])
+    send(client, message(gzip.compress(b"abc" * 100_000), flag=1), ends=False, cut=7)
+    client.send(frame(DATA, END_STREAM, 1), settings(window=1 << 24), window(0, 1 << 24))
+    [received] = await scene.over(client, 1)
+    assert received.messages == [b"cba" * 100_000]
 
 
-async def _length(asked: Asked) -> Reply:
-    return Reply(0, b"%d" % len(asked.message))
-
-
-def test_a_service_is_told_who_asks_and_what_else_was_said(loop: str) -> None:
-    told: list[Asked] = []
+@on_loops()
+async def test_a_service_gets_the_credential_and_the_metadata_of_a_call() -> None:
+    calls: list[Asked] = []
 
     async def listen(asked: Asked) -> Reply:
-        told.append(asked)
+        calls.append(asked)
         return Reply(0, b"")
 
     key = "Bearer sg_abcd_0123456789abcdef"
-    asked(
-        loop,
-        last(b""),
-        metadata=(("x-request-id", "mine"), ("authorization", key), ("x-b", "2")),
-        services={UNARY: Unary(listen)},
-    )
-    [one] = told
+    metadata = (("x-request-id", "mine"), ("authorization", key), ("x-b", "2"))
+    async with stage(ONE, services={UNARY: Unary(listen)}) as scene:
+        await scene.ask(b"", UNARY, metadata)
+    [one] = calls
     assert (one.method, one.message, one.request_id) == (UNARY, b"", "mine")
     assert one.metadata == ((b"x-request-id", b"mine"), (b"x-b", b"2"))
     assert one.credential == key.encode()
@@ -121,76 +101,75 @@ def test_a_service_is_told_who_asks_and_what_else_was_said(loop: str) -> None:
         (KeyError("x"), 13, "the gateway could not answer: its log says more"),
     ],
 )
-def test_what_goes_wrong_in_a_service_is_told_as_a_status(
-    loop: str, error: Exception, status: int, said: str
+@on_loops()
+async def test_an_error_of_a_service_becomes_a_status(
+    error: Exception, status: int, said: str
 ) -> None:
     async def fail(asked: Asked) -> Reply:
         raise error
 
-    async def fail_later(
-        asked: Asked, messages: AsyncIterator[bytes]
-    ) -> AsyncGenerator[bytes, None]:
+    async def fail_later(asked: Asked, messages: Messages) -> Answers:
         yield b"first"
         raise error
 
     services: Mapping[str, Service] = {UNARY: Unary(fail), STREAM: Streaming(fail_later)}
-    unary = asked(loop, last(b""), services=services)
-    stream = asked(loop, last(b""), method=STREAM, services=services)
+    async with stage(ONE, services=services) as scene:
+        unary, stream = await scene.ask(b"", UNARY), await scene.ask(b"", STREAM)
     assert (unary.status, unary.trailers["grpc-message"]) == (status, said)
     assert (stream.messages, stream.status) == ([b"first"], status)
 
 
-@pytest.mark.parametrize(
-    ("frames", "status"),
-    [
-        ([frame(DATA, END_STREAM, 1)], 12),
-        ([frame(DATA, END_STREAM, 1, message(b"a") + message(b"b"))], 12),
-        ([frame(DATA, END_STREAM, 1, message(b"abc")[:-1])], 3),
-        ([frame(DATA, END_STREAM, 1, message(b"abc", flag=1))], 3),
-        ([frame(DATA, 0, 1, message(b"")[:1] + b"\x7f\xff\xff\xff")], 8),
-    ],
-)
-def test_what_is_no_single_message_is_refused(loop: str, frames: list[bytes], status: int) -> None:
-    assert asked(loop, *frames, services=SERVICES).status == status
+@in_scene(ONE, services=SERVICES)
+async def test_what_is_no_single_message_is_refused(scene: Scene) -> None:
+    for case, data, status in (
+        ("none", b"", 12),
+        ("two", message(b"a") + message(b"b"), 12),
+        ("cut off", message(b"abc")[:-1], 3),
+        ("compressed, without an encoding", message(b"abc", flag=1), 3),
+    ):
+        assert (await sent(scene, frame(DATA, END_STREAM, 1, data))).status == status, case
+    too_large = frame(DATA, 0, 1, message(b"")[:1] + b"\x7f\xff\xff\xff")
+    assert (await sent(scene, too_large)).status == 8
 
 
-def test_a_method_of_triton_may_be_answered_by_a_service(loop: str) -> None:
-    method = "/inference.GRPCInferenceService/RepositoryIndex"
-    received = asked(loop, last(b"ab"), method=method, services={method: Unary(upside_down)})
-    assert received.messages == [b"ba"]
+INDEX = "/inference.GRPCInferenceService/RepositoryIndex"
 
 
-def test_a_stream_is_answered_while_it_is_asked(loop: str) -> None:
-    async def scenario(scene: Scene) -> Received:
-        client = await scene.client()
-        client.open(1, STREAM)
-        for count in range(1, 4):
-            client.send(frame(DATA, 0, 1, message(b"%d" % count)))
-            await until(lambda count=count: len(client.streams[1].messages) == count)  # type: ignore[misc]
-        client.send(frame(DATA, END_STREAM, 1))
-        [received] = await scene.over(client, 1)
-        return received
+@in_scene(ONE, services={INDEX: Unary(upside_down)})
+async def test_a_method_of_triton_may_be_answered_by_a_service(scene: Scene) -> None:
+    assert (await scene.ask(b"ab", INDEX)).messages == [b"ba"]
 
-    received = play(scenario, loop, ONE, services=SERVICES)
+
+@in_scene(ONE, services=SERVICES)
+async def test_a_stream_is_answered_while_its_messages_come(scene: Scene) -> None:
+    client = await scene.client()
+    client.open(1, STREAM)
+    for count in range(1, 4):
+        client.send(frame(DATA, 0, 1, message(b"%d" % count)))
+        await until(lambda count=count: len(client.streams[1].messages) == count)  # type: ignore[misc]
+    client.send(frame(DATA, END_STREAM, 1))
+    [received] = await scene.over(client, 1)
     assert received.messages == [b"1", b"2", b"3"]
     assert received.trailers == {"grpc-status": "0"}
 
 
-def test_a_stream_that_says_nothing_ends_well(loop: str) -> None:
-    received = asked(loop, frame(DATA, END_STREAM, 1), method=STREAM, services=SERVICES)
+@in_scene(ONE, services=SERVICES)
+async def test_a_stream_without_messages_ends_well(scene: Scene) -> None:
+    received = await sent(scene, frame(DATA, END_STREAM, 1), method=STREAM)
     assert (received.status, len(received.heads)) == (0, 1)
 
 
-def test_a_client_that_does_not_read_stops_the_stream_and_its_own_messages(loop: str) -> None:
+@on_loops()
+async def test_a_client_that_does_not_read_stops_the_stream_and_its_own_messages() -> None:
     taken = 0
 
-    async def count(asked: Asked, messages: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:
+    async def count(asked: Asked, messages: Messages) -> Answers:
         nonlocal taken
         async for one in messages:
             taken += 1
             yield one
 
-    async def scenario(scene: Scene) -> tuple[int, Received]:
+    async with stage(ONE, services={STREAM: Streaming(count)}) as scene:
         client = await scene.client()
         client.send(settings(frame=1 << 18))
         client.open(1, STREAM)
@@ -198,17 +177,14 @@ def test_a_client_that_does_not_read_stops_the_stream_and_its_own_messages(loop:
             client.send(frame(DATA, 0, 1, message(bytes(100_000 - 5))))
         await until(client.ping())
         await until(lambda: len(client.streams[1].body) == 65_535)
-        stopped = taken
+        assert taken <= 2
         client.send(window(1, 1 << 24), window(0, 1 << 24), frame(DATA, END_STREAM, 1))
         [received] = await scene.over(client, 1)
-        return stopped, received
-
-    stopped, received = play(scenario, loop, ONE, services={STREAM: Streaming(count)})
-    assert stopped <= 2
-    assert [len(one) for one in received.messages] == [99_995] * 10
+        assert [len(one) for one in received.messages] == [99_995] * 10
 
 
-def test_a_call_whose_client_leaves_is_cancelled(loop: str) -> None:
+@on_loops()
+async def test_a_call_whose_client_leaves_is_cancelled() -> None:
     cancelled: list[str] = []
     begun = asyncio.Event()
 
@@ -220,13 +196,12 @@ def test_a_call_whose_client_leaves_is_cancelled(loop: str) -> None:
             cancelled.append(asked.method)
         return Reply(0, b"")
 
-    async def wait_for_ever(
-        asked: Asked, messages: AsyncIterator[bytes]
-    ) -> AsyncGenerator[bytes, None]:
+    async def wait_for_ever(asked: Asked, messages: Messages) -> Answers:
         yield b""
         await wait(asked)
 
-    async def scenario(scene: Scene) -> None:
+    services: Mapping[str, Service] = {UNARY: Unary(wait), STREAM: Streaming(wait_for_ever)}
+    async with stage(ONE, services=services) as scene:
         client = await scene.client()
         for number, method in ((1, UNARY), (3, STREAM)):
             begun.clear()
@@ -234,48 +209,95 @@ def test_a_call_whose_client_leaves_is_cancelled(loop: str) -> None:
             await begun.wait()
             client.send(reset(number))
             await until(lambda method=method: method in cancelled)  # type: ignore[misc]
-
-    play(scenario, loop, ONE, services={UNARY: Unary(wait), STREAM: Streaming(wait_for_ever)})
     assert cancelled == [UNARY, STREAM]
 
 
-@pytest.mark.parametrize("method", [UNARY, STREAM])
-def test_a_call_whose_time_is_over_is_answered_so(loop: str, method: str) -> None:
+@on_loops()
+async def test_a_call_whose_time_is_over_ends_with_the_status_of_a_deadline() -> None:
     async def wait(asked: Asked) -> Reply:
         return await asyncio.get_running_loop().create_future()
 
-    async def listen(asked: Asked, messages: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:
-        async for one in messages:
-            yield one
-
-    async def scenario(scene: Scene) -> Received:
-        client = await scene.client()
-        client.open(1, method, metadata=[("grpc-timeout", "5S")])
-        client.send(frame(DATA, END_STREAM * (method == UNARY), 1, message(b"")))
-        await until(client.ping())
-        scene.sweep(4.0)
-        assert not client.streams[1].is_over
-        scene.sweep(2.0)
-        [received] = await scene.over(client, 1)
-        return received
-
-    received = play(scenario, loop, ONE, services={UNARY: Unary(wait), STREAM: Streaming(listen)})
-    assert received.status == 4
+    services: Mapping[str, Service] = {UNARY: Unary(wait), STREAM: Streaming(echo)}
+    async with stage(ONE, services=services) as scene:
+        for method in (UNARY, STREAM):
+            client = await scene.client()
+            client.open(1, method, metadata=[("grpc-timeout", "5S")])
+            client.send(frame(DATA, END_STREAM * (method == UNARY), 1, message(b"")))
+            await until(client.ping())
+            scene.sweep(4.0)
+            assert not client.streams[1].is_over
+            scene.sweep(2.0)
+            [received] = await scene.over(client, 1)
+            assert received.status == 4, method
 
 
-def test_a_handler_may_end_a_stream_before_its_client_does(loop: str) -> None:
-    async def first(asked: Asked, messages: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:
+@on_loops()
+async def test_a_handler_may_end_a_stream_before_its_client_does() -> None:
+    async def first(asked: Asked, messages: Messages) -> Answers:
         async for one in messages:
             yield one
             return
 
-    async def scenario(scene: Scene) -> tuple[Received, int]:
+    async with stage(ONE, services={STREAM: Streaming(first)}) as scene:
         client = await scene.client()
         client.open(1, STREAM)
         client.send(frame(DATA, 0, 1, message(b"1") + message(b"2")))
         await until(lambda: client.streams[1].ended)
         await until(lambda: bool(client.of(RST_STREAM, 1)))
-        return client.streams[1], client.of(RST_STREAM, 1)[0].number
+        received, [given] = client.streams[1], client.of(RST_STREAM, 1)
+        assert (received.messages, received.status, given.number) == ([b"1"], 0, 0)
 
-    received, code = play(scenario, loop, ONE, services={STREAM: Streaming(first)})
-    assert (received.messages, received.status, code) == ([b"1"], 0, 0)
+
+# --- health checks and reflection -----------------------------------------------------------------
+
+SERVING, NOT_SERVING = b"\x08\x01", b"\x08\x02"
+REFLECTION = ReflectionService().services()
+
+
+class NoOrigin:
+    """Where no call comes from."""
+
+    def account(self) -> Account:
+        return Account()
+
+
+@pytest.mark.parametrize(
+    ("now", "is_draining", "body"),
+    [
+        (ONE, False, SERVING),
+        (ONE, True, NOT_SERVING),
+        (None, False, NOT_SERVING),
+        pytest.param(replace(ONE, guarded=True), False, SERVING, id="without a key"),
+    ],
+)
+def test_the_gateway_serves_when_it_is_ready_and_does_not_stop(
+    now: Snapshot | None, is_draining: bool, body: bytes
+) -> None:
+    service = health(DataPlane(now).gateway, lambda: is_draining)[CHECK]
+    assert isinstance(service, Unary)
+    asked = Asked(CHECK, b"\x0a\x01x", (), b"", 1e9, "7", NoOrigin())
+
+    async def check() -> Reply:
+        return await service.answer(asked)
+
+    assert asyncio.run(check()) == Reply(0, body)
+
+
+@in_scene(ONE, services=REFLECTION)
+async def test_reflection_answers_each_question_in_turn(scene: Scene) -> None:
+    for method in METHODS:
+        client = await scene.client()
+        client.open(1, method)
+        client.send(frame(DATA, 0, 1, message(b"\x3a\x00") + message(b"\x22\x01x")))
+        client.send(frame(DATA, END_STREAM, 1, b""))
+        [received] = await scene.over(client, 1)
+        services, nothing = received.messages
+        assert b"inference.GRPCInferenceService" in services
+        assert b"'x' is not known" in nothing
+        assert received.status == 0
+
+
+@in_scene(ONE, services=REFLECTION)
+async def test_a_question_that_cannot_be_read_ends_the_stream_with_an_error(scene: Scene) -> None:
+    received = await scene.ask(b"\xff\xff", METHODS[0])
+    assert (received.status, received.messages) == (13, [])
