@@ -76,6 +76,13 @@ class Client:
             answer.body = await self.reader.read()
         return answer
 
+    async def refusal(self) -> tuple[int, str | None]:
+        """Status and code of the last answer of a connection, which ends with it."""
+        answer = await self.answer()
+        assert answer.header("connection") == "close"
+        assert await self.rest() == b""
+        return answer.status, answer.code
+
     async def rest(self) -> bytes:
         """What comes until the listener closes; a reset counts as closing."""
         received = b""

@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
+import random
+
 INFER = "/v2/models/m/infer"
 GOOD = b'{"model_name":"m","model_version":"1","outputs":[]}'
+HEAD = f"POST {INFER} HTTP/1.1\r\nHost: x\r\n".encode()  # of a request, to be continued
+CHUNKED = HEAD + b"Transfer-Encoding: chunked\r\n\r\n"
+SMUGGLED = HEAD + b"Content-Length: 5\r\n\r\nwrong"
+MIB = 1 << 20
+_RANDOM = random.Random(7).randbytes(4 * MIB)
 
 
 def request(
@@ -18,6 +25,11 @@ def request(
     size = len(body) if length is None else length
     lines = [f"{method} {path} HTTP/{version}", "Host: x", *headers, f"Content-Length: {size}"]
     return "\r\n".join([*lines, "", ""]).encode("latin-1") + body
+
+
+def get(path: str, *headers: str, method: str = "GET") -> bytes:
+    """A question."""
+    return "\r\n".join([f"{method} {path} HTTP/1.1", "Host: x", *headers, "", ""]).encode()
 
 
 def chunked(*chunks: bytes, headers: tuple[str, ...] = (), path: str = INFER) -> bytes:
@@ -35,3 +47,8 @@ def reply(body: bytes = GOOD, *headers: str, status: int = 200, length: int | No
     size = len(body) if length is None else length
     lines = [f"HTTP/1.1 {status} X", "Content-Type: application/json", *headers]
     return "\r\n".join([*lines, f"Content-Length: {size}", "", ""]).encode() + body
+
+
+def content(size: int) -> bytes:
+    """A body in which no part is like another one."""
+    return (_RANDOM * -(-size // len(_RANDOM)))[:size]

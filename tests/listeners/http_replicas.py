@@ -105,6 +105,19 @@ def answering(data: bytes, *later: bytes) -> Script:
     return script
 
 
+def breaking_off(data: bytes = b"", *, resets: bool = False) -> Script:
+    """A script that reads the request, sends these bytes and goes away."""
+
+    async def script(call: Received) -> None:
+        await call.read()
+        if data:
+            call.write(data)
+            await call.drain()
+        call.reset() if resets else call.close()
+
+    return script
+
+
 async def echoes(call: Received) -> None:
     """Answers with the request's body."""
     await call.read()
@@ -196,6 +209,12 @@ class Hand:
     async def call(self) -> Received:
         """The next request; its body has not been read."""
         return await self._calls.get()
+
+    async def answer(self, call: Received, data: bytes | None = None) -> None:
+        """Read a request to its end and answer it, well unless these are other bytes."""
+        await call.read()
+        call.write(reply() if data is None else data)
+        self.done(call)
 
     def done(self, call: Received) -> None:
         """The replica may read the next request of that connection."""

@@ -13,7 +13,6 @@ import contextlib
 import dataclasses
 import fcntl
 import functools
-import inspect
 import socket
 import ssl
 import sys
@@ -27,12 +26,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import pytest
-import uvloop
 from builders import DataPlane, replica, snapshot, target, until, view
 from certificates import Authority
 from listeners.http_clients import Answer, Client
-from listeners.http_replicas import Replica
+from listeners.http_replicas import Hand, Received, Replica
+from listeners.loops import BOTH, LOOPS, parametrized
 
 from serve.app.serving import Server
 from serve.core.calls import Account
@@ -47,7 +45,6 @@ from serve.triton.http_pool import Pool
 
 BOUND = 60.0  # seconds; a bound for what takes milliseconds
 LIMITS = Settings().limits
-LOOPS = {"asyncio": asyncio.run, "uvloop": uvloop.run}
 
 
 @dataclass(slots=True)
@@ -118,6 +115,13 @@ class Scene:
     async def ask(self, data: bytes) -> Answer:
         """One request on a connection of its own."""
         return await (await self.connect()).ask(data)
+
+    async def begin(self, data: bytes) -> tuple[Client, Hand, Received]:
+        """A call that has come to replica `a`, for which the test answers by hand."""
+        hand = self.a.by_hand()
+        client = await self.connect()
+        await client.send(data)
+        return client, hand, await hand.call()
 
     def pass_time(self, seconds: float) -> None:
         """Time goes by, and the sweeper looks at the clock."""
@@ -212,6 +216,7 @@ class Arrangement:
     send_buffer: int = 0
     tls: bool = False
     local: bool = False  # the port is open to this machine alone
+    app: Callable[[KServeHttp], Any] = lambda listener: listener
 
     def limited(self) -> Limits:
         return Limits(**{**dataclasses.asdict(LIMITS), **self.limits})
@@ -246,7 +251,7 @@ async def scene(wanted: Arrangement) -> AsyncIterator[Scene]:
         )
         port = wanted.open_port()
         ours, theirs = contexts() if wanted.tls else (None, None)
-        server = await _serve(listener, port, ours)
+        server = await _serve(wanted.app(listener), listener, port, ours)
         number = port.getsockname()[1]
         made = Scene(plane, pool, listener, server, number, replicas, log, theirs)
         try:
@@ -256,9 +261,11 @@ async def scene(wanted: Arrangement) -> AsyncIterator[Scene]:
     assert complaints == [], complaints
 
 
-async def _serve(listener: KServeHttp, port: socket.socket, tls: ssl.SSLContext | None) -> Server:
+async def _serve(
+    app: Any, listener: KServeHttp, port: socket.socket, tls: ssl.SSLContext | None
+) -> Server:
     """A server without its main loop, which would cost every test a tenth of a second."""
-    server = Server(listener, protocol=partial(HttpClient, listener), tls=tls)
+    server = Server(app, protocol=partial(HttpClient, listener), tls=tls)
     server.config.load()
     server.lifespan = server.config.lifespan_class(server.config)
     await server.startup(sockets=[port])
@@ -299,7 +306,7 @@ def _warm_up(loop: str) -> None:
 def in_scene(
     now: Snapshot | int | None = 1,
     *,
-    loops: tuple[str, ...] = ("asyncio", "uvloop"),
+    loops: tuple[str, ...] = BOTH,
     **wanted: Any,
 ) -> Callable[[Callable[..., Awaitable[None]]], Callable[..., None]]:
     """Make a test of a coroutine that takes a `Scene` and, behind it, what pytest gives.
@@ -320,10 +327,6 @@ def in_scene(
             LOOPS[loop](play(given))
             assert _back_to(before)
 
-        _, *others = inspect.signature(test).parameters.values()
-        first = inspect.Parameter("loop", inspect.Parameter.POSITIONAL_OR_KEYWORD)
-        run.__signature__ = inspect.Signature([first, *others])  # type: ignore[attr-defined]
-        marked: Callable[..., None] = pytest.mark.parametrize("loop", loops)(run)
-        return marked
+        return parametrized(run, test, loops, hidden=1)
 
     return decorate

@@ -1,30 +1,33 @@
 """Replicas that fail every call, each in its way: both listeners eject them, and probe them."""
 
+import itertools
 from collections.abc import Callable
 
-import grpc_wire
 import pytest
-from builders import snapshot, target, until, view
-from grpc_wire import DATA, END_HEADERS, END_STREAM, HEADERS, Peer, block, frame, message, play
+from builders import until
+from grpc_wire import (
+    DATA,
+    END_HEADERS,
+    END_STREAM,
+    HEADERS,
+    Peer,
+    Triton,
+    answer,
+    block,
+    frame,
+    message,
+    reset,
+)
+from listeners.grpc_scene import TWO
+from listeners.grpc_scene import Scene as GrpcScene
+from listeners.grpc_scene import in_scene as in_grpc
 from listeners.http_messages import GOOD, chunk, reply, request
-from listeners.http_replicas import Received, Script, answering, answers_good
+from listeners.http_replicas import Script, answering, answers_good, breaking_off
 from listeners.http_scene import Scene, in_scene
 
 from serve.proxy.outliers import BASE, IN_A_ROW
 
-CALLS = 40
-TWO = snapshot(view(target(1, "a", "b")))
-
-
-def breaking_off(data: bytes = b"", *, resets: bool = False) -> Script:
-    async def script(call: Received) -> None:
-        await call.read()
-        if data:
-            call.write(data)
-            await call.drain()
-        call.reset() if resets else call.close()
-
-    return script
+CALLS = 20
 
 
 HTTP: dict[str, Script] = {
@@ -51,7 +54,7 @@ async def ended(scene: Scene) -> None:
 
 
 @pytest.mark.parametrize("fault", HTTP)
-@in_scene(2)
+@in_scene(2, loops=("uvloop",))
 async def test_a_replica_that_fails_every_call_over_http_gets_five_and_then_probes(
     scene: Scene, fault: str
 ) -> None:
@@ -71,27 +74,27 @@ async def test_a_replica_that_fails_every_call_over_http_gets_five_and_then_prob
     assert not scene.plane.health.outliers.rows
 
 
-Fault = Callable[[grpc_wire.Triton, int, Peer], None]
+Fault = Callable[[Triton, int, Peer], None]
 
 
-def half(triton: grpc_wire.Triton, number: int, peer: Peer) -> None:
+def half(triton: Triton, number: int, peer: Peer) -> None:
     triton.head(number, peer=peer)
-    triton.data(number, message(grpc_wire.answer())[:-1], peer)
+    triton.data(number, message(answer())[:-1], peer)
     peer.abort()
 
 
-def without_status(triton: grpc_wire.Triton, number: int, peer: Peer) -> None:
+def without_status(triton: Triton, number: int, peer: Peer) -> None:
     triton.head(number, peer=peer)
-    peer.send(frame(DATA, END_STREAM, number, message(grpc_wire.answer())))
+    peer.send(frame(DATA, END_STREAM, number, message(answer())))
 
 
-def no_grpc(triton: grpc_wire.Triton, number: int, peer: Peer) -> None:
+def no_grpc(triton: Triton, number: int, peer: Peer) -> None:
     only = block((":status", "502"), ("content-type", "text/html"))
     peer.send(frame(HEADERS, END_HEADERS | END_STREAM, number, only))
 
 
 GRPC: dict[str, Fault] = {
-    "reset": lambda triton, number, peer: peer.send(grpc_wire.reset(number)),
+    "reset": lambda triton, number, peer: peer.send(reset(number)),
     "closed": lambda triton, number, peer: peer.abort(),
     "half an answer": half,
     "no status": without_status,
@@ -102,30 +105,28 @@ GRPC: dict[str, Fault] = {
 
 
 @pytest.mark.parametrize("fault", GRPC)
-def test_a_replica_that_fails_every_call_over_grpc_gets_five_and_then_probes(fault: str) -> None:
-    async def scenario(scene: grpc_wire.Scene) -> None:
-        failing, calls = scene.tritons["a"], []
+@in_grpc(TWO, loops=("uvloop",))
+async def test_a_replica_that_fails_every_call_over_grpc_gets_five_and_then_probes(
+    scene: GrpcScene, fault: str
+) -> None:
+    failing, failed = scene.tritons["a"], []
+    numbers = itertools.count(1, 2)
 
-        def fail(peer: Peer, number: int) -> None:
-            calls.append(number)
-            GRPC[fault](failing, number, peer)
+    def fail(peer: Peer, number: int) -> None:
+        failed.append(number)
+        GRPC[fault](failing, number, peer)
 
-        failing.ends = fail
-        client, number = await scene.client(), 1
-        for _ in range(CALLS):
-            await scene.call(client, number)
-            number += 2
-        assert len(calls) == IN_A_ROW
-        scene.plane.clock.now += BASE
-        for _ in range(4):
-            await scene.call(client, number)
-            number += 2
-        assert len(calls) == IN_A_ROW + 1
-        scene.plane.clock.now += 2 * BASE
-        failing.ends = failing.end_well
-        for _ in range(10):
-            assert (await scene.call(client, number)).status == 0
-            number += 2
-        assert not scene.plane.health.outliers.rows
+    async def calls(count: int) -> list[int]:
+        return [(await scene.call(client, next(numbers))).status for _ in range(count)]
 
-    play(scenario, "uvloop", TWO)
+    failing.ends = fail
+    client = await scene.client()
+    await calls(CALLS)
+    assert len(failed) == IN_A_ROW
+    scene.plane.clock.now += BASE
+    await calls(4)
+    assert len(failed) == IN_A_ROW + 1
+    scene.plane.clock.now += 2 * BASE
+    failing.ends = failing.end_well
+    assert await calls(10) == [0] * 10
+    assert not scene.plane.health.outliers.rows

@@ -1,27 +1,20 @@
-"""Bodies in both directions: every size around every threshold, back-pressure, bounded memory."""
+"""Bodies in both directions: every size around every threshold, and who begins before whom."""
 
 import hashlib
-import random
 
 import pytest
-from listeners.http_messages import GOOD, INFER, chunk, reply, request
+from builders import until
+from listeners.http_messages import CHUNKED, GOOD, HEAD, MIB, chunk, content, reply, request
 from listeners.http_replicas import Received, echoes
 from listeners.http_scene import Scene, in_scene
 
 from serve.listeners.http.splicing import WORTHWHILE
 from serve.listeners.http.upload import JOINED, KEPT
 
-MIB = 1 << 20
-RANDOM = random.Random(7).randbytes(4 * MIB)
-HEAD = f"POST {INFER} HTTP/1.1\r\nHost: x\r\n"
 THRESHOLDS = [
     0, 1, 64, JOINED - 1, JOINED, JOINED + 1, KEPT - 1, KEPT, KEPT + 1,
     WORTHWHILE, WORTHWHILE + 1, 3 * MIB + 5,
 ]  # fmt: skip
-
-
-def content(size: int) -> bytes:
-    return (RANDOM * -(-size // len(RANDOM)))[:size]
 
 
 def digest(data: bytes) -> str:
@@ -42,61 +35,58 @@ async def echoes_in_chunks(call: Received) -> None:
     call.write(b"0\r\n\r\n")
 
 
-@pytest.mark.parametrize("size", THRESHOLDS)
 @in_scene()
-async def test_a_body_with_a_length_arrives_whole(scene: Scene, size: int) -> None:
+async def test_a_body_with_a_length_arrives_whole(scene: Scene) -> None:
     scene.a.script = answers_with_its_digest
     client = await scene.connect()
-    body = content(size)
-    for _ in range(2):  # the connections on both sides go on
-        answer = await client.ask(request(body))
-        assert answer.body.decode() == f"{size} {digest(body)}"
+    for size in THRESHOLDS:
+        body = content(size)
+        for _ in range(2):  # the connections on both sides go on
+            answer = await client.ask(request(body))
+            assert answer.body.decode() == f"{size} {digest(body)}"
     assert scene.a.connections == 1
 
 
-@pytest.mark.parametrize("size", THRESHOLDS)
 @in_scene()
-async def test_a_body_in_chunks_arrives_whole(scene: Scene, size: int) -> None:
+async def test_a_body_in_chunks_arrives_whole(scene: Scene) -> None:
     scene.a.script = answers_with_its_digest
     client = await scene.connect()
-    body = content(size)
-    for _ in range(2):
-        client.writer.write(HEAD.encode() + b"Transfer-Encoding: chunked\r\n\r\n")
-        for start in range(0, size, 70_001):
-            client.writer.write(chunk(body[start : start + 70_001]))
-            await client.writer.drain()
-        assert (await client.ask(b"0\r\n\r\n")).body.decode() == f"{size} {digest(body)}"
+    for size in THRESHOLDS:
+        body = content(size)
+        for _ in range(2):
+            client.writer.write(CHUNKED)
+            for start in range(0, size, 70_001):
+                await client.send(chunk(body[start : start + 70_001]))
+            assert (await client.ask(b"0\r\n\r\n")).body.decode() == f"{size} {digest(body)}"
     assert scene.a.connections == 1
 
 
-@pytest.mark.parametrize("script", [echoes, echoes_in_chunks], ids=["length", "chunks"])
-@pytest.mark.parametrize("size", [one for one in THRESHOLDS if one <= WORTHWHILE])
 @in_scene()
-async def test_an_answer_arrives_whole(scene: Scene, size: int, script: object) -> None:
-    scene.a.script = script  # type: ignore[assignment]
+async def test_an_answer_arrives_whole(scene: Scene) -> None:
     client = await scene.connect()
-    for _ in range(2):
-        answer = await client.ask(request(content(size)))
-        assert (answer.status, digest(answer.body)) == (200, digest(content(size)))
-        assert answer.is_chunked is (script is echoes_in_chunks)
+    for script in (echoes, echoes_in_chunks):
+        scene.a.script = script
+        for size in (one for one in THRESHOLDS if one <= WORTHWHILE):
+            for _ in range(2):
+                answer = await client.ask(request(content(size)))
+                assert (answer.status, digest(answer.body)) == (200, digest(content(size))), size
+                assert answer.is_chunked is (script is echoes_in_chunks), size
     assert scene.a.connections == 1
 
 
 @in_scene(loops=("uvloop",))
 async def test_the_largest_bodies_arrive_whole_in_both_directions(scene: Scene) -> None:
-    body = content(64 * MIB)
+    body = content(24 * MIB)
     wanted = digest(body)
-    told: list[str] = []
 
     async def script(call: Received) -> None:
         await call.read()
-        told.append(call.digest)
         call.write(reply(body))
 
     scene.a.script = script
     client = await scene.connect()
     answer = await client.ask(request(body))
-    assert told == [wanted]
+    assert scene.a.requests[0].digest == wanted
     assert digest(answer.body) == wanted
     assert (await client.ask(request())).status == 200
 
@@ -117,21 +107,106 @@ async def test_an_answer_until_the_end_of_the_connection_becomes_one_in_chunks(
     assert scene.a.connections == 2
 
 
-@pytest.mark.parametrize("size", [100, KEPT, WORTHWHILE, 3 * MIB])
 @in_scene()
-async def test_a_large_body_behind_a_pipelined_request_arrives_whole(
-    scene: Scene, size: int
-) -> None:
+async def test_a_large_body_behind_a_pipelined_request_arrives_whole(scene: Scene) -> None:
     """The head and the body's beginning wait in the row; the kernel moves the rest."""
     scene.a.script = answers_with_its_digest
+    for size in (100, KEPT, WORTHWHILE, 3 * MIB):
+        client = await scene.connect()
+        body = content(size)
+        both = request(b"1") + request(body)
+        client.writer.write(both[: 1 << 15])
+        answers = [await client.answer()]
+        for start in range(1 << 15, len(both), 10_000):
+            await client.send(both[start : start + 10_000])
+        answers += [await client.answer(), await client.ask(request(b"3"))]
+        said = [one.body.decode() for one in answers]
+        assert said == [f"{len(one)} {digest(one)}" for one in (b"1", body, b"3")], size
+
+
+# --- answers that come before the body ------------------------------------------------------------
+@pytest.mark.parametrize("size", [600_000, 8 * MIB])
+@in_scene()
+async def test_an_answer_that_comes_before_the_body_is_complete_reaches_the_client(
+    scene: Scene, size: int
+) -> None:
+    async def script(call: Received) -> None:
+        call.write(reply(b'{"error":"no"}', status=400))
+        await call.drain()
+        call.close()
+
+    scene.a.script = script
     client = await scene.connect()
-    body = content(size)
-    both = request(b"1") + request(body)
-    client.writer.write(both[: 1 << 15])
-    answers = [await client.answer()]
-    for start in range(1 << 15, len(both), 10_000):
-        await client.send(both[start : start + 10_000])
-    answers.append(await client.answer())
-    answers.append(await client.ask(request(b"3")))
-    told = [one.body.decode() for one in answers]
-    assert told == [f"{len(one)} {digest(one)}" for one in (b"1", body, b"3")]
+    await client.send(HEAD + b"Content-Length: %d\r\n\r\n" % size + bytes(size // 2))
+    answer = await client.answer()
+    assert (answer.status, answer.body) == (400, b'{"error":"no"}')
+    assert answer.header("connection") == "close"
+    assert await client.rest() == b""
+
+
+@in_scene()
+async def test_a_body_that_goes_on_after_an_early_answer_resets_nothing(scene: Scene) -> None:
+    """The client is still sending when it is answered: what it sends is read and dropped."""
+    client, hand, call = await scene.begin(
+        HEAD + b"Content-Length: 3000000\r\n\r\n" + bytes(500_000)
+    )
+    call.write(reply(status=400))
+    await until(lambda: scene.is_at_rest)
+    await client.send(bytes(2_500_000))
+    assert (await client.answer()).status == 400
+    call.close()
+    hand.done(call)
+
+
+@pytest.mark.parametrize("size", [600_000, 3 * MIB])
+@in_scene()
+async def test_a_request_goes_on_while_its_answer_comes(scene: Scene, size: int) -> None:
+    """A long answer that begins early: both run to their ends, and the connection closes."""
+    client, hand, call = await scene.begin(
+        HEAD + b"Content-Length: %d\r\n\r\n" % size + bytes(size // 2)
+    )
+    call.write(reply(b"", length=8))
+    await call.drain()
+    call.write(b"1234")
+    assert (await client.head()).status == 200
+    await client.send(bytes(size - size // 2))
+    await hand.answer(call, b"5678")
+    assert await client.rest() == b"12345678"
+
+
+# --- Expect: 100-continue -------------------------------------------------------------------------
+@in_scene()
+async def test_a_client_that_waits_is_told_to_go_on_once(scene: Scene) -> None:
+    client = await scene.connect()
+    await client.send(request(b"", "Expect: 100-continue", length=4))
+    assert (await client.answer()).status == 100
+    await client.send(b"ab", b"cd")
+    assert (await client.answer()).body == GOOD
+    assert scene.a.bodies == [b"abcd"]
+    assert scene.a.requests[0].header("expect") is None
+
+
+@in_scene()
+async def test_a_client_that_does_not_wait_is_not_told_to_go_on(scene: Scene) -> None:
+    client = await scene.connect()
+    assert (await client.ask(request(b"abcd", "Expect: 100-continue"))).status == 200
+
+
+@in_scene()
+async def test_a_client_that_waits_for_a_call_that_is_refused_is_disconnected(
+    scene: Scene,
+) -> None:
+    """Whether the body will still come is not known: it could be taken for the next request."""
+    for path in ("/v2/models/nope/infer", "/v2/nothing"):
+        client = await scene.connect()
+        await client.send(request(b"", "Expect: 100-continue", path=path, length=4))
+        answer = await client.answer()
+        assert (answer.status, answer.header("connection")) == (404, "close"), path
+        assert await client.rest() == b""
+
+
+@in_scene()
+async def test_an_older_client_is_never_told_to_go_on(scene: Scene) -> None:
+    client = await scene.connect()
+    await client.send(request(b"", "Expect: 100-continue", length=2, version="1.0"), b"{}")
+    assert (await client.answer()).status == 200

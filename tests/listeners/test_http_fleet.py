@@ -1,29 +1,54 @@
-"""Questions over HTTP to all replicas: what is asked of whom, and what their answers become."""
+"""Questions over HTTP, to all replicas or to one: who may ask, and what is answered."""
 
 from __future__ import annotations
 
+import dataclasses
 import json
+from types import MappingProxyType
+from typing import Any
 
-import pytest
-from builders import snapshot
-from listeners.http_clients import Client
-from listeners.http_fleet import (
-    ALL,
-    INDEX,
-    OF_M,
-    TWO,
-    breaks,
-    counted,
-    counts,
-    get,
-    index,
-    indexed,
-    says,
-    states,
-)
-from listeners.http_messages import reply, request
-from listeners.http_replicas import Script, answering
+from builders import snapshot, target, view
+from listeners.http_clients import Answer
+from listeners.http_messages import get, reply, request
+from listeners.http_replicas import Script, answering, breaking_off
 from listeners.http_scene import Scene, in_scene
+
+from serve.core.access import Key, Role
+
+OURS = view(target(1, "a", "b"), target(2, "b", physical="m--0a1b2c3d"), labels={"stable": 2})
+TWO = snapshot(OURS, view(target(1, "b", model="n"), name="n"), generation=7)
+INDEX, ALL, OF_M = "/v2/repository/index", "/v2/models/stats", "/v2/models/m/stats"
+
+
+def index(*headers: str, body: bytes = b"") -> bytes:
+    return request(body, *headers, path=INDEX)
+
+
+def says(value: Any, status: int = 200) -> Script:
+    return answering(reply(json.dumps(value).encode(), status=status))
+
+
+def counted(*entries: tuple[str, str, int]) -> Script:
+    return says({"model_stats": [entry(*one) for one in entries]})
+
+
+def entry(name: str, version: str, count: int) -> dict[str, Any]:
+    return {"name": name, "version": version, "inference_count": count}
+
+
+def indexed(*entries: tuple[str, str, str]) -> Script:
+    return says([{"name": n, "version": v, "state": s} for n, v, s in entries])
+
+
+def counts(answer: Answer) -> list[tuple[str, str, int]]:
+    assert answer.status == 200, answer
+    return [tuple(one.values()) for one in json.loads(answer.body)["model_stats"]]
+
+
+def states(answer: Answer) -> list[tuple[str, ...]]:
+    assert answer.status == 200, answer
+    return [tuple(one.values()) for one in json.loads(answer.body)]
+
 
 # --- statistics -----------------------------------------------------------------------------------
 
@@ -50,44 +75,32 @@ async def test_statistics_of_a_model_are_asked_of_those_that_hold_it(scene: Scen
     assert {call.path for call in scene.b.requests} == {OF_M, "/v2/models/m--0a1b2c3d/stats"}
 
 
-@pytest.mark.parametrize("version", ["2", "02", "stable"])
 @in_scene(TWO)
 async def test_statistics_of_a_version_are_asked_of_those_that_hold_that_one(
-    scene: Scene, version: str
+    scene: Scene,
 ) -> None:
     scene.b.script = counted(("m--0a1b2c3d", "2", 5))
-    answer = await scene.ask(get(f"/v2/models/m/versions/{version}/stats"))
-    assert counts(answer) == [("m", "2", 5)]
+    for version in ("2", "02", "stable"):
+        answer = await scene.ask(get(f"/v2/models/m/versions/{version}/stats"))
+        assert counts(answer) == [("m", "2", 5)], version
+        assert scene.b.requests[-1].path == "/v2/models/m--0a1b2c3d/versions/2/stats"
     assert scene.a.requests == []
-    assert scene.b.requests[0].path == "/v2/models/m--0a1b2c3d/versions/2/stats"
 
 
 @in_scene(TWO)
-async def test_counters_never_fall_from_one_answer_to_the_next(scene: Scene) -> None:
-    told = []
-    for a, b in ((3, 4), (0, 5), (1, 0)):
-        scene.a.script, scene.b.script = counted(("m", "1", a)), counted(("m", "1", b))
-        told += counts(await scene.ask(get(ALL)))
-    assert [count for _, _, count in told] == [7, 8, 9]
-
-
-@pytest.mark.parametrize(
-    ("path", "status", "said"),
-    [
+async def test_statistics_of_what_no_replica_holds_are_refused_as_triton_refuses_them(
+    scene: Scene,
+) -> None:
+    for path, status, said in (
         ("nope/stats", 400, "requested model 'nope' is not available"),
         ("m/versions/9/stats", 400, "requested model version is not available for model 'm'"),
         ("m/versions/word/stats", 404, "Request for unknown model: 'm' label 'word' is not found"),
         (f"m/versions/{'9' * 20}/stats", 400, "failed to get model version from specified"),
-    ],
-)
-@in_scene(TWO)
-async def test_statistics_of_what_nobody_holds_are_refused_as_triton_refuses_them(
-    scene: Scene, path: str, status: int, said: str
-) -> None:
-    answer = await scene.ask(get(f"/v2/models/{path}"))
-    assert answer.status == status
-    assert json.loads(answer.body)["error"].startswith(said)
-    assert answer.header("content-type") == "application/json"
+    ):
+        answer = await scene.ask(get(f"/v2/models/{path}"))
+        assert answer.status == status, path
+        assert json.loads(answer.body)["error"].startswith(said)
+        assert answer.header("content-type") == "application/json"
 
 
 # --- the index ------------------------------------------------------------------------------------
@@ -105,14 +118,6 @@ async def test_the_index_is_that_of_all_replicas(scene: Scene) -> None:
 
 
 @in_scene(TWO)
-async def test_the_index_of_a_repository_is_the_index(scene: Scene) -> None:
-    scene.a.script = scene.b.script = indexed(("m", "1", "READY"))
-    answer = await scene.ask(request(b"", path="/v2/repository/any/index"))
-    assert states(answer) == [("m", "1", "READY")]
-    assert scene.a.lines == [f"POST {INDEX} HTTP/1.1"]
-
-
-@in_scene(TWO)
 async def test_an_error_of_all_tritons_is_the_answer(scene: Scene) -> None:
     scene.a.script = scene.b.script = says({"error": "Invalid value."}, status=500)
     answer = await scene.ask(index(body=b"junk"))
@@ -121,24 +126,17 @@ async def test_an_error_of_all_tritons_is_the_answer(scene: Scene) -> None:
 
 
 @in_scene(TWO)
-async def test_a_question_that_is_too_large_is_refused(scene: Scene) -> None:
-    client = await scene.connect()
-    await client.send(index(body=b" " * (1 << 21)))
-    assert await _is_too_large(client)
+async def test_a_question_that_is_or_would_be_too_large_is_refused(scene: Scene) -> None:
+    size = 1 << 21
+    announced = index("Expect: 100-continue", body=b" " * size)[:-size]
+    for data in (index(body=b" " * size), announced):
+        client = await scene.connect()
+        await client.send(data)
+        answer = await client.answer()
+        assert (answer.status, answer.code) == (413, "body_too_large")
+        assert answer.header("connection") == "close"
+        assert await client.rest() == b""
     assert scene.a.requests == scene.b.requests == []
-
-
-@in_scene(TWO)
-async def test_a_question_that_would_be_too_large_is_not_asked_for(scene: Scene) -> None:
-    client = await scene.connect()
-    await client.send(index("Expect: 100-continue", body=b" " * (1 << 21))[: -(1 << 21)])
-    assert await _is_too_large(client)
-
-
-async def _is_too_large(client: Client) -> bool:
-    answer = await client.answer()
-    told = (answer.status, answer.code, answer.header("connection"))
-    return told == (413, "body_too_large", "close") and await client.rest() == b""
 
 
 @in_scene(TWO, limits={"body_idle": 0.05})
@@ -151,40 +149,22 @@ async def test_a_question_whose_body_does_not_come_is_given_up(scene: Scene) -> 
     assert scene.a.requests == scene.b.requests == []
 
 
-@in_scene(TWO)
-async def test_a_client_that_leaves_with_half_a_question_costs_nothing(scene: Scene) -> None:
-    client = await scene.connect()
-    await client.send(index(body=b" " * 10)[:-1])
-    await scene.until_read()
-    client.close()
-    await scene.until_swept(lambda: not scene.listener.clients)
-    assert scene.a.requests == scene.b.requests == []
-
-
 # --- replicas that do not answer ------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "broken", [breaks, says({"error": "x"}, status=500), says(7), says([{"version": "1"}])]
-)
 @in_scene(TWO)
-async def test_a_replica_that_does_not_answer_is_left_out_and_named(
-    scene: Scene, broken: Script
-) -> None:
-    scene.a.script, scene.b.script = indexed(("m", "1", "READY")), broken
-    answer = await scene.ask(index())
-    assert states(answer) == [("m", "1", "READY")]
-    assert answer.header("servegate-partial") == "b"
-
-
-@in_scene(TWO)
-async def test_what_a_replica_had_counted_stays_while_it_does_not_answer(scene: Scene) -> None:
-    scene.a.script, scene.b.script = counted(("m", "1", 3)), counted(("m", "1", 4))
-    assert counts(await scene.ask(get(ALL))) == [("m", "1", 7)]
-    scene.b.script = breaks
-    answer = await scene.ask(get(ALL))
-    assert counts(answer) == [("m", "1", 7)]
-    assert answer.header("servegate-partial") == "b"
+async def test_a_replica_that_does_not_answer_is_left_out_and_named(scene: Scene) -> None:
+    scene.a.script = indexed(("m", "1", "READY"))
+    for broken in (
+        breaking_off(resets=True),
+        says({"error": "x"}, status=500),
+        says(7),
+        says([{"version": "1"}]),
+    ):
+        scene.b.script = broken
+        answer = await scene.ask(index())
+        assert states(answer) == [("m", "1", "READY")]
+        assert answer.header("servegate-partial") == "b"
 
 
 @in_scene(TWO, limits={"call": 0.05})
@@ -199,22 +179,119 @@ async def test_a_replica_that_is_silent_is_not_waited_for_any_longer(scene: Scen
 
 @in_scene(TWO)
 async def test_when_nobody_answers_that_is_the_answer(scene: Scene) -> None:
-    scene.a.script = scene.b.script = breaks
+    scene.a.script = scene.b.script = breaking_off(resets=True)
     answer = await scene.ask(get(ALL))
     assert (answer.status, answer.code) == (502, "outcome_unknown")
-    assert (
-        scene.count(
-            "servegate_errors_total",
-            protocol="http",
-            error="outcome_unknown",
-            model="",
-            version="",
-            route="",
-        )
-        == 1
-    )
+    labels = dict.fromkeys(("model", "version", "route"), "") | {"protocol": "http"}
+    assert scene.count("servegate_errors_total", error="outcome_unknown", **labels) == 1
 
 
 @in_scene(snapshot())
 async def test_without_replicas_there_is_no_answer(scene: Scene) -> None:
     assert (await scene.ask(index())).code == "no_replica"
+
+
+KEY, SECRET = Key.create(Role.PREDICTOR, ("n*",))
+GUARDED = dataclasses.replace(TWO, keys=MappingProxyType({KEY.id: KEY}), guarded=True)
+BEARER = f"Authorization: Bearer {SECRET}"
+
+# --- who asks -------------------------------------------------------------------------------------
+
+
+@in_scene(GUARDED)
+async def test_without_a_key_nothing_is_answered_but_health(scene: Scene) -> None:
+    for path in ("/v2", ALL, OF_M, "/v2/models/m", "/v2/models/m/config"):
+        answer = await scene.ask(get(path))
+        assert (answer.status, answer.code) == (401, "unauthenticated"), path
+        assert answer.header("www-authenticate") == 'Bearer realm="servegate"'
+    assert (await scene.ask(get("/v2/health/live"))).status == 200
+    assert scene.a.requests == scene.b.requests == []
+
+
+@in_scene(GUARDED)
+async def test_what_a_key_does_not_name_is_in_no_answer(scene: Scene) -> None:
+    scene.a.script = counted(("m", "1", 3))
+    scene.b.script = counted(("m", "1", 4), ("m--0a1b2c3d", "2", 5), ("n", "1", 6))
+    assert counts(await scene.ask(get(ALL, BEARER))) == [("n", "1", 6)]
+    scene.a.script = scene.b.script = indexed(("m--0a1b2c3d", "2", "READY"), ("n", "1", "READY"))
+    assert states(await scene.ask(index(BEARER))) == [("n", "1", "READY")]
+
+
+@in_scene(GUARDED)
+async def test_a_model_that_a_key_does_not_name_is_like_one_that_does_not_exist(
+    scene: Scene,
+) -> None:
+    for part in ("", "/config", "/ready", "/stats", "/versions/1/stats"):
+        hidden = await scene.ask(get(f"/v2/models/m{part}", BEARER))
+        absent = await scene.ask(get(f"/v2/models/nope{part}", BEARER))
+        assert hidden.body.replace(b"'m'", b"'nope'") == absent.body, part
+        assert (hidden.status, hidden.code) == (absent.status, absent.code)
+
+
+@in_scene(GUARDED)
+async def test_a_key_of_ours_never_reaches_a_triton(scene: Scene) -> None:
+    scene.b.script = counted(("n", "1", 6))
+    for path in ("/v2", "/v2/models/n", "/v2/models/n/stats"):
+        await scene.ask(get(path, BEARER, "X-Kept: 1"))
+    made = [*scene.a.requests, *scene.b.requests]
+    assert [one.header("x-kept") for one in made] == ["1"] * 3
+    assert all(one.header("authorization") is None for one in made)
+
+
+@in_scene(TWO)
+async def test_another_credential_goes_on_to_triton(scene: Scene) -> None:
+    scene.a.script = scene.b.script = indexed()
+    await scene.ask(index("Authorization: Basic eDp5"))
+    assert [one.requests[0].header("authorization") for one in scene.replicas] == ["Basic eDp5"] * 2
+
+
+# --- what every answer says -----------------------------------------------------------------------
+
+
+@in_scene(TWO)
+async def test_every_answer_names_its_call_as_the_caller_did_or_anew(scene: Scene) -> None:
+    for path in ("/v2", "/v2/health/live", "/x", "/v2/models/nope", "/v2/logging"):
+        named = await scene.ask(get(path, "X-Request-Id: mine"))
+        other, another = [await scene.ask(get(path)) for _ in range(2)]
+        assert named.header("servegate-request-id") == "mine", path
+        assert other.header("servegate-request-id") != another.header("servegate-request-id")
+
+
+@in_scene(TWO)
+async def test_the_names_of_a_call_go_on_to_triton(scene: Scene) -> None:
+    await scene.ask(get("/v2/models/n", "X-Request-Id: mine", "Traceparent: 00-1-2-01"))
+    [made] = scene.b.requests
+    assert (made.header("x-request-id"), made.header("traceparent")) == ("mine", "00-1-2-01")
+
+
+@in_scene(TWO)
+async def test_head_is_refused_without_a_body(scene: Scene) -> None:
+    for path in ("/v2/health/live", "/v2/models/n", "/v2/models/n/infer"):
+        client = await scene.connect()
+        await client.send(get(path, method="HEAD"))
+        answer = await client.head()
+        assert (answer.status, answer.header("content-length")) == (405, "30"), path
+        assert (await client.ask(get("/v2/health/live"))).status == 200
+
+
+@in_scene(snapshot(view(target(1, "a"), target(3, "b"), target(12, "b"))))
+async def test_metadata_lists_the_versions_that_are_ready_somewhere(scene: Scene) -> None:
+    document = b'{"name":"m","versions":["1"],"platform":"x"}'
+    scene.a.script = scene.b.script = answering(reply(document))
+    for part, versions in (
+        ("", ["1", "3", "12"]),
+        ("/versions/3", ["3"]),
+        ("/versions/01", ["1"]),
+    ):
+        answer = await scene.ask(get(f"/v2/models/m{part}"))
+        assert json.loads(answer.body) == {"name": "m", "versions": versions, "platform": "x"}
+
+
+@in_scene(TWO)
+async def test_what_is_logged_of_a_question_is_what_came_and_went(scene: Scene) -> None:
+    scene.a.script = scene.b.script = indexed(("m", "1", "READY"))
+    answer = await scene.ask(index("X-Request-Id: mine", "Traceparent: 00-1-2-01", body=b"{}"))
+    account = scene.log.last
+    assert (account.request_id, account.traceparent) == ("mine", "00-1-2-01")
+    assert (account.received, account.answered) == (2, len(answer.body))
+    assert account.peer.startswith("127.0.0.1:")

@@ -1,41 +1,26 @@
 """Whoever is slower pauses the other: bounded memory, and nobody else waits."""
 
 import asyncio
-import hashlib
-import random
 import statistics
 import time
 import tracemalloc
+from hashlib import sha256
 
 import pytest
 from builders import until
-from listeners.http_messages import GOOD, INFER, chunk, reply, request
-from listeners.http_replicas import Received, answering, echoes
+from listeners.http_messages import GOOD, HEAD, MIB, chunk, content, reply, request
+from listeners.http_replicas import Received, answering
 from listeners.http_scene import Scene, in_scene
 
 from serve.listeners.http.splicing import WORTHWHILE
 from serve.triton.http_connection import HIGH_WATER
 
-MIB = 1 << 20
-RANDOM = random.Random(7).randbytes(4 * MIB)
-HEAD = f"POST {INFER} HTTP/1.1\r\nHost: x\r\n"
 
-
-def content(size: int) -> bytes:
-    return (RANDOM * -(-size // len(RANDOM)))[:size]
-
-
-def digest(data: bytes) -> str:
-    return hashlib.sha256(data).hexdigest()
-
-
-async def echoes_in_chunks(call: Received) -> None:
-    await call.read()
-    call.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
-    for start in range(0, len(call.body), 100_000):
-        call.write(chunk(call.body[start : start + 100_000]))
-        await call.drain()
-    call.write(b"0\r\n\r\n")
+def framed(framing: str, size: int) -> bytes:
+    """The end of a head whose body is of this size."""
+    if framing == "length":
+        return b"Content-Length: %d\r\n\r\n" % size
+    return b"Transfer-Encoding: chunked\r\n\r\n"
 
 
 def held(scene: Scene) -> int:
@@ -67,8 +52,7 @@ async def test_a_replica_that_does_not_read_stops_the_client(scene: Scene, frami
     client = await scene.connect()
     total = 64 * MIB
     piece = content(1 << 17) if framing == "length" else chunk(content(1 << 17))
-    head = f"Content-Length: {total}" if framing == "length" else "Transfer-Encoding: chunked"
-    gone = await pour(scene, client, f"{HEAD}{head}\r\n\r\n".encode(), piece, total)
+    gone = await pour(scene, client, HEAD + framed(framing, total), piece, total)
     assert gone < total // 2  # what the kernel takes on the way
     call = await hand.call()
     client.reset()
@@ -83,8 +67,7 @@ async def test_a_replica_that_reads_again_gets_all_of_it(scene: Scene, framing: 
     client = await scene.connect()
     body = content(24 * MIB)
     is_plain = framing == "length"
-    said = f"Content-Length: {len(body)}" if is_plain else "Transfer-Encoding: chunked"
-    head = f"{HEAD}{said}\r\n\r\n".encode()
+    head = HEAD + framed(framing, len(body))
     sending = asyncio.ensure_future(
         client.send(head, body if is_plain else chunk(body) + b"0\r\n\r\n")
     )
@@ -92,7 +75,7 @@ async def test_a_replica_that_reads_again_gets_all_of_it(scene: Scene, framing: 
     await until(lambda: any(one.is_request_paused for one in scene.listener.clients))
     assert held(scene) <= 4 * HIGH_WATER
     await call.read()
-    assert call.digest == digest(body)
+    assert call.digest == sha256(body).hexdigest()
     call.write(reply())
     hand.done(call)
     await sending
@@ -131,10 +114,10 @@ async def test_a_client_that_does_not_read_stops_the_replica(scene: Scene, frami
 
 
 @pytest.mark.parametrize("size", [600_000, 4 * MIB])
-@pytest.mark.parametrize("script", [echoes, echoes_in_chunks], ids=["length", "chunks"])
+@pytest.mark.parametrize("framing", ["length", "chunks"])
 @in_scene(send_buffer=1 << 14)
 async def test_a_connection_whose_answer_was_read_slowly_serves_the_next_call(
-    scene: Scene, size: int, script: object
+    scene: Scene, size: int, framing: str
 ) -> None:
     body = content(size)
 
@@ -142,7 +125,7 @@ async def test_a_connection_whose_answer_was_read_slowly_serves_the_next_call(
         await call.read()
         if call.body == b"next":
             call.write(reply())
-        elif script is echoes:
+        elif framing == "length":
             call.write(reply(body))
         else:
             call.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
@@ -152,7 +135,7 @@ async def test_a_connection_whose_answer_was_read_slowly_serves_the_next_call(
     slow = await scene.connect(limit=1 << 10, receive_buffer=1 << 14)
     await slow.send(request())
     head = await slow.head()
-    if script is echoes_in_chunks or size < WORTHWHILE:
+    if framing == "chunks" or size < WORTHWHILE:
         await until(lambda: any(one.is_answer_paused for one in scene.listener.clients))
     received = b""
     while len(received) < size:
@@ -201,6 +184,7 @@ async def test_a_client_that_asks_on_and_on_and_reads_nothing_is_not_asked_for_m
     await until(lambda: len(scene.a.requests) > count)
 
 
+@pytest.mark.slow
 @in_scene(2, loops=("uvloop",))
 async def test_a_slow_client_holds_nobody_else_back(scene: Scene) -> None:
     """Calls beside a stalled upload and a stalled download take as long as calls alone."""
@@ -249,7 +233,6 @@ async def test_memory_does_not_grow_with_the_body(scene: Scene, framing: str) ->
     is_plain = framing == "length"
     piece = bytes(size)
     sent = piece if is_plain else chunk(piece)
-    told = f"Content-Length: {total}" if is_plain else "Transfer-Encoding: chunked"
 
     async def script(call: Received) -> None:
         call.body = b""
@@ -263,7 +246,7 @@ async def test_memory_does_not_grow_with_the_body(scene: Scene, framing: str) ->
     client = await scene.connect(limit=1 << 16)
     tracemalloc.start()
     try:
-        await client.send(f"{HEAD}{told}\r\n\r\n".encode())
+        await client.send(HEAD + framed(framing, total))
         for _ in range(total // size):
             await client.send(sent)
         if not is_plain:

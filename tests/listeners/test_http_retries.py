@@ -4,23 +4,25 @@ import asyncio
 import json
 
 import pytest
-from builders import replica, snapshot, target, until, view
-from listeners.http_clients import Answer
-from listeners.http_messages import GOOD, INFER, chunk, reply, request
-from listeners.http_replicas import Received, Replica, Script, answering, answers_good
+from builders import replica, snapshot, target, view
+from listeners.http_messages import CHUNKED, GOOD, HEAD, INFER, MIB, chunk, reply, request
+from listeners.http_replicas import Received, Replica, Script, answering, answers_good, breaking_off
 from listeners.http_scene import Scene, in_scene
 
 from serve.core.snapshot import Snapshot
 from serve.listeners.http.upload import KEPT
 
-MIB = 1 << 20
 STOPPING = reply(b'{"error":"Server is stopping to serve requests."}', status=503)
 UNKNOWN = reply(b'{"error":"Request for unknown model: \'m\' is not found"}', status=404)
-HEAD = f"POST {INFER} HTTP/1.1\r\nHost: x\r\n".encode()
 
 
 def tried(scene: Scene) -> list[int]:
     return [len(one.requests) for one in scene.replicas]
+
+
+def all_play(scene: Scene, script: Script) -> None:
+    for one in scene.replicas:
+        one.script = script
 
 
 # --- another replica ------------------------------------------------------------------------------
@@ -56,8 +58,7 @@ async def test_a_call_that_was_refused_goes_to_another_replica(
 async def test_a_call_that_is_too_large_to_be_kept_is_not_sent_again(
     scene: Scene, size: int
 ) -> None:
-    for one in scene.replicas:
-        one.script = answering(STOPPING)
+    all_play(scene, answering(STOPPING))
     client = await scene.connect()
     answer = await client.ask(request(bytes(size)))
     assert (answer.status, answer.code) == (503, None)
@@ -76,9 +77,7 @@ async def test_a_refusal_that_comes_while_the_kernel_moves_the_body_is_the_answe
     await client.send(HEAD + b"Content-Length: %d\r\n\r\n" % (4 * MIB) + bytes(300_000))
     call = await hand.call()
     sending = asyncio.ensure_future(client.send(bytes(4 * MIB - 300_000)))
-    await call.read()
-    call.write(STOPPING)
-    hand.done(call)
+    await hand.answer(call, STOPPING)
     await sending
     assert (await client.answer()).status == 503
     assert sum(tried(scene)) == 1
@@ -91,13 +90,11 @@ async def test_a_call_in_chunks_that_was_refused_goes_to_another_replica_with_a_
     hand = scene.a.by_hand()
     scene.b.script = hand.script
     client = await scene.connect()
-    await client.send(HEAD + b"Transfer-Encoding: chunked\r\n\r\n" + chunk(b"ab"))
+    await client.send(CHUNKED + chunk(b"ab"))
     await scene.until_read()
     await client.send(chunk(b"c") + b"0\r\n\r\n")
     call = await hand.call()
-    await call.read()
-    call.write(STOPPING)
-    hand.done(call)
+    await hand.answer(call, STOPPING)
     again = await hand.call()
     assert again.header("content-length") == "3"
     assert (await again.read()).body == b"abc"
@@ -106,23 +103,18 @@ async def test_a_call_in_chunks_that_was_refused_goes_to_another_replica_with_a_
     assert (await client.answer()).status == 200
 
 
-@in_scene(snapshot(view(target(1, "a", "b")), replicas=("a", "b")))
-async def test_a_replica_that_refuses_everywhere_has_its_refusal_passed_on(scene: Scene) -> None:
-    for one in scene.replicas:
-        one.script = answering(STOPPING)
+@in_scene(2)
+async def test_a_call_that_all_replicas_refuse_has_the_refusal_for_an_answer(scene: Scene) -> None:
+    all_play(scene, answering(STOPPING))
     answer = await scene.ask(request())
-    assert (answer.status, answer.body) == (
-        503,
-        b'{"error":"Server is stopping to serve requests."}',
-    )
+    assert answer.status == 503
+    assert answer.body == b'{"error":"Server is stopping to serve requests."}'
     assert tried(scene) == [1, 1]
 
 
 @in_scene(2)
 async def test_a_model_that_answers_unavailable_itself_is_not_run_again(scene: Scene) -> None:
-    busy = reply(b'{"error":"busy with something else"}', status=503)
-    for one in scene.replicas:
-        one.script = answering(busy)
+    all_play(scene, answering(reply(b'{"error":"busy with something else"}', status=503)))
     assert (await scene.ask(request())).status == 503
     assert sum(tried(scene)) == 1
 
@@ -155,32 +147,13 @@ async def test_a_fleet_that_cannot_be_reached_is_told(scene: Scene) -> None:
 
 
 # --- nobody knows what happened -------------------------------------------------------------------
-async def resets(call: Received) -> None:
-    await call.read()
-    call.reset()
-
-
-async def closes(call: Received) -> None:
-    await call.read()
-    call.close()
-
-
 async def closes_early(call: Received) -> None:
     call.close()
 
 
-def breaking_off(data: bytes) -> Script:
-    async def script(call: Received) -> None:
-        await call.read()
-        call.write(data)
-        call.close()
-
-    return script
-
-
 BROKEN: dict[str, Script] = {
-    "reset": resets,
-    "closed": closes,
+    "reset": breaking_off(resets=True),
+    "closed": breaking_off(),
     "closed before the body": closes_early,
     "head cut off": breaking_off(b"HTTP/1.1 200 OK\r\nContent-Ty"),
     "no HTTP": breaking_off(b"nothing of the kind\r\n\r\n"),
@@ -200,13 +173,12 @@ BROKEN: dict[str, Script] = {
 async def test_a_call_that_was_sent_and_not_answered_is_never_sent_again(
     scene: Scene, size: int, fault: str
 ) -> None:
-    for one in scene.replicas:
-        one.script = BROKEN[fault]
+    all_play(scene, BROKEN[fault])
     client = await scene.connect()
     answer = await client.ask(request(bytes(size)))
     assert (answer.status, answer.code) == (502, "outcome_unknown")
     assert sum(tried(scene)) == 1
-    scene.a.script = scene.b.script = answers_good
+    all_play(scene, answers_good)
     assert (await client.ask(request())).status == 200
 
 
@@ -221,19 +193,12 @@ SHORT: dict[str, bytes] = {
 
 
 @pytest.mark.parametrize("fault", SHORT)
-@pytest.mark.parametrize("how", [breaking_off, None], ids=["closed", "reset"])
+@pytest.mark.parametrize("resets", [False, True], ids=["closed", "reset"])
 @in_scene(2)
 async def test_an_answer_that_breaks_off_never_looks_whole(
-    scene: Scene, fault: str, how: object
+    scene: Scene, fault: str, resets: bool
 ) -> None:
-    async def script(call: Received) -> None:
-        await call.read()
-        call.write(SHORT[fault])
-        await call.drain()
-        call.close() if how else call.reset()
-
-    for one in scene.replicas:
-        one.script = script
+    all_play(scene, breaking_off(SHORT[fault], resets=resets))
     client = await scene.connect()
     await client.send(request())
     received = await client.rest()
@@ -248,59 +213,34 @@ async def test_an_answer_that_breaks_off_never_looks_whole(
 
 
 @in_scene()
-async def test_bytes_that_nobody_asked_for_end_the_connection_and_answer_nobody(
-    scene: Scene,
-) -> None:
+async def test_interim_answers_of_a_replica_are_read_over(scene: Scene) -> None:
+    one = b"HTTP/1.1 100 Continue\r\n\r\n"
+    for interim in (one, one + b"HTTP/1.1 103 Early\r\nX: 1\r\n\r\n"):
+        for step in (1, 7, 1000):
+            scene.a.script = in_pieces(interim + reply(), step)
+            client = await scene.connect()
+            for _ in range(2):
+                assert (await client.ask(request())).body == GOOD, (interim, step)
+
+
+def in_pieces(data: bytes, step: int) -> Script:
     async def script(call: Received) -> None:
         await call.read()
-        call.write(reply())
-        await call.drain()
-        await until(lambda: scene.pool.idle == 1)
-        call.write(reply(b"false"))
-
-    scene.a.script = script
-    client = await scene.connect()
-    for _ in range(3):
-        assert (await client.ask(request())).body == GOOD
-        await until(lambda: not any(scene.pool._idle.values()) or _closed(scene))
-
-
-def _closed(scene: Scene) -> bool:
-    return all(not one.is_open for idle in scene.pool._idle.values() for one in idle)
-
-
-@pytest.mark.parametrize(
-    "answer",
-    [
-        b"HTTP/1.1 100 Continue\r\n\r\n" + reply(),
-        b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early\r\nX: 1\r\n\r\n" + reply(),
-    ],
-)
-@pytest.mark.parametrize("step", [1, 7, 1000])
-@in_scene()
-async def test_interim_answers_of_a_replica_are_read_over(
-    scene: Scene, answer: bytes, step: int
-) -> None:
-    async def script(call: Received) -> None:
-        await call.read()
-        for start in range(0, len(answer), step):
-            call.write(answer[start : start + step])
+        for start in range(0, len(data), step):
+            call.write(data[start : start + step])
             await asyncio.sleep(0)
 
-    scene.a.script = script
-    client = await scene.connect()
-    for _ in range(2):
-        assert (await client.ask(request())).body == GOOD
+    return script
 
 
-@pytest.mark.parametrize("status", [204, 304])
 @in_scene()
-async def test_answers_without_a_body_pass_as_such(scene: Scene, status: int) -> None:
-    scene.a.script = answering(b"HTTP/1.1 %d X\r\nX-A: 1\r\n\r\n" % status)
+async def test_answers_without_a_body_pass_as_such(scene: Scene) -> None:
     client = await scene.connect()
-    for _ in range(2):
-        answer = await client.ask(request())
-        assert (answer.status, answer.header("x-a")) == (status, "1")
+    for status in (204, 304):
+        scene.a.script = answering(b"HTTP/1.1 %d X\r\nX-A: 1\r\n\r\n" % status)
+        for _ in range(2):
+            answer = await client.ask(request())
+            assert (answer.status, answer.header("x-a")) == (status, "1")
 
 
 @pytest.mark.parametrize("status", [404, 500, 503])
@@ -313,20 +253,15 @@ async def test_an_endless_error_is_not_collected(scene: Scene, status: int) -> N
             call.write(chunk(bytes(10_000)))
             await call.drain()
 
-    for one in scene.replicas:
-        one.script = script
+    all_play(scene, script)
     client = await scene.connect()
     await client.send(request())
     assert (await client.head()).status == status
     client.reset()
 
 
-def says(answer: Answer) -> str:
-    return str(json.loads(answer.body)["error"])
-
-
 @in_scene()
-async def test_what_broke_is_told_with_the_replicas_name(scene: Scene) -> None:
-    scene.a.script = resets
-    answer = await scene.ask(request())
-    assert says(answer).startswith("the connection to replica a broke during the call")
+async def test_what_broke_is_said_with_the_replicas_name(scene: Scene) -> None:
+    scene.a.script = breaking_off(resets=True)
+    error = json.loads((await scene.ask(request())).body)["error"]
+    assert error.startswith("the connection to replica a broke during the call")

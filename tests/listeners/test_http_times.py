@@ -1,28 +1,18 @@
-"""How long a client, a call and a connection may take."""
+"""How long a client, a call and a connection may take, and how little a slow sender holds."""
 
 import asyncio
 
 import pytest
 from builders import until
-from listeners.http_clients import Client
-from listeners.http_messages import INFER, chunk, reply, request
+from listeners.http_messages import CHUNKED, MIB, chunk, reply, request
+from listeners.http_messages import HEAD as POST
 from listeners.http_replicas import Received, answers_good
 from listeners.http_scene import Scene, in_scene
 
+from serve.core.errors import TooManyIncomplete
+from serve.core.limits import FIRST
+from serve.listeners.incomplete import Incomplete
 from serve.triton.http_connection import HIGH_WATER
-
-MIB = 1 << 20
-POST = f"POST {INFER} HTTP/1.1\r\nHost: x\r\n".encode()
-CHUNKED = POST + b"Transfer-Encoding: chunked\r\n\r\n"
-
-
-async def refusal(client: Client) -> tuple[int, str | None]:
-    """The last answer of a connection, which ends with it."""
-    answer = await client.answer()
-    assert answer.header("connection") == "close"
-    assert await client.rest() == b""
-    return answer.status, answer.code
-
 
 TIMES = {
     "call": 30.0, "head_time": 5.0, "body_idle": 5.0, "body_rate": 100.0, "idle": 20.0,
@@ -41,15 +31,12 @@ async def test_a_head_has_to_come_in_time_however_it_dribbles(scene: Scene) -> N
     await client.send(b"x")
     await scene.until_read()
     scene.pass_time(0.6)
-    assert await refusal(client) == (408, "too_slow")
+    assert await client.refusal() == (408, "too_slow")
 
 
 @in_scene(limits=TIMES)
 async def test_a_head_that_is_owed_is_not_counted_while_an_answer_is(scene: Scene) -> None:
-    hand = scene.a.by_hand()
-    client = await scene.connect()
-    await client.send(request() + POST[:10])
-    call = await hand.call()
+    client, hand, call = await scene.begin(request() + POST[:10])
     scene.pass_time(20)
     await call.read()
     call.write(reply())
@@ -57,7 +44,7 @@ async def test_a_head_that_is_owed_is_not_counted_while_an_answer_is(scene: Scen
     scene.pass_time(4)
     assert len(scene.listener.clients) == 1
     scene.pass_time(2)
-    assert await refusal(client) == (408, "too_slow")
+    assert await client.refusal() == (408, "too_slow")
     hand.done(call)
 
 
@@ -73,7 +60,7 @@ async def test_a_body_that_stops_is_given_up(scene: Scene, head: bytes, size: in
     scene.pass_time(4.9)
     assert scene.log.lines == []
     scene.pass_time(0.2)
-    assert await refusal(client) == (408, "too_slow")
+    assert await client.refusal() == (408, "too_slow")
     assert scene.a.requests == []
 
 
@@ -92,7 +79,7 @@ async def test_a_body_that_dribbles_is_given_up_and_one_that_flows_is_not(
         await client.send(bytes(size) if head != CHUNKED else chunk(bytes(size)))
         await scene.until_read()
         scene.pass_time(seconds)
-    assert await refusal(client) == (408, "too_slow")
+    assert await client.refusal() == (408, "too_slow")
 
 
 @in_scene(limits={**TIMES, "call": 1000.0})
@@ -106,9 +93,7 @@ async def test_a_client_whose_replica_does_not_read_is_not_blamed(scene: Scene) 
         await scene.until_read()
         scene.pass_time(4)
     assert scene.plane.loads.total == 1
-    await call.read()
-    call.write(reply())
-    hand.done(call)
+    await hand.answer(call)
     await sending
     assert (await client.answer()).status == 200
 
@@ -122,7 +107,7 @@ async def test_a_body_that_a_sequence_model_waits_for_is_watched_too(scene: Scen
     await until(lambda: scene.listener.held == 1)
     scene.pass_time(0)
     scene.pass_time(6)
-    assert await refusal(client) == (408, "too_slow")
+    assert await client.refusal() == (408, "too_slow")
     assert scene.a.requests == []
 
 
@@ -151,10 +136,7 @@ async def test_a_connection_that_owes_the_application_a_body_is_idle(scene: Scen
 async def test_a_call_that_takes_too_long_is_given_up_and_the_replica_hears_of_it(
     scene: Scene,
 ) -> None:
-    hand = scene.a.by_hand()
-    client = await scene.connect()
-    await client.send(request())
-    call = await hand.call()
+    client, hand, call = await scene.begin(request())
     await call.read()
     scene.pass_time(29.9)
     assert scene.plane.loads.total == 1
@@ -182,7 +164,7 @@ async def test_the_deadline_holds_while_the_body_comes(
     if first > HIGH_WATER:
         await (await hand.call()).read_some(first)
     scene.pass_time(31)
-    assert await refusal(client) == (504, "deadline_exceeded")
+    assert await client.refusal() == (504, "deadline_exceeded")
     hand.done_all()
 
 
@@ -239,3 +221,129 @@ async def test_a_refused_client_may_send_on_so_much_only(scene: Scene) -> None:
     with pytest.raises(ConnectionError):
         for _ in range(40):
             await client.send(bytes(MIB))
+
+
+# --- slow senders take no slot, and keep no other caller from a model ----------------------------
+
+MEBIBYTE = b"Content-Length: 1048576\r\n\r\n"
+BEGUN: dict[str, bytes] = {
+    "small": b"Content-Length: 1000\r\n\r\n" + bytes(999),
+    "no body": MEBIBYTE,
+    "large": MEBIBYTE + bytes(FIRST - 1),
+    "chunked": b"Transfer-Encoding: chunked\r\n\r\n" + b"%x\r\n" % 1000 + bytes(1000),
+    "expects": b"Expect: 100-continue\r\n" + MEBIBYTE,
+}
+
+
+@in_scene(admitted=1)
+async def test_a_body_that_has_not_come_holds_no_slot(scene: Scene) -> None:
+    for case, begun in BEGUN.items():
+        for _ in range(3):
+            slow = await scene.connect()
+            await slow.send(POST + begun)
+        await scene.until_read()
+        assert scene.plane.loads.total == 0, case
+        assert (await scene.ask(request(b"{}"))).status == 200, case
+
+
+@in_scene()
+async def test_a_large_body_is_sent_on_before_it_is_complete(scene: Scene) -> None:
+    client, hand, call = await scene.begin(POST + MEBIBYTE + bytes(HIGH_WATER))
+    assert scene.plane.loads.total == 1
+    await client.send(bytes((1 << 20) - HIGH_WATER))
+    await hand.answer(call)
+    assert (await client.answer()).status == 200
+
+
+@in_scene()
+async def test_a_call_is_as_old_as_its_head(scene: Scene) -> None:
+    client = await scene.connect()
+    await client.send(POST + b"Content-Length: 4\r\n\r\nab")
+    await scene.until_read()
+    scene.pass_time(3.0)
+    await client.send(b"cd")
+    assert (await client.answer()).status == 200
+    labels = {"model": "m", "version": "1", "route": "latest", "protocol": "http"}
+    assert scene.count("servegate_call_seconds_sum", **labels) >= 3.0
+
+
+@in_scene()
+async def test_what_is_refused_is_refused_before_its_body_comes(scene: Scene) -> None:
+    for path in ("/v2/models/none/infer", "/v2/models/m/versions/9/infer"):
+        client = await scene.connect()
+        await client.send(f"POST {path} HTTP/1.1\r\nHost: x\r\n".encode() + MEBIBYTE)
+        assert (await client.answer()).status == 404, path
+
+
+@in_scene(limits={"body_idle": 30.0, "body_rate": 8192.0})
+async def test_a_body_that_holds_a_slot_and_stops_moving_frees_it_soon(scene: Scene) -> None:
+    client, hand, call = await scene.begin(POST + MEBIBYTE + bytes(HIGH_WATER))
+    scene.pass_time(0.1)
+    scene.pass_time(4.0)
+    assert scene.plane.loads.total == 1
+    scene.pass_time(2.0)
+    answer = await client.answer()
+    assert (answer.status, answer.code) == (408, "too_slow")
+    assert scene.plane.loads.total == 0
+    hand.done(call)
+
+
+@in_scene(limits={"body_idle": 30.0})
+async def test_a_call_that_ends_before_its_body_has_come_is_counted(scene: Scene) -> None:
+    slow, gone = await scene.connect(), await scene.connect()
+    for client in (slow, gone):
+        await client.send(POST + MEBIBYTE + bytes(10))
+    await scene.until_read()
+    gone.reset()
+    await until(lambda: len(scene.listener.clients) == 1)
+    scene.pass_time(0.1)
+    scene.pass_time(31.0)
+    assert (await slow.answer()).status == 408
+    labels = {"model": "", "version": "", "route": "", "protocol": "http"}
+    counts = [
+        scene.count("servegate_errors_total", error=error, **labels)
+        for error in ("client_left", "too_slow")
+    ]
+    assert counts == [1, 1]
+
+
+@in_scene(limits={"incomplete": 2})
+async def test_an_address_may_have_so_many_incomplete_calls(scene: Scene) -> None:
+    first = [await scene.connect() for _ in range(2)]
+    for client in first:
+        await client.send(POST + MEBIBYTE)
+    await scene.until_read()
+    scene.pass_time(0.1)
+    late = await scene.connect()
+    await late.send(POST + MEBIBYTE)
+    await scene.until_read()
+    scene.pass_time(0.1)
+    answer = await late.answer()
+    assert (answer.status, answer.code) == (429, "too_many_incomplete")
+    assert answer.header("retry-after") == "1"
+    assert (await scene.ask(request(b"{}"))).status == 200
+    for client in first:  # those that came first may go on
+        await client.send(bytes(1 << 20))
+        assert (await client.answer()).status == 200
+
+
+def test_keys_are_counted_wherever_they_come_from() -> None:
+    calls = Incomplete(2)
+    calls.count("10.0.0.1:5", b"key", is_new=True)
+    calls.count("10.0.0.2:5", b"key", is_new=True)
+    with pytest.raises(TooManyIncomplete, match="this key already has 2"):
+        calls.count("10.0.0.3:5", b"key", is_new=True)
+    calls.count("10.0.0.3:5", b"another", is_new=True)
+
+
+def test_calls_that_are_known_stay_and_places_of_those_that_ended_are_free() -> None:
+    calls = Incomplete(2)
+    for port in (1, 2):
+        calls.count(f"[::1]:{port}", b"", is_new=True)
+    calls.turn()
+    calls.count("[::1]:1", b"", is_new=False)
+    with pytest.raises(TooManyIncomplete, match="this address already has 2"):
+        calls.count("[::1]:3", b"", is_new=True)
+    calls.turn()
+    calls.count("[::1]:1", b"", is_new=False)
+    calls.count("[::1]:4", b"", is_new=True)

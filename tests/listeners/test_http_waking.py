@@ -1,4 +1,4 @@
-"""What becomes of predict calls, and of questions, whose model's pool has been scaled to zero."""
+"""Calls over HTTP that wait: for a pool that sleeps, or for a model that is not loaded yet."""
 
 import asyncio
 import dataclasses
@@ -8,31 +8,38 @@ from types import MappingProxyType
 import pytest
 from builders import snapshot, target, until, view
 from listeners.http_clients import Client
-from listeners.http_messages import GOOD, INFER, chunk, reply, request
-from listeners.http_replicas import Received, answering
+from listeners.http_messages import CHUNKED, GOOD, HEAD, MIB, chunk, get, reply, request
+from listeners.http_replicas import Received, Script, answering
 from listeners.http_scene import Scene, in_scene
 
 from serve.core.access import Key, Role
 from serve.core.routes import Split
+from serve.listeners.http.upload import KEPT
 from serve.triton.http_connection import HIGH_WATER
 
-MIB = 1 << 20
 KEY, WORDS = Key.create(Role.PREDICTOR, ("n",))
 SLEEPING = dataclasses.replace(view(asleep=True), split=Split.of({1: 100}))
 ASLEEP = snapshot(SLEEPING, replicas=("a",))
 AWAKE = snapshot(view(target(1, "a")))
 SEQUENCES = dataclasses.replace(SLEEPING, sequences=True)
 GUARDED = dataclasses.replace(ASLEEP, keys=MappingProxyType({KEY.id: KEY}), guarded=True)
-HEAD = f"POST {INFER} HTTP/1.1\r\nHost: x\r\n".encode()
 
 
 async def waiting(scene: Scene, count: int = 1) -> None:
-    await until(lambda: scene.plane.waking.waiting == ({"m": count} if count else {}))
+    await until(lambda: scene.plane.waking.count == count)
 
 
-def give_up(scene: Scene) -> None:
+async def asleep(scene: Scene, data: bytes | None = None) -> Client:
+    """A client whose call waits."""
+    client = await scene.connect()
+    await client.send(request() if data is None else data)
+    await waiting(scene)
+    return client
+
+
+def give_up(scene: Scene, seconds: float = 10) -> None:
     """The time for which a call may wait is over."""
-    scene.plane.clock.now += 10
+    scene.plane.clock.now += seconds
     scene.plane.gateway.sweep()
 
 
@@ -40,9 +47,7 @@ def give_up(scene: Scene) -> None:
 async def test_a_call_waits_for_its_pool_and_is_answered_by_the_first_replica(
     scene: Scene,
 ) -> None:
-    client = await scene.connect()
-    await client.send(request(b'{"x":1}'))
-    await waiting(scene)
+    client = await asleep(scene, request(b'{"x":1}'))
     assert scene.a.requests == [] and scene.listener.held == len(b'{"x":1}')
     scene.plane.wake(AWAKE)
     answer = await client.answer()
@@ -71,9 +76,7 @@ async def test_calls_of_many_connections_and_behind_each_other_are_all_answered(
 async def test_a_body_that_comes_while_the_call_waits_goes_on_as_it_came(
     scene: Scene, pieces: int
 ) -> None:
-    client = await scene.connect()
-    await client.send(HEAD + b"Content-Length: 300014\r\n\r\n" + bytes(300_000))
-    await waiting(scene)
+    client = await asleep(scene, HEAD + b"Content-Length: 300014\r\n\r\n" + bytes(300_000))
     await scene.feed(client, b"0123456789abcd", -(-14 // pieces))
     scene.plane.wake(AWAKE)
     assert (await client.answer()).status == 200
@@ -86,9 +89,7 @@ async def test_a_body_of_which_a_part_comes_after_the_pool_is_awake_goes_on_whol
     scene: Scene,
 ) -> None:
     hand = scene.a.by_hand()
-    client = await scene.connect()
-    await client.send(HEAD + b"Transfer-Encoding: chunked\r\n\r\n" + chunk(bytes(300_000)))
-    await waiting(scene)
+    client = await asleep(scene, CHUNKED + chunk(bytes(300_000)))
     await client.send(chunk(b"cd"))
     await scene.until_read()
     scene.plane.wake(AWAKE)
@@ -102,14 +103,6 @@ async def test_a_body_of_which_a_part_comes_after_the_pool_is_awake_goes_on_whol
 
 @in_scene(ASLEEP)
 async def test_a_client_with_a_large_body_waits_as_well(scene: Scene) -> None:
-    seen = []
-
-    async def script(call: Received) -> None:
-        await call.read()
-        seen.append(call.size)
-        call.write(reply())
-
-    scene.a.script = script
     client = await scene.connect()
     await client.send(HEAD + b"Content-Length: %d\r\n\r\n" % (8 * MIB))
     sending = asyncio.ensure_future(client.send(bytes(8 * MIB)))
@@ -118,7 +111,7 @@ async def test_a_client_with_a_large_body_waits_as_well(scene: Scene) -> None:
     scene.plane.wake(AWAKE)
     await sending
     assert (await client.answer()).status == 200
-    assert seen == [8 * MIB]
+    assert [call.size for call in scene.a.requests] == [8 * MIB]
 
 
 @in_scene(ASLEEP)
@@ -137,9 +130,7 @@ async def test_a_client_that_waits_to_be_asked_for_its_body_is_asked(scene: Scen
 async def test_a_pool_that_does_not_wake_in_time_is_told_with_when_to_try_again(
     scene: Scene,
 ) -> None:
-    client = await scene.connect()
-    await client.send(request())
-    await waiting(scene)
+    client = await asleep(scene)
     give_up(scene)
     answer = await client.answer()
     assert (answer.status, answer.code) == (503, "asleep")
@@ -153,25 +144,11 @@ async def test_a_pool_that_does_not_wake_in_time_is_told_with_when_to_try_again(
     assert scene.log.lines[0][1] == "asleep"
 
 
-@in_scene(ASLEEP, limits={"call": 3.0})
-async def test_a_call_waits_no_longer_than_it_may_last(scene: Scene) -> None:
-    client = await scene.connect()
-    await client.send(request())
-    await waiting(scene)
-    scene.plane.clock.now += 3
-    scene.plane.gateway.sweep()
-    scene.pass_time(0)
-    answer = await client.answer()
-    assert (answer.status, answer.code) == (503, "asleep")
-
-
 @in_scene(ASLEEP)
 async def test_a_body_that_is_not_complete_when_the_time_is_over_is_read_no_further(
     scene: Scene,
 ) -> None:
-    client = await scene.connect()
-    await client.send(HEAD + b"Content-Length: 600000\r\n\r\n" + bytes(300_000))
-    await waiting(scene)
+    client = await asleep(scene, HEAD + b"Content-Length: 600000\r\n\r\n" + bytes(300_000))
     give_up(scene)
     answer = await client.answer()
     assert (answer.status, answer.code) == (503, "asleep")
@@ -202,9 +179,7 @@ async def test_calls_that_wait_leave_room_for_the_bodies_of_others(scene: Scene)
 @pytest.mark.parametrize("how", ["closes", "resets"])
 @in_scene(ASLEEP)
 async def test_a_client_that_leaves_does_not_reach_a_replica(scene: Scene, how: str) -> None:
-    client = await scene.connect()
-    await client.send(request())
-    await waiting(scene)
+    client = await asleep(scene)
     client.close() if how == "closes" else client.reset()
     await waiting(scene, 0)
     scene.plane.wake(AWAKE)
@@ -231,27 +206,11 @@ async def test_a_call_of_a_sequence_waits_once_its_identity_is_known(scene: Scen
 async def test_names_are_restored_in_the_answer_to_a_call_that_has_waited(scene: Scene) -> None:
     said = GOOD.replace(b'"m"', b'"m--01234567"').replace(b'"1"', b'"2"')
     scene.a.script = answering(reply(said))
-    client = await scene.connect()
-    await client.send(request())
-    await waiting(scene)
+    client = await asleep(scene)
     scene.plane.wake(snapshot(view(target(2, "a", physical="m--01234567"))))
     answer = await client.answer()
     assert json.loads(answer.body)["model_name"] == "m"
     assert scene.a.requests[0].path == "/v2/models/m--01234567/versions/2/infer"
-
-
-@in_scene(ASLEEP)
-async def test_a_replica_that_cannot_be_reached_yet_ends_the_call_as_ever(scene: Scene) -> None:
-    client = await scene.connect()
-    await client.send(request())
-    await waiting(scene)
-    hand = scene.a.by_hand()
-    scene.plane.wake(AWAKE)
-    call = await hand.call()
-    await call.read()
-    call.reset()
-    hand.done(call)
-    assert (await client.answer()).status == 502
 
 
 # --- who does not wait ----------------------------------------------------------------------------
@@ -265,35 +224,122 @@ async def test_who_may_not_call_a_model_does_not_wake_its_pool(scene: Scene) -> 
     assert scene.plane.waking.waiting == {} and scene.plane.news == 0
 
 
-async def asked(client: Client, path: str) -> int:
-    await client.send(f"GET {path} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
-    return (await client.answer()).status
-
-
 @in_scene(ASLEEP)
 async def test_the_gateway_is_ready_and_the_model_is_not_and_neither_question_wakes_it(
     scene: Scene,
 ) -> None:
-    client = await scene.connect()
-    assert await asked(client, "/v2/health/ready") == 200
-    assert await asked(client, "/v2/models/m/ready") == 400
+    assert (await scene.ask(get("/v2/health/ready"))).status == 200
+    assert (await scene.ask(get("/v2/models/m/ready"))).status == 400
     assert scene.plane.waking.waiting == {} and scene.plane.news == 0
 
 
 @in_scene(ASLEEP)
 async def test_a_question_about_a_model_waits_like_a_call(scene: Scene) -> None:
     scene.a.script = answering(reply(b'{"name":"m","versions":["1"]}'))
-    client = await scene.connect()
-    await client.send(b"GET /v2/models/m HTTP/1.1\r\nHost: x\r\n\r\n")
-    await waiting(scene)
+    client = await asleep(scene, get("/v2/models/m"))
     scene.plane.wake(AWAKE)
     assert json.loads((await client.answer()).body)["versions"] == ["1"]
 
 
 @in_scene(ASLEEP)
 async def test_a_question_whose_pool_does_not_wake_is_answered_too(scene: Scene) -> None:
-    client = await scene.connect()
-    await client.send(b"GET /v2/models/m HTTP/1.1\r\nHost: x\r\n\r\n")
-    await waiting(scene)
+    client = await asleep(scene, get("/v2/models/m"))
     give_up(scene)
     assert (await client.answer()).status == 503
+
+
+# --- a replica that has not loaded the model which the snapshot says it holds ---------------------
+
+UNKNOWN = reply(b'{"error":"Request for unknown model: \'m\' is not found"}', status=404)
+UNLOADED = reply(
+    b'{"error":"Request for unknown model: \'m\' version 1 is not at ready state"}', status=503
+)
+RENAMED_HERE = snapshot(view(target(1, "a", physical="m--01234567")))
+
+
+def loads_later(scene: Scene, then: Script, unknown: bytes = UNKNOWN) -> Script:
+    """A replica that knows the model once it was asked for it."""
+
+    async def script(call: Received) -> None:
+        is_first = len(scene.replicas[0].requests) == 1
+        await (answering(unknown) if is_first else then)(call)
+
+    return script
+
+
+@pytest.mark.parametrize("unknown", [UNKNOWN, UNLOADED], ids=["unknown", "unloaded"])
+@in_scene()
+async def test_a_call_waits_until_its_only_replica_has_loaded_the_model(
+    scene: Scene, unknown: bytes
+) -> None:
+    scene.a.script = loads_later(scene, answering(reply(GOOD)), unknown)
+    client = await asleep(scene, request(b'{"x":1}'))
+    scene.plane.gateway.sweep()
+    answer = await client.answer()
+    assert (answer.status, answer.body) == (200, GOOD)
+    assert scene.a.bodies == [b'{"x":1}'] * 2
+    assert (await client.ask(request())).status == 200  # the connection goes on
+
+
+@in_scene()
+async def test_a_call_whose_model_is_not_loaded_in_time_is_told_when_to_try_again(
+    scene: Scene,
+) -> None:
+    scene.a.script = answering(UNKNOWN)
+    client = await asleep(scene)
+    give_up(scene, 1)
+    answer = await client.answer()
+    assert (answer.status, answer.code) == (503, "not_loaded")
+    assert answer.header("retry-after") == "1"
+    scene.a.script = answering(reply(GOOD))
+    assert (await client.ask(request())).status == 200
+
+
+@pytest.mark.parametrize("size", [KEPT + 1, 4 << 20])
+@in_scene()
+async def test_a_call_that_is_too_large_to_be_kept_does_not_wait(scene: Scene, size: int) -> None:
+    scene.a.script = answering(UNKNOWN)
+    answer = await scene.ask(request(bytes(size)))
+    assert (answer.status, answer.code) == (503, "not_loaded")
+    assert scene.plane.waking.count == 0
+
+
+@in_scene()
+async def test_a_client_that_leaves_meanwhile_is_forgotten(scene: Scene) -> None:
+    scene.a.script = answering(UNKNOWN)
+    client = await asleep(scene)
+    client.close()
+    await waiting(scene, 0)
+    assert len(scene.a.requests) == 1
+
+
+@in_scene(RENAMED_HERE)
+async def test_names_are_restored_in_the_answer_once_the_model_is_loaded(scene: Scene) -> None:
+    said = b'{"error":"Request for unknown model: \'m--01234567\' is not found"}'
+    named = b'{"model_name":"m--01234567","model_version":"1","outputs":[]}'
+    scene.a.script = loads_later(scene, answering(reply(named)), reply(said, status=404))
+    client = await asleep(scene)
+    scene.plane.gateway.sweep()
+    assert json.loads((await client.answer()).body)["model_name"] == "m"
+
+
+@in_scene(2)
+async def test_a_question_goes_to_another_replica(scene: Scene) -> None:
+    scene.a.script, scene.b.script = answering(UNKNOWN), answering(reply(b'{"name":"m"}'))
+    for path in ("/v2/models/m", "/v2/models/m/config", "/v2/models/m/versions/1"):
+        for _ in range(2):
+            assert (await scene.ask(get(path))).status == 200, path
+
+
+@in_scene()
+async def test_a_question_waits_as_a_call_does(scene: Scene) -> None:
+    scene.a.script = loads_later(scene, answering(reply(b'{"name":"m"}')))
+    client = await asleep(scene, get("/v2/models/m"))
+    scene.plane.gateway.sweep()
+    assert (await client.answer()).status == 200
+    scene.a.script = answering(UNKNOWN)
+    await client.send(get("/v2/models/m/config"))
+    await waiting(scene)
+    give_up(scene, 1)
+    answer = await client.answer()
+    assert (answer.status, answer.header("retry-after")) == (503, "1")

@@ -2,10 +2,9 @@
 
 import json
 
-import pytest
 from builders import snapshot, target, until, view
 from listeners.http_clients import Answer
-from listeners.http_messages import GOOD, INFER, reply, request
+from listeners.http_messages import GOOD, INFER, get, reply, request
 from listeners.http_replicas import answering
 from listeners.http_scene import Scene, in_scene
 
@@ -13,12 +12,7 @@ from serve.core.snapshot import Snapshot
 
 ONE = snapshot(view(target(1, "a"), labels={"stable": 1}), generation=7)
 EMPTY = snapshot(view())
-LIMIT = 100  # bytes
-
-
-def get(path: str, *headers: str, method: str = "GET") -> bytes:
-    lines = [f"{method} {path} HTTP/1.1", "Host: x", *headers, "", ""]
-    return "\r\n".join(lines).encode()
+LIVE, READY = "/v2/health/live", "/v2/health/ready"
 
 
 def code(answer: Answer) -> str | None:
@@ -73,7 +67,9 @@ async def test_the_request_carries_what_belongs_to_it_and_not_what_belongs_to_th
         "X-Twice: 1",
         "X-Twice: 2",
     )
-    await scene.ask(request(b"{}", *headers, path="/v2/models/m/versions/stable/infer?q=1"))
+    path = "/v2/models/m/versions/stable/infer?q=1"
+    answer = await scene.ask(request(b"{}", *headers, path=path))
+    assert answer.header("servegate-version") == "1; by=label:stable; generation=7"
     [made] = scene.a.requests
     assert made.line == "POST /v2/models/m/versions/1/infer HTTP/1.1"
     assert made.headers == [
@@ -86,29 +82,11 @@ async def test_the_request_carries_what_belongs_to_it_and_not_what_belongs_to_th
     ]
 
 
-@pytest.mark.parametrize("value", [b"caf\xc3\xa9", b"a\tb", b"%41", b"a, b", b""])
-@in_scene()
-async def test_the_value_of_a_header_passes_byte_by_byte(scene: Scene, value: bytes) -> None:
-    await scene.ask(request(b"", "X-Name: @").replace(b"@", value))
-    assert b"x-name: " + value + b"\r\n" in scene.a.requests[0].head
-
-
-@in_scene(ONE)
-async def test_a_label_says_so_in_the_decision(scene: Scene) -> None:
-    answer = await scene.ask(request(path="/v2/models/m/versions/stable/infer"))
-    assert answer.header("servegate-version") == "1; by=label:stable; generation=7"
-
-
 @in_scene()
 async def test_a_request_without_a_body_is_sent_as_one(scene: Scene) -> None:
     client = await scene.connect()
     assert (await client.ask(get(INFER, method="POST"))).status == 200
     assert scene.a.requests[0].header("content-length") == "0"
-
-
-@in_scene(limits={"body": LIMIT})
-async def test_a_body_of_the_largest_size_is_taken(scene: Scene) -> None:
-    assert (await scene.ask(request(b"x" * LIMIT))).status == 200
 
 
 @in_scene()
@@ -120,39 +98,22 @@ async def test_a_client_that_leaves_in_the_middle_of_its_head_causes_no_call(sce
     assert scene.a.requests == []
 
 
-@pytest.mark.parametrize("length", ["3", "x", "-1", "+1", "9" * 5000, str(1 << 64)])
-@in_scene()
-async def test_a_length_of_the_json_beyond_the_body_is_refused_and_not_sent(
-    scene: Scene, length: str
+@in_scene(ONE)
+async def test_an_error_of_the_gateway_has_its_code_and_the_connection_goes_on(
+    scene: Scene,
 ) -> None:
-    answer = await scene.ask(request(b"{}", f"Inference-Header-Content-Length: {length}"))
-    assert (answer.status, code(answer)) == (400, "bad_request")
-    assert scene.a.requests == []
-
-
-@pytest.mark.parametrize(
-    ("method", "path", "status", "error"),
-    [
+    client = await scene.connect()
+    for method, path, status, error in (
         ("POST", "/v2/models/nope/infer", 404, "unknown_model"),
-        ("POST", "/v2/models/m/versions/9/infer", 404, "unknown_version"),
         ("POST", "/v2/models/m/versions/" + "9" * 5000 + "/infer", 400, "bad_version"),
-        ("POST", "/v2/models/m/versions/canary/infer", 404, "unknown_label"),
-        ("GET", "/v2/nothing", 404, "not_here"),
-        ("GET", "/v2/models/m/infer/", 404, "not_here"),
         ("GET", "//v2/models/m", 404, "not_here"),
         ("GET", INFER, 405, "method_not_allowed"),
         ("POST", "/v2/repository/models/m/load", 403, "not_served"),
         ("OPTIONS", "*", 404, "not_here"),
-    ],
-)
-@in_scene(ONE)
-async def test_an_error_of_ours_says_that_it_is_ours_and_the_connection_goes_on(
-    scene: Scene, method: str, path: str, status: int, error: str
-) -> None:
-    client = await scene.connect()
-    answer = await client.ask(request(path=path, method=method))
-    assert (answer.status, code(answer)) == (status, error)
-    assert (await client.ask(request())).status == 200
+    ):
+        answer = await client.ask(request(path=path, method=method))
+        assert (answer.status, code(answer)) == (status, error), path
+        assert (await client.ask(request())).status == 200
 
 
 @in_scene()
@@ -164,18 +125,13 @@ async def test_an_unknown_model_is_told_as_triton_tells_it(scene: Scene) -> None
     assert answer.header("content-type") == "text/plain"
 
 
-@pytest.mark.parametrize("path", [INFER, "/v2/models/m"])
 @in_scene(None)
-async def test_without_a_snapshot_nothing_is_served(scene: Scene, path: str) -> None:
-    answer = await scene.ask(request(path=path) if path == INFER else get(path))
-    assert (answer.status, code(answer)) == (503, "no_snapshot")
-    assert answer.header("retry-after") == "1"
-
-
-@in_scene(EMPTY)
-async def test_a_model_without_a_version_is_not_served(scene: Scene) -> None:
-    answer = await scene.ask(request())
-    assert (answer.status, code(answer)) == (503, "no_replica")
+async def test_without_a_snapshot_the_gateway_lives_and_serves_nothing(scene: Scene) -> None:
+    for question in (request(), get("/v2/models/m")):
+        answer = await scene.ask(question)
+        assert (answer.status, code(answer)) == (503, "no_snapshot")
+        assert answer.header("retry-after") == "1"
+    assert [(await scene.ask(get(path))).status for path in (LIVE, READY)] == [200, 400]
 
 
 @in_scene(admitted=0)
@@ -183,9 +139,6 @@ async def test_too_many_calls_are_refused_with_a_time_to_try_again(scene: Scene)
     answer = await scene.ask(request())
     assert (answer.status, code(answer)) == (429, "overloaded")
     assert answer.header("retry-after") == "1"
-
-
-LIVE, READY = "/v2/health/live", "/v2/health/ready"
 
 
 @in_scene(ONE)
@@ -196,12 +149,6 @@ async def test_health_is_told_as_triton_and_as_open_inference_tell_it(scene: Sce
     assert told == [(200, {"live": True}), (200, {"ready": True})]
 
 
-@in_scene(None)
-async def test_without_a_snapshot_the_gateway_lives_and_is_not_ready(scene: Scene) -> None:
-    client = await scene.connect()
-    assert [(await client.ask(get(path))).status for path in (LIVE, READY)] == [200, 400]
-
-
 @in_scene(ONE, draining=True)
 async def test_a_gateway_that_drains_is_not_ready_and_serves_what_comes(scene: Scene) -> None:
     client = await scene.connect()
@@ -209,26 +156,25 @@ async def test_a_gateway_that_drains_is_not_ready_and_serves_what_comes(scene: S
     assert (await client.ask(request())).status == 200
 
 
-def is_not_ready(answer: Answer) -> bool:
-    said = {"error": "Model version not ready"}
-    told = (answer.status, answer.header("content-type"), json.loads(answer.body))
-    return told == (400, "text/plain", said)
+NOT_READY = (400, "text/plain", {"error": "Model version not ready"})
 
 
-@pytest.mark.parametrize(
-    "path",
-    ["/v2/models/nope/ready", "/v2/models/m/versions/9/ready", "/v2/models/m/versions/x/ready"],
-)
+async def readiness(scene: Scene, model: str) -> tuple[int, str | None, object]:
+    answer = await scene.ask(get(f"/v2/models/{model}/ready"))
+    return answer.status, answer.header("content-type"), json.loads(answer.body)
+
+
 @in_scene(ONE)
-async def test_a_model_that_is_not_there_is_not_ready_as_triton_says_it(
-    scene: Scene, path: str
-) -> None:
-    assert is_not_ready(await scene.ask(get(path)))
+async def test_a_model_that_is_not_there_is_not_ready_as_triton_says_it(scene: Scene) -> None:
+    for model in ("nope", "m/versions/9", "m/versions/x"):
+        assert await readiness(scene, model) == NOT_READY
 
 
 @in_scene(EMPTY)
-async def test_a_model_without_a_version_is_not_ready_as_triton_says_it(scene: Scene) -> None:
-    assert is_not_ready(await scene.ask(get("/v2/models/m/ready")))
+async def test_a_model_without_a_version_is_not_served_and_not_ready(scene: Scene) -> None:
+    answer = await scene.ask(request())
+    assert (answer.status, code(answer)) == (503, "no_replica")
+    assert await readiness(scene, "m") == NOT_READY
 
 
 @in_scene(ONE)
