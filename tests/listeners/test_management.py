@@ -142,44 +142,31 @@ def test_only_an_admin_key_may_manage() -> None:
     assert errors(scene) == {"unauthenticated": 2, "forbidden": 2}
 
 
-FOREIGN: list[Headers] = [
-    ((b"host", b"localhost:8000"), (b"origin", b"http://evil")),
-    ((b"host", b"localhost:8000"), (b"sec-fetch-site", b"cross-site")),
-    ((b"content-type", b"text/plain"), (b"origin", b"null")),
-]
+FOREIGN: Headers = ((b"host", b"localhost:8000"), (b"origin", b"http://evil"))
 
 
-@pytest.mark.parametrize("headers", FOREIGN)
-@pytest.mark.parametrize(
-    "path",
-    [
+def test_a_page_of_another_site_changes_nothing() -> None:
+    scene = Scene()
+    paths = (
         LOAD,
         b"/v2/repository/models/m/unload",
         b"/v2/logging",
         b"/v2/trace/setting",
         b"/v2/systemsharedmemory/region/r/register",
         b"/v2/cudasharedmemory/unregister",
-    ],
-)
-def test_a_page_of_another_site_changes_nothing(path: bytes, headers: Headers) -> None:
-    scene = Scene()
+    )
+    for path in paths:
+        with pytest.raises(Forbidden, match="page of another site"):
+            scene.http(path, headers=FOREIGN, body=b"{}")
     with pytest.raises(Forbidden, match="page of another site"):
-        scene.http(path, headers=headers, body=b"{}")
+        scene.grpc("RepositoryModelUnload", headers=FOREIGN)
     assert (scene.manager.wishes, scene.pool.asked) == ([], [])
-    assert errors(scene) == {"forbidden": 1}
-
-
-@pytest.mark.parametrize("headers", FOREIGN)
-def test_nor_does_it_over_grpc(headers: Headers) -> None:
-    scene = Scene()
-    with pytest.raises(Forbidden, match="page of another site"):
-        scene.grpc("RepositoryModelUnload", headers=headers)
-    assert scene.manager.wishes == []
+    assert errors(scene) == {"forbidden": len(paths) + 1}
 
 
 def test_a_page_of_another_site_may_ask_what_it_cannot_read() -> None:
     scene = Scene()
-    assert scene.http(b"/v2/logging", method="GET", headers=FOREIGN[0]).status == 200
+    assert scene.http(b"/v2/logging", method="GET", headers=FOREIGN).status == 200
 
 
 def test_a_model_that_the_admin_key_does_not_name_does_not_exist_for_it() -> None:

@@ -1,91 +1,63 @@
-"""What becomes of TensorFlow Serving's calls whose model's pool has been scaled to zero."""
+"""TensorFlow Serving's calls that wait: for a pool that sleeps, or a model that is not loaded."""
 
 import asyncio
 import dataclasses
 import json
 
+import tfserving_bytes as tf
 from builders import snapshot, target, until, view
-from listeners.http_messages import request
+from listeners.http_messages import reply, request
+from listeners.http_replicas import Received, answering
 from listeners.tfserving_scene import Front, gives_its_input, in_front, model
 
 from serve.core.routes import Split
-from serve.wire.tfserving_messages import GET_MODEL_METADATA, PREDICT, messages
+from serve.wire.tfserving_messages import GET_MODEL_METADATA, PREDICT
 
 SLEEPING = dataclasses.replace(view(asleep=True, labels={"stable": 1}), split=Split.of({1: 100}))
 ASLEEP = snapshot(SLEEPING, replicas=("a",))
 AWAKE = snapshot(view(target(1, "a"), labels={"stable": 1}))
 ROWS = {"instances": [[1.0, 2.0]]}
+SAID = {"predictions": [[1.0, 2.0]]}
 PATH = "/v1/models/m:predict"
+PREDICTION = tf.predict_request(tf.spec("m"), x=tf.tensor(tf.FLOAT, [1, 2], tf.floats(1, 2)))
+QUESTION = tf.sized(1, tf.spec("m")) + tf.sized(2, "signature_def")
+UNKNOWN = reply(b'{"error":"Request for unknown model: \'m\' is not found"}', status=404)
 
 
 async def waiting(front: Front, count: int = 1) -> None:
-    await until(lambda: front.plane.waking.waiting == ({"m": count} if count else {}))
+    await until(lambda: front.plane.waking.count == count)
 
 
-def give_up(front: Front) -> None:
-    """The time for which a call may wait is over."""
-    front.plane.clock.now += 10
+def pass_waiting_time(front: Front, seconds: float) -> None:
+    """So much of the time for which a call may wait has passed."""
+    front.plane.clock.now += seconds
     front.plane.gateway.sweep()
 
 
-def predict() -> bytes:
-    asked = messages().make("PredictRequest")
-    asked.model_spec.name = "m"
-    tensor = asked.inputs["x"]
-    tensor.dtype = 1
-    for size in (1, 2):
-        tensor.tensor_shape.dim.add(size=size)
-    tensor.float_val.extend((1.0, 2.0))
-    data: bytes = asked.SerializeToString()
-    return data
-
-
-def metadata() -> bytes:
-    asked = messages().make("GetModelMetadataRequest")
-    asked.model_spec.name = "m"
-    asked.metadata_field.append("signature_def")
-    data: bytes = asked.SerializeToString()
-    return data
-
-
 @in_front(ASLEEP)
-async def test_a_prediction_over_rest_waits_and_is_answered(front: Front) -> None:
+async def test_predictions_and_questions_wait_over_both_protocols(front: Front) -> None:
     front.a.script = model(gives_its_input)
-    asking = asyncio.ensure_future(front.post(PATH, ROWS))
-    await waiting(front)
+    rest = asyncio.ensure_future(front.post(PATH, ROWS))
+    rpc = asyncio.ensure_future(front.rpc(PREDICT, PREDICTION))
+    metadata = asyncio.ensure_future(front.get("/v1/models/m/metadata"))
+    rpc_metadata = asyncio.ensure_future(front.rpc(GET_MODEL_METADATA, QUESTION))
+    await waiting(front, 4)
     assert front.a.requests == []
     front.plane.wake(AWAKE)
-    assert await asking == (200, {"predictions": [[1.0, 2.0]]})
-
-
-@in_front(ASLEEP)
-async def test_a_prediction_over_grpc_waits_and_is_answered(front: Front) -> None:
-    front.a.script = model(gives_its_input)
-    asking = asyncio.ensure_future(front.rpc(PREDICT, predict()))
-    await waiting(front)
-    front.plane.wake(AWAKE)
-    code, said, trailers = await asking
+    assert await rest == (200, SAID)
+    code, said, trailers = await rpc
     assert code == 0, said
     assert trailers["servegate-version"] == "1; by=latest; generation=2"
+    assert (await metadata)[0] == 200
+    assert (await rpc_metadata)[0] == 0
 
 
 @in_front(ASLEEP)
-async def test_metadata_wait_over_both(front: Front) -> None:
-    front.a.script = model(gives_its_input)
-    rest = asyncio.ensure_future(front.get("/v1/models/m/metadata"))
-    rpc = asyncio.ensure_future(front.rpc(GET_MODEL_METADATA, metadata()))
-    await waiting(front, 2)
-    front.plane.wake(AWAKE)
-    assert (await rest)[0] == 200
-    assert (await rpc)[0] == 0
-
-
-@in_front(ASLEEP)
-async def test_a_pool_that_does_not_wake_in_time_is_told_over_both(front: Front) -> None:
+async def test_a_pool_that_does_not_wake_in_time_makes_the_call_unavailable(front: Front) -> None:
     rest = asyncio.ensure_future(front.ask(request(json.dumps(ROWS).encode(), path=PATH)))
-    rpc = asyncio.ensure_future(front.rpc(PREDICT, predict()))
+    rpc = asyncio.ensure_future(front.rpc(PREDICT, PREDICTION))
     await waiting(front, 2)
-    give_up(front)
+    pass_waiting_time(front, 10)
     answer = await rest
     assert (answer.status, answer.code) == (503, "asleep")
     assert int(answer.header("retry-after") or 0) > 1
@@ -103,12 +75,40 @@ async def test_a_client_that_leaves_does_not_reach_a_replica(front: Front) -> No
     await waiting(front, 0)
     front.plane.wake(AWAKE)
     assert front.a.requests == []
-    assert [line.error for line in front.lines.all] == ["client_left"]
+    assert [code for _, code, _ in front.log.lines] == ["client_left"]
 
 
 @in_front(ASLEEP)
-async def test_its_status_is_loading_and_the_question_wakes_nobody(front: Front) -> None:
-    status, told = await front.get("/v1/models/m")
+async def test_its_status_is_loading_and_the_question_wakes_no_pool(front: Front) -> None:
+    status, document = await front.get("/v1/models/m")
     assert status == 200
-    assert [one["state"] for one in told["model_version_status"]] == ["LOADING"]
+    assert [one["state"] for one in document["model_version_status"]] == ["LOADING"]
     assert front.plane.waking.waiting == {} and front.plane.news == 0
+
+
+@in_front()
+async def test_a_prediction_waits_for_its_signature_and_for_its_execution(front: Front) -> None:
+    serving = model(gives_its_input)
+
+    async def script(call: Received) -> None:
+        is_asked_again = len(front.a.requests) in (2, 4)  # the signature, and the execution
+        await (serving if is_asked_again else answering(UNKNOWN))(call)
+
+    front.a.script = script
+    asking = asyncio.ensure_future(front.post(PATH, ROWS))
+    for _ in range(2):
+        await waiting(front)
+        front.plane.gateway.sweep()
+    assert await asking == (200, SAID)
+    assert [line.split()[0] for line in front.a.lines] == ["GET", "GET", "POST", "POST"]
+
+
+@in_front()
+async def test_a_prediction_whose_model_is_not_loaded_in_time_is_unavailable(front: Front) -> None:
+    front.a.script = answering(UNKNOWN)
+    rest = asyncio.ensure_future(front.post(PATH, ROWS))
+    rpc = asyncio.ensure_future(front.rpc(GET_MODEL_METADATA, QUESTION))
+    await waiting(front, 2)
+    pass_waiting_time(front, 1)
+    assert (await rest)[0] == 503
+    assert (await rpc)[0] == 14
