@@ -10,7 +10,7 @@ from typing import Any
 from app.synchronising import synchronise
 from control.delivering_scene import MODEL, publish
 from forking import Forked
-from listeners.sync_scene import SECRET, internal_api
+from listeners.admin_scene import SECRET, internal_api
 
 from serve.app.ports import listener
 from serve.app.serving import Server

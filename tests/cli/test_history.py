@@ -1,21 +1,17 @@
 """`servegate history` against an admin API: what is printed, what is asked, and exit codes."""
 
-import asyncio
 import json
 import os
 import pty
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import uvicorn
-from builders import until
 from cli.commands import Done, servegate
-from listeners.admin_scene import send
-from listeners.history_scene import history_scene
+from cli.http_servers import serving_app
+from listeners.admin_scene import application, plane, send
 
 SERVEGATE = Path(sys.executable).parent / "servegate"
 
@@ -23,17 +19,11 @@ SERVEGATE = Path(sys.executable).parent / "servegate"
 @pytest.fixture
 def url(tmp_path: Path) -> Iterator[str]:
     """An admin API: revisions 1 and 2 are routes."""
-    _, app = history_scene(tmp_path)
+    app = application(plane(tmp_path))
     for weights in ({"1": 100}, {"1": 60, "2": 40}):
         send(app, "PUT", "/api/routes/m", body={"split": weights}, servegate_author="ada")
-    config = uvicorn.Config(app, port=0, log_level="error", timeout_graceful_shutdown=1)
-    server = uvicorn.Server(config)
-    thread = threading.Thread(target=server.run)
-    thread.start()
-    asyncio.run(until(lambda: server.started))
-    yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
-    server.should_exit = True
-    thread.join()
+    with serving_app(app) as url:
+        yield url
 
 
 def run(url: str, *arguments: str) -> Done:
@@ -82,10 +72,6 @@ def test_differences_are_plain_lines_in_a_pipe(url: str) -> None:
     assert (same.stdout, same.stderr) == ("", "nothing differs\n")
 
 
-def test_differences_are_coloured_on_a_terminal(url: str) -> None:
-    assert "split.1: \x1b[31m100\x1b[0m → \x1b[32m60\x1b[0m" in on_a_terminal(url, "diff", "2")
-
-
 def test_going_back_needs_a_yes_where_nobody_can_be_asked(url: str) -> None:
     refused = run(url, "restore", "1")
     assert refused.returncode == 2 and "--yes" in refused.stderr
@@ -98,7 +84,8 @@ def test_going_back_needs_a_yes_where_nobody_can_be_asked(url: str) -> None:
     )
 
 
-def test_going_back_is_shown_and_asked_on_a_terminal(url: str) -> None:
+def test_differences_are_coloured_and_going_back_is_asked_on_a_terminal(url: str) -> None:
+    assert "split.1: \x1b[31m100\x1b[0m → \x1b[32m60\x1b[0m" in on_a_terminal(url, "diff", "2")
     seen = on_a_terminal(url, "undo", "2", keys="n\n")
     assert "revision 2 is taken back:" in seen and "split.1: 60 → 100" in seen
     assert len(json.loads(run(url, "show", "--json").stdout)) == 2
@@ -107,34 +94,28 @@ def test_going_back_is_shown_and_asked_on_a_terminal(url: str) -> None:
     assert len(json.loads(run(url, "show", "--json").stdout)) == 3
 
 
-@pytest.mark.parametrize("verb", ["rollback", "restore"])
-def test_restoring_the_state_that_is_there_warns_and_changes_nothing(url: str, verb: str) -> None:
-    done = run(url, verb, "2", "--yes")
-    assert done.returncode == 0
-    assert done.stderr == (
-        "warning: nothing was changed: it is so already\n"
-        "to take revision 2 back: servegate history undo 2\n"
-    )
+def test_restoring_the_state_that_is_there_warns_and_changes_nothing(url: str) -> None:
+    for verb in ("rollback", "restore"):
+        done = run(url, verb, "2", "--yes")
+        assert (done.returncode, done.stderr) == (
+            0,
+            "warning: nothing was changed: it is so already\n"
+            "to take revision 2 back: servegate history undo 2\n",
+        )
     assert len(json.loads(run(url, "show", "--json").stdout)) == 2
 
 
-def test_an_undo_that_later_changes_forbid_says_which(url: str) -> None:
+def test_an_undo_that_cannot_be_says_why(url: str) -> None:
+    for words, code in (
+        ("undo 99 --yes", 3),
+        ("restore 99 --yes", 3),
+        ("diff 99", 3),
+        ("diff 0", 2),
+    ):
+        done = run(url, *words.split())
+        assert done.returncode == code and "Traceback" not in done.stderr
     assert run(url, "undo", "2", "--yes").returncode == 0
     done = run(url, "undo", "2", "--yes")
     assert done.returncode == 5
     assert "revision 3 by" in done.stderr and "servegate history undo 3 first" in done.stderr
     assert "servegate history restore 1" in done.stderr
-
-
-@pytest.mark.parametrize(
-    ("arguments", "code"),
-    [
-        (("undo", "99", "--yes"), 3),
-        (("restore", "99", "--yes"), 3),
-        (("diff", "99"), 3),
-        (("diff", "0"), 2),
-    ],
-)
-def test_exit_codes_say_what_went_wrong(url: str, arguments: tuple[str, ...], code: int) -> None:
-    done = run(url, *arguments)
-    assert done.returncode == code and "Traceback" not in done.stderr

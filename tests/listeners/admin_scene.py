@@ -2,24 +2,29 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from dataclasses import MISSING, fields
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, TypeVar, cast
 
 import httpx2
 from builders import ControlPlane, replica, write_model
-from fastapi import FastAPI
+from fastapi import APIRouter, FastAPI
 from trying_desk import Desk
 
 from serve.control.artifacts.folder import FolderObjects
-from serve.control.discovering import Discovering
+from serve.control.delivering.agents import AgentDelivery
 from serve.control.evaluating.datasets import Datasets
 from serve.control.evaluating.evaluations import Evaluations
+from serve.control.history import History
 from serve.control.load_reports import LoadReports
 from serve.control.management import Management
 from serve.control.reconciling.keepers import Keepers
+from serve.control.restoring import Restoring
 from serve.core.replicas import Replica
 from serve.listeners.admin.application import create
 from serve.listeners.admin.context import Control
+from serve.listeners.admin.sync import Blobs, sync_router
 from serve.triton.metrics import Readings
 
 T = TypeVar("T")
@@ -40,72 +45,72 @@ def plane(folder: Path) -> ControlPlane:
     return asyncio.run(made.begin(a={"m": (1, 2)}))
 
 
-def for_people(folder: Path, one: ControlPlane) -> dict[str, Any]:
-    """The parts that call a gateway for people: tries have a scripted one, evaluations none."""
-    nothing = cast(Any, None)
-    objects = FolderObjects(folder / "kept")
-    datasets = Datasets(objects=objects, scratch=folder / "scratch", wall=one.wall)
-    return {
-        "tries": Desk(one, folder).desk,
-        "datasets": datasets,
-        "evaluations": Evaluations(
-            objects=objects,
-            datasets=datasets,
-            gateway=nothing,
-            models=one.models,
-            wall=one.wall,
-            new_id=lambda: "e1",
-        ),
-        "overviews": nothing,
-        "configuring": nothing,
-        "benches": nothing,
-        "live": nothing,
-        "pools": one.pools,
-    }
+def control_of(one: ControlPlane, **parts: Any) -> Control:
+    """A control plane's parts for the admin API; what it does not have is None unless named."""
+    absent = {row.name: None for row in fields(Control) if row.default is MISSING}
+    usual = {name: getattr(one, name) for name in ("models", "fleet", "publisher", "keys", "pools")}
+    usual |= {"management": management_of(one), "history": history_of(one)}
+    usual |= {"readings": unread, "metrics": lambda: b"# metrics\n", "secret": SECRET}
+    usual |= {"clock": one.clock, "wall": one.wall, "needs_key": lambda guarded: guarded}
+    return Control(**(absent | usual | parts))
 
 
-def application(
-    one: ControlPlane,
-    *,
-    readings: Callable[[Replica], Awaitable[Readings | None]] = unread,
-    needs_key: Callable[[bool], bool] = lambda guarded: guarded,
-    discovering: Discovering | None = None,
-) -> FastAPI:
-    """The admin application of a control plane."""
-    management = Management(
-        one.store,
-        one.inventory,
-        one.fleet,
-        one.publisher,
-        Keepers(),
+def management_of(one: ControlPlane) -> Management:
+    return Management(
+        *(one.store, one.inventory, one.fleet, one.publisher, Keepers()),
         decisions=lambda: one.decisions,
         reload=one.reload,
     )
-    nothing = cast(Any, None)  # what no test here asks for
-    folder = one.repository.parent
-    control = Control(
-        storage=nothing,
-        uploads=nothing,
-        publications=nothing,
-        retention=nothing,
-        conversions=nothing,
-        history=nothing,
-        load_reports=LoadReports(FolderObjects(folder / "storage"), wall=one.wall),
-        **for_people(folder, one),
-        models=one.models,
-        fleet=one.fleet,
-        publisher=one.publisher,
-        management=management,
-        keys=one.keys,
-        readings=readings,
-        metrics=lambda: b"# metrics\n",
-        clock=one.clock,
-        secret=SECRET,
-        needs_key=needs_key,
-        wall=one.wall,
-        discovering=discovering,
+
+
+def history_of(one: ControlPlane, **restores: Any) -> History:
+    """The history with its ways back."""
+    restoring = Restoring(
+        one.models,
+        management_of(one),
+        decisions=lambda: one.decisions,
+        generation=lambda: one.publisher.snapshot.generation,
+        allowing=one.pools,
+        **restores,
     )
-    return create(control, hosts=["localhost", "[::1]"])
+    return History(one.store, restoring.by_kind)
+
+
+def for_people(folder: Path, one: ControlPlane) -> dict[str, Any]:
+    """The parts that call a gateway for people: tries have a scripted one, evaluations none."""
+    objects = FolderObjects(folder / "kept")
+    datasets = Datasets(objects=objects, scratch=folder / "scratch", wall=one.wall)
+    evaluations = Evaluations(
+        objects=objects,
+        datasets=datasets,
+        gateway=cast(Any, None),
+        models=one.models,
+        wall=one.wall,
+        new_id=lambda: "e1",
+    )
+    return {
+        "tries": Desk(one, folder).desk,
+        "datasets": datasets,
+        "evaluations": evaluations,
+        "load_reports": LoadReports(FolderObjects(folder / "storage"), wall=one.wall),
+    }
+
+
+def application(one: ControlPlane, **parts: Any) -> FastAPI:
+    """The admin application of a control plane."""
+    people = for_people(one.repository.parent, one)
+    return create(control_of(one, **(people | parts)), hosts=["localhost", "127.0.0.1", "[::1]"])
+
+
+def beside_app(*routers: APIRouter) -> FastAPI:
+    """The application with routers for our own processes; hardly more is there than the secret."""
+    control: Any = SimpleNamespace(secret=SECRET, leads=lambda: True)
+    return create(control, hosts=["localhost"], beside=routers)
+
+
+def internal_api(agents: AgentDelivery, blobs: Blobs) -> FastAPI:
+    """What agents talk to."""
+    return beside_app(sync_router(agents, blobs))
 
 
 def play(app: FastAPI, scenario: Callable[[Client], Awaitable[T]], *, host: str = "") -> T:

@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import dataclasses
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +16,7 @@ OPEN = "/api/models/m/versions/1/benches"
 
 
 def admin(scene: Scene, folder: Path) -> FastAPI:
-    app = application(ControlPlane(folder))
-    app.state.control = dataclasses.replace(app.state.control, benches=scene.benches)
-    return app
+    return application(ControlPlane(folder), benches=scene.benches)
 
 
 def play(scene: Scene, folder: Path, *asked: tuple[str, str, Any]) -> list[httpx2.Response]:

@@ -49,33 +49,14 @@ def test_every_source_is_listed_and_a_replica_has_the_zone_that_one_tells(tmp_pa
         return answers[0].json(), answers[1].json()
 
     sources, (a, b) = play(app, look)
-    assert sources == [
-        {
-            "name": "kubernetes",
-            "up": False,
-            "seconds": 7.0,
-            "endpoints": 1,
-            "why": "it is away",
-            "problems": ["odd"],
-        },
-        {
-            "name": "dns=x:1:2:3",
-            "up": False,
-            "seconds": 7.0,
-            "endpoints": None,
-            "why": "it has not answered yet",
-            "problems": [],
-        },
-    ]
+    away = {"name": "kubernetes", "endpoints": 1, "why": "it is away", "problems": ["odd"]}
+    silent = {"name": "dns=x:1:2:3", "endpoints": None, "why": "it has not answered yet"}
+    down = {"up": False, "seconds": 7.0}
+    assert sources == [down | away, down | silent | {"problems": []}]
     assert (a["zone"], b["zone"]) == ("eu-1b", "")
 
 
 def test_where_nothing_is_discovered_there_are_no_sources(tmp_path: Path) -> None:
-    one = plane(tmp_path)
-    assert send(application(one), "GET", "/api/discovery").json() == []
-    assert [
-        replica["zone"] for replica in send(application(one), "GET", "/api/replicas").json()
-    ] == [
-        "",
-        "",
-    ]
+    app = application(plane(tmp_path))
+    assert send(app, "GET", "/api/discovery").json() == []
+    assert {one["zone"] for one in send(app, "GET", "/api/replicas").json()} == {""}

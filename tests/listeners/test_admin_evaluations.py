@@ -4,7 +4,6 @@ import asyncio
 import csv
 import io
 import json
-from dataclasses import replace
 
 import httpx2
 import pytest
@@ -31,10 +30,8 @@ def play(folder, scenario):
 
     async def run():
         scene = await Scene(folder).begin()
-        app = application(scene.plane)
-        app.state.control = replace(
-            app.state.control, datasets=scene.datasets, evaluations=scene.evaluations
-        )
+        parts = {"datasets": scene.datasets, "evaluations": scene.evaluations}
+        app = application(scene.plane, **parts)
         working = asyncio.create_task(scene.evaluations.run())
         transport = httpx2.ASGITransport(app=app, raise_app_exceptions=False)
         async with httpx2.AsyncClient(
@@ -80,7 +77,7 @@ def test_a_file_becomes_a_dataset_that_is_shown_and_removed(tmp_path):
     assert_error(gone, 404, "not_found")
 
 
-def test_a_folder_of_pictures_is_sent_as_a_form(tmp_path):
+def test_a_form_has_a_folder_of_pictures_or_one_file_that_is_read_by_its_name(tmp_path):
     async def scenario(client, scene):
         files = [
             ("files", ("digits/7/a.png", png(10), "image/png")),
@@ -90,73 +87,49 @@ def test_a_folder_of_pictures_is_sent_as_a_form(tmp_path):
         kept = await client.post("/api/datasets", data={"name": "pictures"}, files=files)
         assert kept.status_code == 201, kept.text
         rows = (await client.get("/api/datasets/pictures/rows")).json()["rows"]
-        return kept.json(), rows, await client.get(rows[1]["image"])
+        data = {"name": "rows", "label": "label", "slices": "half"}
+        one = [("files", ("rows.csv", CSV, "text/csv"))]
+        table = await client.post("/api/datasets", data=data, files=one)
+        return kept.json(), rows, await client.get(rows[1]["image"]), table.json()
 
-    kept, rows, image = play(tmp_path, scenario)
+    kept, rows, image, table = play(tmp_path, scenario)
     assert (kept["rows"], kept["pictures"], kept["source"]) == (2, True, "digits")
     assert kept["notes"] == ["left out, no pictures by their names: digits/notes.txt"]
-    assert [(one["label"], one["name"]) for one in rows] == [
-        ("3", "digits/3/b.png"),
-        ("7", "digits/7/a.png"),
-    ]
+    found = [(one["label"], one["name"]) for one in rows]
+    assert found == [("3", "digits/3/b.png"), ("7", "digits/7/a.png")]
     assert image.headers["content-type"] == "image/png"
     assert "sandbox" in image.headers["content-security-policy"]
     assert Image.open(io.BytesIO(image.content)).getpixel((0, 0)) == 10
+    assert table["rows"] == ROWS
 
 
-def test_one_file_of_a_form_is_read_by_its_name(tmp_path):
-    async def scenario(client, scene):
-        files = [("files", ("rows.csv", CSV, "text/csv"))]
-        data = {"name": "rows", "label": "label", "slices": "half"}
-        return await client.post("/api/datasets", data=data, files=files)
-
-    assert play(tmp_path, scenario).json()["rows"] == ROWS
-
-
-@pytest.mark.parametrize(
-    ("body", "content_type", "word"),
-    [
+def test_what_is_no_dataset_is_refused_and_nothing_is_kept(tmp_path):
+    form, field = "multipart/form-data; boundary=xx", b"--xx\r\ncontent-disposition: form-data; "
+    bodies = [
         (b"{}", "application/json", "is not multipart/form-data"),
         (b"", "multipart/form-data", "is not multipart/form-data"),
-        (b"hello", "multipart/form-data; boundary=xx", "is no multipart/form-data"),
-        (b"--xx\r\n", "multipart/form-data; boundary=xx", "last boundary is missing"),
+        (b"hello", form, "is no multipart/form-data"),
+        (b"--xx\r\n", form, "last boundary is missing"),
+        (field + b'name="name"\r\n\r\nrows\r\n--xx--\r\n', form, "no file was sent"),
+        (b"--xx\r\nx: " + b"y" * 9000 + b"\r\n\r\n\r\n--xx--\r\n", form, "Maximum header size"),
         (
-            b'--xx\r\ncontent-disposition: form-data; name="name"\r\n\r\nrows\r\n--xx--\r\n',
-            "multipart/form-data; boundary=xx",
-            "no file was sent",
-        ),
-        (
-            b"--xx\r\nx: " + b"y" * 9000 + b"\r\n\r\n\r\n--xx--\r\n",
-            "multipart/form-data; boundary=xx",
-            "Maximum header size",
-        ),
-        (
-            b'--xx\r\ncontent-disposition: form-data; name="label"\r\n\r\n'
-            + b"y" * 70_000
-            + b"\r\n--xx--\r\n",
-            "multipart/form-data; boundary=xx",
+            field + b'name="label"\r\n\r\n' + b"y" * 70_000 + b"\r\n--xx--\r\n",
+            form,
             "fields are too long",
         ),
-    ],
-)
-def test_bodies_that_are_no_form_are_refused(tmp_path, body, content_type, word):
+    ]
+
     async def scenario(client, scene):
-        headers = {"content-type": content_type}
-        return await client.post("/api/datasets", content=body, headers=headers)
+        for body, kind, word in bodies:
+            sent = {"content": body, "headers": {"content-type": kind}}
+            answer = await client.post("/api/datasets", **sent)
+            assert word in assert_error(answer, 422, "invalid")["error"]
+        path = "/api/datasets/rows"
+        bad = await client.put(f"{path}?format=csv", content=CSV + b"1,oops,2,first\n")
+        assert "line 62: column 'x1' has 'oops'" in assert_error(bad, 422, "invalid")["what"]
+        assert_error(await client.get(path), 404, "not_found")
 
-    assert word in assert_error(play(tmp_path, scenario), 422, "invalid")["error"]
-
-
-def test_a_bad_row_is_named_and_nothing_is_kept(tmp_path):
-    async def scenario(client, scene):
-        refused = await client.put(
-            "/api/datasets/rows?format=csv", content=CSV + b"1,oops,2,first\n"
-        )
-        return refused, await client.get("/api/datasets/rows")
-
-    refused, there = play(tmp_path, scenario)
-    assert "line 62: column 'x1' has 'oops'" in assert_error(refused, 422, "invalid")["what"]
-    assert_error(there, 404, "not_found")
+    play(tmp_path, scenario)
 
 
 @pytest.mark.parametrize("form", [False, True])
@@ -182,54 +155,44 @@ def test_a_body_that_is_too_large_is_not_read_to_its_end(tmp_path, form):
     assert pieces <= 10
 
 
-def test_an_evaluation_tells_everything(tmp_path):
+def test_an_evaluation_tells_everything_and_is_removed(tmp_path):
     async def scenario(client, scene):
         path = await evaluated(client, scene, gates=["accuracy(b)>=0.95"])
         lines = (await client.get("/api/evaluations")).json()
-        return (await client.get(path)).json(), lines
+        shown = (await client.get(path)).json()
+        gates = [("gate", "accuracy(b).low>=0.5"), ("gate", "p99(a)<1ms")]
+        judged = (await client.get(f"{path}/gates", params=gates)).json()
+        assert_error(await client.get(f"{path}/gates"), 422, "invalid")
+        for verb in ("cancel", "resume"):
+            assert_error(await client.post(f"{path}/{verb}"), 409, "conflict")
+        assert (await client.delete(path)).status_code == 204
+        assert_error(await client.get(path), 404, "not_found")
+        return shown, lines, judged
 
-    shown, lines = play(tmp_path, scenario)
+    shown, lines, judged = play(tmp_path, scenario)
     assert (shown["state"], shown["done"], shown["total"]) == ("done", ROWS, ROWS)
     assert (shown["a"], shown["b"], shown["kind"], shown["passed"]) == (1, 2, "classes", False)
-    assert shown["report"]["gates"] == [
-        {"text": "accuracy(b)>=0.95", "value": 0.9, "passed": False}
-    ]
+    gate = {"text": "accuracy(b)>=0.95", "value": 0.9, "passed": False}
+    assert shown["report"]["gates"] == [gate]
     assert lines == [{key: value for key, value in shown.items() if key != "report"}]
+    found = [(one["text"], one["passed"]) for one in judged]
+    assert found == [("accuracy(b).low>=0.5", True), ("p99(a)<1ms", False)]
 
 
-def test_rows_are_paged_and_filtered(tmp_path):
-    async def scenario(client, scene):
-        rows = f"{await evaluated(client, scene)}/rows"
-
-        async def ask(query):
-            answer = await client.get(f"{rows}?{query}")
-            assert answer.status_code == 200, answer.text
-            page = answer.json()
-            return page["total"], [one["row"] for one in page["rows"]]
-
-        return (
-            await ask("bucket=only-a"),
-            await ask("bucket=only-a&slice=half%3Dfirst"),
-            await ask("bucket=only-a&from=4&count=1"),
-            await ask("label=2&predicted=0"),
-            await ask("bucket=failed"),
-            await client.get(f"{rows}?count=201"),
-            await client.get(f"{rows}?slice=half"),
-        )
-
-    only, first, page, told, failed, many, odd = play(tmp_path, scenario)
-    assert only == (6, [7, 14, 28, 35, 49, 56])
-    assert first == (3, [7, 14, 28])
-    assert page == (6, [49])
-    assert told == (3, [14, 35, 56])
-    assert failed == (0, [])
-    assert_error(many, 422, "invalid")
-    assert_error(odd, 422, "invalid")
-
-
-def test_every_row_is_exported(tmp_path):
+def test_rows_are_paged_filtered_and_exported(tmp_path):
     async def scenario(client, scene):
         path = await evaluated(client, scene)
+        for query, total, numbers in (
+            ("bucket=only-a", 6, [7, 14, 28, 35, 49, 56]),
+            ("bucket=only-a&slice=half%3Dfirst", 3, [7, 14, 28]),
+            ("bucket=only-a&from=4&count=1", 6, [49]),
+            ("label=2&predicted=0", 3, [14, 35, 56]),
+            ("bucket=failed", 0, []),
+        ):
+            page = (await client.get(f"{path}/rows?{query}")).json()
+            assert (page["total"], [one["row"] for one in page["rows"]]) == (total, numbers)
+        for query in ("count=201", "slice=half"):
+            assert_error(await client.get(f"{path}/rows?{query}"), 422, "invalid")
         return await client.get(f"{path}/export.csv"), await client.get(f"{path}/export.json")
 
     as_csv, as_json = play(tmp_path, scenario)
@@ -260,50 +223,22 @@ def test_an_evaluation_is_followed_to_its_end(tmp_path):
     assert [one["done"] for one in events] == sorted(one["done"] for one in events)
 
 
-def test_other_gates_are_judged_afterwards(tmp_path):
+def test_what_cannot_be_asked_is_refused(tmp_path):
+    changes = {
+        "known: accuracy(a or b)": {"gates": ["precision(b)>1"]},
+        "via": {"via": "carrier pigeon"},
+        "concurrency": {"concurrency": 0},
+        "batch": {"batch": 100_000},
+        "surprise": {"surprise": 1},
+    }
+
     async def scenario(client, scene):
-        path = await evaluated(client, scene)
-        gates = [("gate", "accuracy(b).low>=0.5"), ("gate", "p99(a)<1ms")]
-        return await client.get(f"{path}/gates", params=gates), await client.get(f"{path}/gates")
+        for word, change in changes.items():
+            body = {"model": "m", "dataset": "three", "a": "1", "b": "2", **change}
+            answer = await client.post("/api/evaluations", json=body)
+            assert word in assert_error(answer, 422, "invalid")["error"]
 
-    judged, none = play(tmp_path, scenario)
-    assert [(one["text"], one["passed"]) for one in judged.json()] == [
-        ("accuracy(b).low>=0.5", True),
-        ("p99(a)<1ms", False),
-    ]
-    assert_error(none, 422, "invalid")
-
-
-def test_verbs_that_do_not_fit_the_state_are_refused(tmp_path):
-    async def scenario(client, scene):
-        path = await evaluated(client, scene)
-        answers = [await client.post(f"{path}/{verb}") for verb in ("cancel", "resume")]
-        removed = await client.delete(path)
-        return answers, removed, await client.get(path)
-
-    (cancel, resume), removed, gone = play(tmp_path, scenario)
-    assert_error(cancel, 409, "conflict")
-    assert_error(resume, 409, "conflict")
-    assert removed.status_code == 204
-    assert_error(gone, 404, "not_found")
-
-
-@pytest.mark.parametrize(
-    ("change", "word"),
-    [
-        ({"gates": ["precision(b)>1"]}, "known: accuracy(a or b)"),
-        ({"via": "carrier pigeon"}, "via"),
-        ({"concurrency": 0}, "concurrency"),
-        ({"batch": 100_000}, "batch"),
-        ({"surprise": 1}, "surprise"),
-    ],
-)
-def test_what_cannot_be_asked_is_refused(tmp_path, change, word):
-    async def scenario(client, scene):
-        body = {"model": "m", "dataset": "three", "a": "1", "b": "2", **change}
-        return await client.post("/api/evaluations", json=body)
-
-    assert word in assert_error(play(tmp_path, scenario), 422, "invalid")["error"]
+    play(tmp_path, scenario)
 
 
 def test_hostile_labels_are_data_everywhere(tmp_path):

@@ -1,10 +1,9 @@
 """Hints over the admin API."""
 
 import asyncio
-import dataclasses
 from pathlib import Path
 
-import pytest
+from builders import Clock
 from fastapi import FastAPI
 from listeners.admin_scene import Client, application, assert_error, plane, play, send
 
@@ -24,10 +23,8 @@ def told(pool: str = "default", desired: int = 3, code: Code = Code.DEMAND) -> T
     return Told(hint, signal, Bounds(1, 8), NOW, "mon-fri", gpus)
 
 
-def serving(folder: Path, board: Board, *, at: float = NOW) -> FastAPI:
-    app = application(plane(folder))
-    app.state.control = dataclasses.replace(app.state.control, board=board, wall=lambda: at)
-    return app
+def serving(folder: Path, board: Board, wall: Clock | None = None) -> FastAPI:
+    return application(plane(folder), board=board, wall=wall or Clock(NOW))
 
 
 def board(*those: Told) -> Board:
@@ -37,17 +34,13 @@ def board(*those: Told) -> Board:
 
 
 def test_all_pools_are_listed_by_name(tmp_path: Path) -> None:
-    app = serving(tmp_path, board(told("large"), told("default")))
+    shown = Board()
+    app = serving(tmp_path, shown)
+    assert send(app, "GET", "/api/hints").json() == {"number": 0, "hints": []}
+    shown.put([told("large"), told("default")])
     answer = send(app, "GET", "/api/hints").json()
     assert answer["number"] == 1
     assert [one["pool"] for one in answer["hints"]] == ["default", "large"]
-
-
-def test_before_the_first_round_there_is_none(tmp_path: Path) -> None:
-    assert send(serving(tmp_path, Board()), "GET", "/api/hints").json() == {
-        "number": 0,
-        "hints": [],
-    }
 
 
 def test_a_pool_is_shown_with_all_that_its_hint_was_made_of(tmp_path: Path) -> None:
@@ -57,21 +50,18 @@ def test_a_pool_is_shown_with_all_that_its_hint_was_made_of(tmp_path: Path) -> N
     assert (answer["demand"], answer["models"][0]["capacity"]) == (None, None)
 
 
-def test_the_number_alone_is_for_those_who_read_a_single_one(tmp_path: Path) -> None:
-    answer = send(serving(tmp_path, board()), "GET", "/api/hints/default/desired")
-    assert answer.json() == {"desired": 3}
-
-
-@pytest.mark.parametrize("code", [Code.STALE, Code.INVALID, Code.RESTARTED])
-def test_who_follows_the_number_alone_is_told_none_in_a_hold(tmp_path: Path, code: Code) -> None:
-    held = serving(tmp_path, board(told(code=code)))
-    answer = send(held, "GET", "/api/hints/default/desired")
-    assert "so much comes" in assert_error(answer, 503, "unavailable")["why"]
-
-
-def test_who_follows_the_number_alone_is_not_told_an_old_one(tmp_path: Path) -> None:
-    answer = send(serving(tmp_path, board(), at=NOW + 31), "GET", "/api/hints/default/desired")
-    assert "31 s ago" in assert_error(answer, 503, "unavailable")["why"]
+def test_the_number_alone_is_answered_only_while_it_may_be_followed(tmp_path: Path) -> None:
+    path = "/api/hints/default/desired"
+    shown, wall = board(), Clock(NOW)
+    app = serving(tmp_path, shown, wall)
+    assert send(app, "GET", path).json() == {"desired": 3}
+    for code in (Code.STALE, Code.INVALID, Code.RESTARTED):
+        shown.put([told(code=code)])
+        answer = send(app, "GET", path)
+        assert "so much comes" in assert_error(answer, 503, "unavailable")["why"]
+    shown.put([told()])
+    wall.now += 31
+    assert "31 s ago" in assert_error(send(app, "GET", path), 503, "unavailable")["why"]
 
 
 def test_a_pool_without_a_hint_is_not_found(tmp_path: Path) -> None:
@@ -94,22 +84,13 @@ def test_who_waits_for_a_newer_round_is_answered_with_it(tmp_path: Path) -> None
     assert (answer["number"], answer["hints"][0]["desired"]) == (2, 5)
 
 
-def test_who_has_an_older_round_does_not_wait(tmp_path: Path) -> None:
-    async def scenario(client: Client) -> dict:
-        return (await client.get("/api/hints", params={"after": 0})).json()
+def test_who_has_another_round_does_not_wait(tmp_path: Path) -> None:
+    app = serving(tmp_path, board())
 
-    assert play(serving(tmp_path, board()), scenario)["number"] == 1
+    async def scenario(client: Client) -> None:
+        for number in (0, 700):  # an older one, and one of an earlier control plane
+            answer = await client.get("/api/hints", params={"after": number})
+            assert answer.json()["number"] == 1
+        assert_error(await client.get("/api/hints", params={"after": "soon"}), 422, "invalid")
 
-
-def test_who_has_a_number_of_an_earlier_control_plane_does_not_wait(tmp_path: Path) -> None:
-    async def scenario(client: Client) -> dict:
-        return (await client.get("/api/hints", params={"after": 700})).json()
-
-    assert play(serving(tmp_path, board()), scenario)["number"] == 1
-
-
-def test_a_number_that_is_none_is_refused(tmp_path: Path) -> None:
-    async def scenario(client: Client):
-        return await client.get("/api/hints", params={"after": "soon"})
-
-    assert_error(play(serving(tmp_path, board()), scenario), 422, "invalid")
+    play(app, scenario)

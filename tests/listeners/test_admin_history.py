@@ -6,8 +6,7 @@ from pathlib import Path
 import httpx2
 import pytest
 from fastapi import FastAPI
-from listeners.admin_scene import assert_error, play, send
-from listeners.history_scene import history_scene
+from listeners.admin_scene import application, assert_error, plane, play, send
 
 from serve.control.storing.store import Change
 
@@ -19,7 +18,7 @@ def get(app: FastAPI, path: str) -> httpx2.Response:
 @pytest.fixture
 def app(tmp_path: Path) -> FastAPI:
     """Revisions 1 and 2 are routes, 3 and 4 labels."""
-    _, made = history_scene(tmp_path)
+    made = application(plane(tmp_path))
     for weights in ({"1": 100}, {"1": 60, "2": 40}):
         assert send(made, "PUT", "/api/routes/m", body={"split": weights}).status_code == 200
     for version in (1, 2):
@@ -35,24 +34,17 @@ def test_changes_are_listed_with_what_they_changed(app: FastAPI) -> None:
         (1, "split.1: (nothing) → 100"),
     ]
     assert found[0]["key"] == "m" and found[0]["at"] == "2023-11-14T22:13:20Z"
-
-
-@pytest.mark.parametrize(
-    ("query", "revisions"),
-    [
+    for query, revisions in (
         ("", [4, 3, 2, 1]),
         ("?limit=2", [4, 3]),
         ("?before=3", [2, 1]),
         ("?kind=label&key=m:stable&before=4", [3]),
         ("?key=x", []),
-    ],
-)
-def test_the_list_can_be_narrowed(app: FastAPI, query: str, revisions: list[int]) -> None:
-    found = get(app, f"/api/history{query}").json()
-    assert [one["revision"] for one in found] == revisions
-
-
-def test_one_change_has_both_bodies(app: FastAPI) -> None:
+    ):
+        found = get(app, f"/api/history{query}").json()
+        assert [one["revision"] for one in found] == revisions
+    for query in ("?limit=0", "?limit=1001", "?before=-1", "?limit=x"):
+        assert get(app, f"/api/history{query}").status_code == 422
     one = get(app, "/api/history/4").json()
     assert (one["kind"], one["key"]) == ("label", "m:stable")
     assert (one["before"], one["after"]) == ({"version": 1}, {"version": 2})
@@ -67,7 +59,9 @@ def test_two_states_are_compared(app: FastAPI) -> None:
     assert_error(get(app, "/api/history/2/diff?with=3"), 422, "invalid")
 
 
-def test_a_route_goes_back(app: FastAPI) -> None:
+def test_a_route_goes_back_from_the_state_that_was_seen(app: FastAPI) -> None:
+    stale = send(app, "POST", "/api/history/1/restore", if_match='"1"')
+    assert_error(stale, 412, "precondition_failed")
     answer = send(app, "POST", "/api/history/1/restore", servegate_author="eve")
     assert (answer.status_code, answer.headers["etag"]) == (200, '"5"')
     route = get(app, "/api/routes/m").json()
@@ -89,30 +83,6 @@ def test_a_change_is_undone_and_what_differs_is_told(app: FastAPI) -> None:
     assert_error(send(app, "POST", "/api/history/2/undo"), 409, "later_changes")
 
 
-def test_a_state_that_is_in_force_is_not_written_again(app: FastAPI) -> None:
-    for path in ("/api/history/2/restore", "/api/history/2/rollback"):
-        answer = send(app, "POST", path)
-        assert (answer.status_code, answer.json()["changed"]) == (200, False)
-        assert answer.json()["lines"] == []
-    assert get(app, "/api/history").json()[0]["revision"] == 4
-
-
-def test_going_back_wants_the_state_that_was_seen(app: FastAPI) -> None:
-    answer = send(app, "POST", "/api/history/1/restore", if_match='"1"')
-    assert_error(answer, 412, "precondition_failed")
-
-
-def test_going_back_is_checked_like_any_change(tmp_path: Path) -> None:
-    one, app = history_scene(tmp_path)
-    for version in (3, 1):
-        change = Change("label", "m:stable", {"version": version}, "ada")
-        asyncio.run(one.store.apply(change))
-    asyncio.run(one.reload())
-    answer = send(app, "POST", "/api/history/1/restore")
-    assert_error(answer, 409, "version_not_ready")
-    assert get(app, "/api/history").json()[0]["revision"] == 2
-
-
 def test_what_there_is_not_is_unknown(app: FastAPI) -> None:
     for path in ("/api/history/99", "/api/history/99/diff", "/api/history/1/diff?with=99"):
         assert_error(get(app, path), 404, "unknown_revision")
@@ -120,13 +90,9 @@ def test_what_there_is_not_is_unknown(app: FastAPI) -> None:
     assert_error(get(app, f"/api/history/{10**30}"), 404, "unknown_revision")
 
 
-@pytest.mark.parametrize("query", ["?limit=0", "?limit=1001", "?before=-1", "?limit=x"])
-def test_a_question_that_makes_no_sense_is_refused(app: FastAPI, query: str) -> None:
-    assert get(app, f"/api/history{query}").status_code == 422
-
-
 def test_the_digest_of_a_key_is_in_no_answer_and_a_key_does_not_go_back(tmp_path: Path) -> None:
-    one, app = history_scene(tmp_path)
+    one = plane(tmp_path)
+    app = application(one)
     body = {"digest": "d1g35t", "role": "predictor", "models": ["*"], "revoked": True}
     asyncio.run(one.store.apply(Change("key", "3f", body, "ada")))
     for path in ("/api/history", "/api/history/1", "/api/history/1/diff"):

@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import dataclasses
 import json
 import socket
 from collections.abc import AsyncIterator
@@ -27,9 +26,7 @@ class Watched:
         self.scene = scene or Scene()
         self.more = asyncio.Event()
         self.live = Live(self.scene.sources, clock=self.scene.clock, sleep=self._sleep)
-        self.app = application(plane(folder), **about)
-        control = self.app.state.control
-        self.app.state.control = dataclasses.replace(control, live=self.live)
+        self.app = application(plane(folder), live=self.live, **about)
 
     async def _sleep(self, seconds: float) -> None:
         await self.more.wait()
@@ -65,32 +62,7 @@ async def data_of(lines: AsyncIterator[str]) -> dict:
     raise AssertionError("the stream has ended")
 
 
-async def _until(lines: AsyncIterator[str], start: str) -> AsyncIterator[str]:
-    """The lines up to the first one that starts so."""
-    async for line in lines:
-        yield line
-        if line.startswith(start):
-            return
-
-
 def test_the_history_is_as_it_is_documented(tmp_path: Path) -> None:
-    watched = Watched(tmp_path)
-
-    async def scenario():
-        async with watched.served() as client:
-            empty = (await client.get("/api/live")).json()
-            await until(lambda: watched.scene.gateway.asked == 1)
-            watched.more.set()
-            await until(lambda: watched.scene.gateway.asked == 2)
-            return empty, await client.get("/api/live")
-
-    empty, answer = asyncio.run(scenario())
-    assert LiveView.model_validate(empty).seconds == []
-    assert len(LiveView.model_validate(answer.json()).seconds) == 2
-    assert answer.headers["content-type"] == "application/json"
-
-
-def test_hints_are_as_they_are_documented(tmp_path: Path) -> None:
     scene = Advised()
     watched = Watched(tmp_path, scene)
     scene.board.put([told()])
@@ -98,81 +70,55 @@ def test_hints_are_as_they_are_documented(tmp_path: Path) -> None:
 
     async def scenario():
         async with watched.served() as client:
-            await client.get("/api/live")
+            empty = (await client.get("/api/live")).json()
             await until(lambda: watched.scene.gateway.asked == 1)
             watched.more.set()
             await until(lambda: watched.scene.gateway.asked == 2)
-            return (await client.get("/api/live")).json()
+            return empty, (await client.get("/api/live")).json()
 
-    page = asyncio.run(scenario())
+    empty, page = asyncio.run(scenario())
+    assert LiveView.model_validate(empty).seconds == []
     view = LiveView.model_validate(page)
+    assert len(view.seconds) == 2
     assert view.pools["default"].desired == [3, 3]
     assert view.pools["default"].models["digits"].capacity == [131.0, 131.0]
-    assert [(hint.kind, hint.about) for hint in view.hints] == [
-        ("scaling", "default"),
-        ("batching", "m@1"),
-    ]
+    hints = [(hint.kind, hint.about) for hint in view.hints]
+    assert hints == [("scaling", "default"), ("batching", "m@1")]
 
 
-def test_each_event_is_one_sample(tmp_path: Path) -> None:
-    watched = Watched(tmp_path)
-
-    async def scenario():
-        async with (
-            watched.served() as client,
-            client.stream("GET", "/api/live/events") as answer,
-        ):
-            lines = answer.aiter_lines()
-            first = await data_of(lines)
-            watched.more.set()
-            return answer.headers, first, await data_of(lines)
-
-    headers, first, second = asyncio.run(scenario())
-    assert headers["content-type"].startswith("text/event-stream")
-    assert headers["cache-control"] == "no-store"
-    assert (first["period"], second["period"]) == (None, 1.0)
-    assert second["replicas"]["a"]["state"] == "up"
-
-
-def test_a_stream_may_begin_with_the_history(tmp_path: Path) -> None:
-    watched = Watched(tmp_path)
-
-    async def scenario():
-        async with (
-            watched.served() as client,
-            client.stream("GET", "/api/live/events") as one,
-            client.stream("GET", "/api/live/events?history=true") as other,
-        ):
-            await data_of(one.aiter_lines())
-            return [line async for line in _until(other.aiter_lines(), "data: ")]
-
-    *_, named, data = asyncio.run(scenario())
-    assert named == "event: history"
-    LiveView.model_validate(json.loads(data.removeprefix("data: ")))
-
-
-def test_who_leaves_is_a_viewer_no_more(tmp_path: Path) -> None:
+def test_each_event_is_one_sample_and_the_first_may_be_the_history(tmp_path: Path) -> None:
     watched = Watched(tmp_path)
 
     async def scenario():
         async with watched.served() as client:
-            async with client.stream("GET", "/api/live/events") as answer:
-                await data_of(answer.aiter_lines())
-                during = repr(watched.live)
+            async with (
+                client.stream("GET", "/api/live/events") as answer,
+                client.stream("GET", "/api/live/events?history=true") as other,
+            ):
+                lines, history = answer.aiter_lines(), other.aiter_lines()
+                first = await data_of(lines)
+                while not (named := await anext(history)).startswith("event: "):
+                    pass
+                whole = await data_of(history)
+                watched.more.set()
+                second, during = await data_of(lines), repr(watched.live)
             await until(lambda: "viewers=0" in repr(watched.live))
-            return during
+            return answer.headers, first, second, named, whole, during
 
-    assert "viewers=1" in asyncio.run(scenario())
+    headers, first, second, named, whole, during = asyncio.run(scenario())
+    assert headers["content-type"].startswith("text/event-stream")
+    assert headers["cache-control"] == "no-store"
+    assert (first["period"], second["period"]) == (None, 1.0)
+    assert second["replicas"]["a"]["state"] == "up"
+    assert named == "event: history" and LiveView.model_validate(whole)
+    assert "viewers=2" in during
 
 
 def test_when_the_control_plane_stops_the_stream_ends_as_it_should(tmp_path: Path) -> None:
     watched = Watched(tmp_path)
 
     async def scenario():
-        async with (
-            watched.served() as client,
-            client.stream("GET", "/api/live/events") as answer,
-        ):
+        async with watched.served() as client, client.stream("GET", "/api/live/events") as answer:
             lines = answer.aiter_lines()
             await data_of(lines)
             watched.running.cancel()
@@ -188,12 +134,6 @@ def test_too_many_viewers_are_told_so(tmp_path: Path) -> None:
             stack.enter_context(watched.live.watching())
         answer = send(watched.app, "GET", "/api/live/events")
     assert "200 already watch" in assert_error(answer, 503, "unavailable")["what"]
-
-
-def test_without_a_key_nobody_watches_where_keys_are_needed(tmp_path: Path) -> None:
-    watched = Watched(tmp_path, needs_key=lambda guarded: True)
-    for path in ("/api/live", "/api/live/events"):
-        assert_error(send(watched.app, "GET", path), 401, "unauthenticated")
 
 
 def test_a_stream_without_samples_is_kept_alive() -> None:

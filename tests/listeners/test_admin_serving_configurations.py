@@ -1,6 +1,5 @@
 """Serving configurations over the admin API: shown with their state, changed, refused."""
 
-import dataclasses
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -9,15 +8,7 @@ import httpx2
 import pytest
 from control.batching.changing_scene import CONFIG, Scene
 from control.versions_scene import version
-from fastapi import FastAPI
-from listeners.admin_scene import SECRET, assert_error
-
-from serve.control.history import History
-from serve.control.management import Management
-from serve.control.reconciling.keepers import Keepers
-from serve.control.restoring import Restoring
-from serve.listeners.admin.application import create
-from serve.listeners.admin.context import Control
+from listeners.admin_scene import application, assert_error, history_of
 
 PATH = "/api/models/m/versions/1/serving-configuration"
 SIXTEEN = {"fields": {"max_batch_size": 16}}
@@ -29,39 +20,11 @@ def scene(tmp_path: Path) -> Scene:
     return Scene(tmp_path, version("m", 1, config=CONFIG), version("m", 2, config=CONFIG))
 
 
-def application(scene: Scene) -> FastAPI:
-    """The admin application of a scene, with its history."""
-    one = scene.plane
-    management = Management(
-        *(one.store, one.inventory, one.fleet, one.publisher, Keepers()),
-        decisions=lambda: one.decisions,
-        reload=one.reload,
-    )
-    restoring = Restoring(
-        one.models,
-        management,
-        decisions=lambda: one.decisions,
-        generation=lambda: one.publisher.snapshot.generation,
-        revising=scene.configuring,
-    )
-    absent: dict[str, Any] = {
-        row.name: None for row in dataclasses.fields(Control) if row.default is dataclasses.MISSING
-    }
-    parts: dict[str, Any] = {
-        "models": one.models,
-        "publisher": one.publisher,
-        "configuring": scene.configuring,
-        "history": History(one.store, restoring.by_kind),
-        "secret": SECRET,
-        "needs_key": lambda guarded: guarded,
-        "wall": one.wall,
-    }
-    return create(Control(**(absent | parts)), hosts=["localhost"])
-
-
 def play(scene: Scene, *steps: Callable[[Client], Awaitable[httpx2.Response]]) -> list[Any]:
     """What a client of the API is answered while the replicas live."""
-    transport = httpx2.ASGITransport(app=application(scene), raise_app_exceptions=False)
+    history = history_of(scene.plane, revising=scene.configuring)
+    app = application(scene.plane, configuring=scene.configuring, history=history)
+    transport = httpx2.ASGITransport(app=app, raise_app_exceptions=False)
     client = Client(transport=transport, base_url="http://localhost:8080")
     return scene.play(*(lambda step=step: step(client) for step in steps))
 
@@ -98,15 +61,27 @@ def test_a_change_is_answered_when_every_replica_has_it(scene: Scene) -> None:
     assert answer.headers["etag"] == page["etag"]
 
 
-def test_a_change_that_nobody_waits_for_is_accepted_and_can_be_followed(scene: Scene) -> None:
-    (answer,) = play(scene, put(SIXTEEN, query="?wait=false"))
-    assert (answer.status_code, answer.json()["change"]["outcome"]) == (202, "")
-
-
-def test_a_dry_run_shows_what_would_be(scene: Scene) -> None:
-    asked, after = play(scene, put(SIXTEEN, query="?dry_run=true"), get)
-    assert asked.status_code == 200 and "max_batch_size: 16" in asked.json()["config"]
+def test_a_dry_run_shows_what_would_be_and_a_change_need_not_be_waited_for(scene: Scene) -> None:
+    dry, after, accepted = play(
+        scene, put(SIXTEEN, query="?dry_run=true"), get, put(SIXTEEN, query="?wait=false")
+    )
+    assert dry.status_code == 200 and "max_batch_size: 16" in dry.json()["config"]
     assert after.json()["fields"] == {}
+    assert (accepted.status_code, accepted.json()["change"]["outcome"]) == (202, "")
+
+
+def test_what_is_wrong_is_refused_with_its_reason(scene: Scene) -> None:
+    size = {"dynamic_batching": {"preferred_batch_size": [64]}}
+    bad, unread, check, version_, model = play(
+        scene,
+        *(put({"fields": each}) for each in ({"backend": "python"}, {"max_batch_size": "x"}, size)),
+        *(put(SIXTEEN, PATH.replace(*other)) for other in (("/1/", "/9/"), ("/m/", "/x/"))),
+    )
+    assert "backend cannot be changed" in assert_error(bad, 422, "invalid")["error"]
+    assert "cannot be read" in assert_error(unread, 422, "invalid")["error"]
+    assert "preferred_batch_size" in assert_error(check, 422, "check_failed")["error"]
+    assert_error(version_, 404, "unknown_version")
+    assert_error(model, 404, "unknown_model")
 
 
 def test_an_etag_that_is_stale_changes_nothing(scene: Scene) -> None:
@@ -120,36 +95,10 @@ def test_an_etag_that_is_stale_changes_nothing(scene: Scene) -> None:
     assert_error(stale, 412, "precondition_failed")
 
 
-@pytest.mark.parametrize(
-    ("fields", "code", "said"),
-    [
-        ({"backend": "python"}, "invalid", "backend cannot be changed"),
-        ({"max_batch_size": "x"}, "invalid", "cannot be read"),
-        (
-            {"dynamic_batching": {"preferred_batch_size": [64]}},
-            "check_failed",
-            "preferred_batch_size",
-        ),
-    ],
-)
-def test_what_is_wrong_is_refused_with_its_reason(
-    scene: Scene, fields: dict[str, Any], code: str, said: str
-) -> None:
-    (answer,) = play(scene, put({"fields": fields}))
-    assert said in assert_error(answer, 422, code)["error"]
-
-
 def test_a_change_that_is_taken_back_is_a_conflict_that_says_why(scene: Scene) -> None:
     scene.tritons["a"].refuses = {16}
     (answer,) = play(scene, put(SIXTEEN))
     assert "no memory for batches of 16" in assert_error(answer, 409, "conflict")["why"]
-
-
-def test_what_is_not_there_is_not_found(scene: Scene) -> None:
-    wrong = [PATH.replace("/1/", "/9/"), PATH.replace("/m/", "/x/")]
-    version_, model = play(scene, *(put(SIXTEEN, path) for path in wrong))
-    assert_error(version_, 404, "unknown_version")
-    assert_error(model, 404, "unknown_model")
 
 
 def test_the_history_goes_back_to_a_configuration(scene: Scene) -> None:

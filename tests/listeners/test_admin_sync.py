@@ -8,7 +8,7 @@ from typing import Any
 import httpx2
 import pytest
 from control.delivering_scene import MODEL, Shelf
-from listeners.sync_scene import SECRET, internal_api
+from listeners.admin_scene import SECRET, internal_api
 
 from serve.control.delivering.agents import AgentDelivery, Page
 from serve.core.errors import NotFound
@@ -63,59 +63,42 @@ def scene(tmp_path: Path) -> Scene:
     return Scene(tmp_path)
 
 
-@pytest.mark.parametrize("headers", [{}, {"authorization": "Bearer wrong"}])
-@pytest.mark.parametrize(
-    ("method", "path"),
-    [
+def test_without_the_secret_there_is_nothing_here(scene: Scene) -> None:
+    for method, path in (
         ("GET", "/internal/wanted?replica=a"),
         ("POST", "/internal/delivered"),
         ("GET", "/internal/blobs/abc"),
-    ],
-)
-def test_without_the_secret_there_is_nothing_here(
-    scene: Scene, method: str, path: str, headers: dict[str, str]
-) -> None:
-    answer = scene.ask(method, path, headers)
-    assert answer.status_code == 404 and "digits" not in answer.text
+    ):
+        for headers in ({}, {"authorization": "Bearer wrong"}):
+            answer = scene.ask(method, path, headers)
+            assert answer.status_code == 404 and "digits" not in answer.text
 
 
 def test_an_agent_gets_the_page_and_reports_on_it(scene: Scene) -> None:
     page = Page.from_json(scene.ask("GET", "/internal/wanted?replica=gpu-1").json())
     assert [piece.slot for piece in page.pieces] == [("digits", 1)]
-    report = {"replica": "gpu-1", "page": page.name, "slots": [["digits", 1]]}
-    assert scene.ask("POST", "/internal/delivered", json=report).json() == {"believed": True}
-    assert scene.agents.has("gpu-1", scene.version)
-
-
-def test_a_report_tells_problems_in_words(scene: Scene) -> None:
-    page = scene.ask("GET", "/internal/wanted?replica=gpu-1").json()["name"]
+    report: dict[str, Any] = {"replica": "gpu-1", "slots": [["digits", 1]]}
+    for name, believed in (("0123-4567", False), (page.name, True)):
+        answer = scene.ask("POST", "/internal/delivered", json=report | {"page": name})
+        assert answer.json() == {"believed": believed}
+        assert scene.agents.has("gpu-1", scene.version) is believed
     problems = [{"slot": ["digits", 1], "why": "the disk is full"}]
-    report = {"replica": "gpu-1", "page": page, "slots": [], "problems": problems}
+    report |= {"page": page.name, "slots": [], "problems": problems}
     scene.ask("POST", "/internal/delivered", json=report)
     assert scene.agents.problem("gpu-1", scene.version) == "the disk is full"
 
 
-def test_a_report_on_another_page_is_not_believed(scene: Scene) -> None:
-    report = {"replica": "gpu-1", "page": "0123-4567", "slots": [["digits", 1]]}
-    assert scene.ask("POST", "/internal/delivered", json=report).json() == {"believed": False}
-    assert not scene.agents.has("gpu-1", scene.version)
-
-
-@pytest.mark.parametrize(
-    "report",
-    [
-        {},
-        {"replica": "", "page": "p", "slots": []},
-        {"replica": "a", "page": "p", "slots": [["m", 0]]},
-        {"replica": "a", "page": "p", "slots": [["m"]]},
-        {"replica": "a", "page": "p", "slots": [], "problems": [{"slot": ["m", 1]}]},
-    ],
-)
-def test_a_report_that_is_none_is_refused(scene: Scene, report: Any) -> None:
-    assert_error(scene.ask("POST", "/internal/delivered", json=report), 422, "invalid")
-
-
-def test_a_poll_without_a_name_is_refused(scene: Scene) -> None:
+def test_a_report_or_a_poll_that_is_none_is_refused(scene: Scene) -> None:
+    page = {"replica": "a", "page": "p", "slots": []}
+    for change in (
+        {"replica": ""},
+        {"slots": [["m", 0]]},
+        {"slots": [["m"]]},
+        {"slots": None},
+        {"problems": [{"slot": ["m", 1]}]},
+    ):
+        answer = scene.ask("POST", "/internal/delivered", json=page | change)
+        assert_error(answer, 422, "invalid")
     assert_error(scene.ask("GET", "/internal/wanted"), 422, "invalid")
 
 
@@ -132,25 +115,16 @@ def test_a_blob_comes_whole_or_from_where_a_transfer_ended(scene: Scene) -> None
     assert whole.headers["content-length"] == str(len(WEIGHTS))
     assert (rest.status_code, rest.content) == (206, WEIGHTS[5:])
     assert rest.headers["content-range"] == f"bytes 5-{len(WEIGHTS) - 1}/{len(WEIGHTS)}"
+    beyond = scene.blob("1/model.onnx", range=f"bytes={len(WEIGHTS)}-")
+    assert beyond.status_code == 416
+    assert beyond.headers["content-range"] == f"bytes */{len(WEIGHTS)}"
+    for other in ("bytes=0-1", "bytes=-4", "lines=3-", "bytes=x-"):
+        answer = scene.blob("1/model.onnx", range=other)
+        assert (answer.status_code, answer.content) == (200, WEIGHTS), other
 
 
-def test_a_transfer_cannot_go_on_behind_the_end(scene: Scene) -> None:
-    answer = scene.blob("1/model.onnx", range=f"bytes={len(WEIGHTS)}-")
-    assert answer.status_code == 416
-    assert answer.headers["content-range"] == f"bytes */{len(WEIGHTS)}"
-
-
-@pytest.mark.parametrize("range", ["bytes=0-1", "bytes=-4", "lines=3-", "bytes=x-"])
-def test_ranges_that_no_agent_asks_for_mean_the_whole_blob(scene: Scene, range: str) -> None:
-    answer = scene.blob("1/model.onnx", range=range)
-    assert (answer.status_code, answer.content) == (200, WEIGHTS)
-
-
-def test_documents_and_unknown_blobs_are_not_given_out(scene: Scene) -> None:
+def test_documents_and_blobs_that_are_not_there_are_not_given_out(scene: Scene) -> None:
     assert_error(scene.blob("model_card.json"), 404, "not_found")
     assert_error(scene.ask("GET", f"/internal/blobs/{'0' * 64}"), 404, "not_found")
-
-
-def test_a_blob_that_has_gone_is_said_before_the_answer_begins(scene: Scene) -> None:
     scene.shelf.blob(scene.file("1/model.onnx").sha256).unlink()
     assert_error(scene.blob("1/model.onnx"), 404, "not_found")

@@ -3,7 +3,6 @@
 import base64
 import io
 import json
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,6 @@ from fastapi import FastAPI
 from listeners.admin_scene import Client, application, assert_error, plane, play, send
 from trying_desk import ROW, Desk, metadata
 
-from serve.core.errors import Unavailable
 from serve.listeners.admin.bounds import LARGEST, LARGEST_TRY
 
 PATH = "/api/tries"
@@ -33,9 +31,7 @@ class Rows:
 def made(tmp_path: Path) -> tuple[FastAPI, Desk, Rows]:
     one = plane(tmp_path)
     desk, rows = Desk(one, tmp_path), Rows()
-    app = application(one)
-    app.state.control = replace(app.state.control, tries=desk.desk, datasets=rows)
-    return app, desk, rows
+    return application(one, tries=desk.desk, datasets=rows), desk, rows
 
 
 @pytest.fixture
@@ -72,38 +68,32 @@ def test_a_try_is_made_shown_listed_and_removed(app: FastAPI) -> None:
     assert_error(after, 404, "not_found")
 
 
-def test_a_side_that_fails_is_no_failure_of_the_request(made: Any) -> None:
-    app, desk, _ = made
-    desk.gateway.scripted["2"] = Unavailable("nobody is there")
-    one = play(app, lambda client: tried(client, b="2"))
-    assert one["sides"][1]["error"]["what"] == "nobody is there"
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"inputs": {"x": {"form": "json", "data": "%%%"}}},
-        {"inputs": {"x": {"form": "pickle"}}},
-        {"inputs": {}},
-        {"inputs": {"x": {"form": "json", "data": base64.b64encode(b"{").decode()}}},
-        {"inputs": {"": {"form": "image", "data": base64.b64encode(b"GIF8").decode()}}},
-        {"a": "../../etc"},
-        {"via": "smtp"},
-        {"batch": 0},
-        {"surplus": 1},
-    ],
-)
-def test_what_cannot_be_asked_is_refused_and_nothing_is_kept(app: FastAPI, change: Any) -> None:
+def test_what_cannot_be_asked_is_refused_and_nothing_is_kept(app: FastAPI) -> None:
     async def scenario(client: Client) -> Any:
-        return await client.post(PATH, json=body() | change), (await client.get(PATH)).json()
+        for change in (
+            {"inputs": {"x": {"form": "json", "data": "%%%"}}},
+            {"inputs": {"x": {"form": "pickle"}}},
+            {"inputs": {}},
+            {"inputs": {"x": {"form": "json", "data": base64.b64encode(b"{").decode()}}},
+            {"inputs": {"": {"form": "image", "data": base64.b64encode(b"GIF8").decode()}}},
+            {"a": "../../etc"},
+            {"via": "smtp"},
+            {"batch": 0},
+            {"surplus": 1},
+        ):
+            assert_error(await client.post(PATH, json=body() | change), 422, "invalid")
+        unknown = await client.post(PATH, json=body() | {"model": "no"})
+        assert_error(unknown, 404, "unknown_model")
+        return (await client.get(PATH)).json()
 
-    answer, listed = play(app, scenario)
-    assert_error(answer, 422, "invalid")
-    assert listed == []
+    assert play(app, scenario) == []
 
 
-def test_an_unknown_model_is_not_found(app: FastAPI) -> None:
-    assert_error(send(app, "POST", PATH, body=body() | {"model": "no"}), 404, "unknown_model")
+def test_of_a_try_that_there_is_not_nothing_is_found(app: FastAPI) -> None:
+    files = ("request.json", "request.bin", "inputs.npz", "outputs.npz", "snippets", "inputs/x.png")
+    for identity in ("0123456789abcdef", "nothing", "..%2F..%2Fetc"):
+        for path in ("", *(f"/{name}" for name in files)):
+            assert send(app, "GET", f"{PATH}/{identity}{path}").status_code == 404
 
 
 def test_more_may_be_given_here_than_elsewhere_but_not_anything(app: FastAPI) -> None:
@@ -116,25 +106,6 @@ def test_more_may_be_given_here_than_elsewhere_but_not_anything(app: FastAPI) ->
     fits, large = play(app, scenario)
     assert fits.status_code == 201
     assert_error(large, 413, "body_too_large")
-
-
-@pytest.mark.parametrize(
-    "path",
-    [
-        "",
-        "/request.json",
-        "/request.bin",
-        "/inputs.npz",
-        "/outputs.npz",
-        "/snippets",
-        "/inputs/x.png",
-    ],
-)
-@pytest.mark.parametrize("identity", ["0123456789abcdef", "nothing", "..%2F..%2Fetc"])
-def test_of_a_try_that_there_is_not_nothing_is_found(
-    app: FastAPI, identity: str, path: str
-) -> None:
-    assert send(app, "GET", f"{PATH}/{identity}{path}").status_code == 404
 
 
 def test_tensors_and_requests_can_be_fetched(app: FastAPI) -> None:
@@ -156,65 +127,43 @@ def test_tensors_and_requests_can_be_fetched(app: FastAPI) -> None:
     assert outputs.headers["x-content-type-options"] == "nosniff"
 
 
-def test_what_triton_does_not_take_as_json_is_told(made: Any) -> None:
-    app, desk, _ = made
-    desk.gateway.described["1"] = metadata("FP16")
+def test_a_try_becomes_snippets_and_a_row_of_a_data_set_but_not_always_json(made: Any) -> None:
+    app, desk, rows = made
 
-    async def scenario(client: Client) -> Any:
+    async def scenario(client: Client) -> None:
         one = await tried(client)
-        return await client.get(f"{PATH}/{one['id']}/request.json")
-
-    assert "FP16" in assert_error(play(app, scenario), 409, "conflict")["why"]
-
-
-def test_snippets_name_the_host_by_which_the_api_was_asked(app: FastAPI) -> None:
-    async def scenario(client: Client) -> Any:
-        one = await tried(client)
-        return (await client.get(f"{PATH}/{one['id']}/snippets")).json()
-
-    found = play(app, scenario)
-    assert [one["language"] for one in found] == ["curl", "python", "grpcurl"]
-    assert "http://localhost:8000/v2/models/m/versions/1/infer" in found[0]["text"]
-
-
-def test_the_input_of_a_try_becomes_a_row_of_a_data_set(made: Any) -> None:
-    app, _, rows = made
-
-    async def scenario(client: Client) -> Any:
-        one = await tried(client)
+        found = (await client.get(f"{PATH}/{one['id']}/snippets")).json()
+        assert [snippet["language"] for snippet in found] == ["curl", "python", "grpcurl"]
+        url = "http://localhost:8000/v2/models/m/versions/1/infer"
+        assert url in found[0]["text"], "the host is the one by which the API was asked"
         page = {"dataset": "held-out", "label": "7"}
         headers = {"servegate-author": "ada"}
-        return one, await client.post(f"{PATH}/{one['id']}/dataset", json=page, headers=headers)
+        answer = await client.post(f"{PATH}/{one['id']}/dataset", json=page, headers=headers)
+        assert answer.status_code == 204
+        assert rows.added == [("held-out", ROW, f"{one['id']}.json", "7", "ada")]
+        desk.gateway.described["1"] = metadata("FP16")
+        other = await tried(client)
+        answer = await client.get(f"{PATH}/{other['id']}/request.json")
+        assert "FP16" in assert_error(answer, 409, "conflict")["why"]
 
-    one, answer = play(app, scenario)
-    assert answer.status_code == 204
-    assert rows.added == [("held-out", ROW, f"{one['id']}.json", "7", "ada")]
+    play(app, scenario)
 
 
 def test_versions_in_plain_folders_have_no_contract_and_are_told_how_to(app: FastAPI) -> None:
-    async def scenario(client: Client) -> Any:
-        one = await tried(client)
-        saved = await client.post(f"{PATH}/{one['id']}/contract", json={"side": "a"})
+    async def scenario(client: Client) -> None:
+        path = f"{PATH}/{(await tried(client))['id']}/contract"
+        saved = await client.post(path, json={"side": "a"})
         listed = await client.get("/api/models/m/versions/1/contract")
-        examples = await client.get("/api/models/m/examples")
+        for answer in (saved, listed):
+            told = assert_error(answer, 409, "conflict")
+            assert told["try_this"] == "servegate model push MODEL_REPOSITORY/m m"
+        for page in ({"side": "c"}, {"atol": -1}, {"top1": 2}, {"rtol": 1e301}):
+            assert_error(await client.post(path, json=page), 422, "invalid")
+        assert (await client.get("/api/models/m/examples")).json() == []
         unknown = await client.get("/api/models/m/versions/9/contract")
-        return saved, listed, examples, unknown
+        assert_error(unknown, 404, "unknown_version")
 
-    saved, listed, examples, unknown = play(app, scenario)
-    for answer in (saved, listed):
-        told = assert_error(answer, 409, "conflict")
-        assert told["try_this"] == "servegate model push MODEL_REPOSITORY/m m"
-    assert (examples.status_code, examples.json()) == (200, [])
-    assert_error(unknown, 404, "unknown_version")
-
-
-@pytest.mark.parametrize("page", [{"side": "c"}, {"atol": -1}, {"top1": 2}, {"rtol": 1e301}])
-def test_tolerances_that_mean_nothing_are_refused(app: FastAPI, page: Any) -> None:
-    async def scenario(client: Client) -> Any:
-        one = await tried(client)
-        return await client.post(f"{PATH}/{one['id']}/contract", json=page)
-
-    assert_error(play(app, scenario), 422, "invalid")
+    play(app, scenario)
 
 
 def test_everything_is_documented(app: FastAPI) -> None:

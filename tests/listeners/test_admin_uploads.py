@@ -69,22 +69,19 @@ def test_content_that_there_is_already_is_told_and_not_made_again(scene: Uploads
 
 
 def test_a_blob_tells_where_it_goes_on(scene: UploadsScene) -> None:
-    path = blob(scene.begun())
+    identity = scene.begun()
+    path = blob(identity)
     patch(scene, path, DATA[:1000])
     asked = play(scene.app(), lambda client: client.head(path))
     assert (asked.status_code, asked.content) == (200, b"")
-    assert (asked.headers["upload-offset"], asked.headers["upload-length"]) == (
-        "1000",
-        str(len(DATA)),
-    )
-
-
-def test_a_piece_that_starts_elsewhere_is_told_the_offset(scene: UploadsScene) -> None:
-    path = blob(scene.begun())
-    patch(scene, path, DATA[:1000])
-    answer = patch(scene, path, DATA[500:], upload_offset="500")
-    assert_error(answer, 409, "wrong_offset")
-    assert answer.headers["upload-offset"] == "1000"
+    assert asked.headers["upload-offset"] == "1000"
+    assert asked.headers["upload-length"] == str(len(DATA))
+    elsewhere = patch(scene, path, DATA[500:], upload_offset="500")
+    assert_error(elsewhere, 409, "wrong_offset")
+    assert elsewhere.headers["upload-offset"] == "1000"
+    answer = send(scene.app(), "POST", f"/api/uploads/{identity}/commit", body={})
+    assert "1/model.onnx" in assert_error(answer, 409, "conflict")["why"]
+    assert scene.publications.asked == []
 
 
 def test_uploads_are_listed_and_given_up(scene: UploadsScene) -> None:
@@ -107,71 +104,44 @@ def test_an_upload_that_is_being_published_is_not_given_up(scene: UploadsScene) 
     assert scene.uploads.get(identity)
 
 
-def test_an_upload_that_is_not_whole_is_not_committed(scene: UploadsScene) -> None:
-    identity = scene.begun()
-    answer = send(scene.app(), "POST", f"/api/uploads/{identity}/commit", body={})
-    assert "1/model.onnx" in assert_error(answer, 409, "conflict")["why"]
-    assert scene.publications.asked == []
-
-
-@pytest.mark.parametrize(
-    ("changes", "code"),
-    [
+def test_bytes_that_do_not_fit_are_refused_and_nothing_of_them_is_kept(
+    scene: UploadsScene,
+) -> None:
+    path = blob(scene.begun())
+    changes: list[tuple[dict[str, Any], str]] = [
         ({"content_type": "text/plain"}, "invalid"),
         ({"upload_offset": "-1"}, "invalid"),
         ({"upload_offset": "x"}, "invalid"),
         ({"upload_offset": "1"}, "invalid"),
         ({"content": DATA + b"more"}, "invalid"),
         ({"content": b"x" * len(DATA)}, "digest_mismatch"),
-    ],
-)
-def test_bytes_that_do_not_fit_are_refused_and_nothing_of_them_is_kept(
-    scene: UploadsScene, changes: dict[str, Any], code: str
-) -> None:
-    assert_error(patch(scene, blob(scene.begun()), **changes), 422, code)
-    assert scene.staged() == b""
+    ]
+    for change, code in changes:
+        assert_error(patch(scene, path, **change), 422, code)
+        assert scene.staged() == b"", change
 
 
-@pytest.mark.parametrize(
-    "path", [blob("nope"), blob("..%2F..%2Fetc"), "/api/uploads/nope/blobs/nope"]
-)
-def test_what_is_sent_to_nowhere_is_not_kept(scene: UploadsScene, path: str) -> None:
-    answer = patch(scene, path)
-    assert answer.status_code == 404
-    assert names_in(scene.folder) == []
-
-
-@pytest.mark.parametrize(
-    ("body", "status"),
-    [
-        ({"model": "../x", "files": [file().to_json()]}, 422),
-        ({"model": "digits", "files": []}, 422),
-        ({"model": "digits", "files": [file(path="../x").to_json()]}, 422),
-        ({"model": "digits", "files": [file(path="1/" + "x" * 2000).to_json()]}, 422),
-        ({"model": "digits", "files": [file().to_json() | {"size": 1.5}]}, 422),
-        ({"model": "digits", "files": [file().to_json() | {"mode": 511}]}, 422),
-    ],
-)
-def test_uploads_that_cannot_be_are_refused_before_anything_is_written(
-    scene: UploadsScene, body: Any, status: int
-) -> None:
-    answer = send(scene.app(), "POST", "/api/uploads", body=body)
-    assert answer.status_code == status
-    assert names_in(scene.folder) == []
-
-
-def test_an_upload_of_too_many_files_is_refused_before_anything_is_written(
-    scene: UploadsScene,
-) -> None:
-    one = file().to_json()
-    body = {"model": "digits", "files": [one | {"path": f"1/{n}"} for n in range(100_000)]}
-    assert send(scene.app(), "POST", "/api/uploads", body=body).status_code == 413
-    assert names_in(scene.folder) == []
-
-
-def test_beyond_the_quota_there_is_no_space(tmp_path: Path) -> None:
+def test_uploads_that_cannot_be_are_refused_before_anything_is_written(tmp_path: Path) -> None:
     scene = UploadsScene(tmp_path, limits=UploadLimits(quota=100))
-    assert_error(send(scene.app(), "POST", "/api/uploads", body=BODY), 507, "no_space")
+    one = file().to_json()
+    many = [one | {"path": f"1/{n}"} for n in range(100_000)]
+    for model, files, status in (
+        ("../x", [one], 422),
+        ("digits", [], 422),
+        ("digits", [one | {"path": "../x"}], 422),
+        ("digits", [one | {"path": "1/" + "x" * 2000}], 422),
+        ("digits", [one | {"size": 1.5}], 422),
+        ("digits", [one | {"mode": 511}], 422),
+        ("digits", many, 413),
+        ("digits", [one], 507),  # beyond the quota
+    ):
+        body = {"model": model, "files": files}
+        assert send(scene.app(), "POST", "/api/uploads", body=body).status_code == status
+    for path in (blob("nope"), blob("..%2F..%2Fetc"), "/api/uploads/nope/blobs/nope"):
+        assert patch(scene, path).status_code == 404
+    assert names_in(scene.folder) == []
+    answer = send(scene.app(publishes=False), "POST", "/api/uploads", body=BODY)
+    assert_error(answer, 403, "not_served")
 
 
 def test_nobody_uploads_without_a_key_where_keys_are_needed(tmp_path: Path) -> None:
@@ -180,11 +150,6 @@ def test_nobody_uploads_without_a_key_where_keys_are_needed(tmp_path: Path) -> N
     assert_error(patch(scene, path), 401, "unauthenticated")
     assert scene.staged() == b""
     assert patch(scene, path, authorization=f"Bearer {SECRET}").status_code == 204
-
-
-def test_where_nothing_can_be_published_nothing_is_uploaded(scene: UploadsScene) -> None:
-    answer = send(scene.app(publishes=False), "POST", "/api/uploads", body=BODY)
-    assert_error(answer, 403, "not_served")
 
 
 def test_a_blob_may_be_larger_than_other_bodies_but_not_than_announced(

@@ -3,25 +3,16 @@
 import asyncio
 from collections.abc import Awaitable
 from pathlib import Path
-from types import MappingProxyType
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 import httpx2
 import pytest
 from control.publishing import Scene, files, sha256
-from fastapi import FastAPI
-from listeners.admin_scene import SECRET, assert_error, play, send, unread
+from listeners.admin_scene import application, assert_error, play, send
 
-from serve.control.history import History
-from serve.control.management import Management
-from serve.control.models import By
 from serve.control.publishing.publications import Ask
-from serve.control.reconciling.keepers import Keepers
-from serve.core.access import Role
 from serve.core.errors import TrialFailed
 from serve.core.versions import State
-from serve.listeners.admin.application import create
-from serve.listeners.admin.context import Control
 
 T = TypeVar("T")
 ONE = "/api/models/m/versions/1"
@@ -33,7 +24,10 @@ class Api:
     def __init__(self, folder: Path) -> None:
         self.scene = Scene(folder)
         asyncio.run(self.scene.begin())
-        self.app = self._application()
+        parts = ("storage", "uploads", "publications", "retention")
+        self.app = application(
+            self.scene.plane, **{name: getattr(self.scene, name) for name in parts}
+        )
 
     def publish(self, *contents: bytes, ask: Ask | None = None) -> None:
         """Publish versions of model `m`."""
@@ -57,47 +51,6 @@ class Api:
     def purge(self, path: str) -> httpx2.Response:
         """Retire a version, and remove its files."""
         return play(self.app, lambda one: one.delete(path, params={"purge": "true"}))
-
-    def _application(self) -> FastAPI:
-        plane = self.scene.plane
-        management = Management(
-            plane.store,
-            plane.inventory,
-            plane.fleet,
-            plane.publisher,
-            Keepers(),
-            decisions=lambda: plane.decisions,
-            reload=plane.reload,
-        )
-        control = Control(
-            models=plane.models,
-            fleet=plane.fleet,
-            publisher=plane.publisher,
-            management=management,
-            keys=plane.keys,
-            storage=self.scene.storage,
-            uploads=self.scene.uploads,
-            publications=self.scene.publications,
-            retention=self.scene.retention,
-            conversions=cast(Any, None),
-            history=History(plane.store, MappingProxyType({})),
-            load_reports=cast(Any, None),
-            tries=cast(Any, None),
-            datasets=cast(Any, None),
-            evaluations=cast(Any, None),
-            benches=cast(Any, None),
-            configuring=cast(Any, None),
-            overviews=cast(Any, None),
-            live=cast(Any, None),
-            pools=cast(Any, None),
-            readings=unread,
-            metrics=lambda: b"",
-            clock=plane.clock,
-            secret=SECRET,
-            needs_key=lambda guarded: guarded,
-            wall=plane.wall,
-        )
-        return create(control, hosts=["localhost"])
 
 
 @pytest.fixture
@@ -133,54 +86,29 @@ def test_the_state_that_is_shown_is_that_of_the_replicas(api: Api) -> None:
     assert (page["state"], page["named_by"]) == ("serving", ["old"])
 
 
-def test_a_version_on_its_way_has_no_files_yet(api: Api) -> None:
-    api.run(api.scene.push("m", files()))
+def test_a_push_that_failed_or_is_on_its_way_leaves_a_healthy_model_as_it_is(api: Api) -> None:
+    def states() -> tuple[str, list[str], list[str]]:
+        model = api.ask("GET", "/api/models/m").json()
+        return model["state"], [one["state"] for one in model["versions"]], model["problems"]
+
+    why = "it was still loading after 300 s"
+    api.scene.quarantine.fails = TrialFailed(why)
+    api.publish(b"zero")
+    assert states() == ("failed", ["failed"], [f"version 1: {why}"])
     page = api.ask("GET", ONE).json()
-    assert (page["state"], page["recorded"], page["files"]) == ("uploaded", "uploaded", [])
+    assert (page["state"], page["reason"]) == ("failed", why)
 
-
-def test_a_version_that_failed_tells_why(api: Api) -> None:
-    api.scene.quarantine.fails = TrialFailed("it was still loading after 300 s")
+    api.scene.quarantine.fails = None
     api.publish(b"one")
-    page = api.ask("GET", ONE).json()
-    assert (page["state"], page["reason"]) == ("failed", "it was still loading after 300 s")
-
-
-def test_a_refused_push_does_not_make_a_healthy_model_look_ill(api: Api) -> None:
-    api.publish(b"one")
-    api.hold(1)
-    api.scene.quarantine.fails = TrialFailed("it was still loading after 300 s")
-    api.publish(b"two")
-    model = api.ask("GET", "/api/models/m").json()
-    assert [one["state"] for one in model["versions"]] == ["ready", "failed"]
-    assert (model["state"], model["problems"]) == ("ready", [])
-
-
-def test_where_every_push_was_refused_the_model_says_so(api: Api) -> None:
-    api.scene.quarantine.fails = TrialFailed("it was still loading after 300 s")
-    api.publish(b"one")
-    model = api.ask("GET", "/api/models/m").json()
-    assert model["state"] == "failed"
-    assert model["problems"] == ["version 1: it was still loading after 300 s"]
-
-
-def test_a_push_on_its_way_leaves_the_model_as_it_is(api: Api) -> None:
-    api.publish(b"one")
-    api.hold(1)
+    api.hold(2)
+    assert states() == ("ready", ["failed", "ready"], [])
     api.run(api.scene.push("m", files(b"two")))
-    model = api.ask("GET", "/api/models/m").json()
-    assert [one["state"] for one in model["versions"]] == ["ready", "uploaded"]
-    assert model["state"] == "ready"
-
-
-def test_a_version_that_failed_is_removed_since_there_is_nothing_to_restore(api: Api) -> None:
-    api.publish(b"one")
-    api.scene.quarantine.fails = TrialFailed("it was still loading after 300 s")
-    api.publish(b"two")
-    answer = api.ask("DELETE", "/api/models/m/versions/2")
-    assert (answer.status_code, answer.json()["state"]) == (200, "removed")
-    model = api.ask("GET", "/api/models/m").json()
-    assert [one["version"] for one in model["versions"]] == [1]
+    assert states() == ("ready", ["failed", "ready", "uploaded"], [])
+    page = api.ask("GET", "/api/models/m/versions/3").json()
+    assert (page["state"], page["recorded"], page["files"]) == ("uploaded", "uploaded", [])
+    answer = api.ask("DELETE", ONE)
+    assert (answer.status_code, answer.json()["state"]) == (200, "removed"), "nothing to restore"
+    assert [one["version"] for one in api.ask("GET", "/api/models/m").json()["versions"]] == [2, 3]
 
 
 def test_what_never_was_is_not_found(api: Api) -> None:
@@ -203,12 +131,6 @@ def test_a_file_is_fetched_as_it_was_published(api: Api) -> None:
     assert config.text == api.scene.version().config
 
 
-def test_a_version_that_nothing_refers_to_is_kept_on_request(api: Api) -> None:
-    api.publish(b"1")
-    kept = [api.ask("PATCH", ONE, {"keep": keep}).json()["keep"] for keep in (True, False)]
-    assert kept == [True, False]
-
-
 def test_tags_are_set_with_a_precondition(api: Api) -> None:
     api.publish(b"one")
     state = api.ask("GET", ONE).headers["etag"]
@@ -221,10 +143,14 @@ def test_tags_are_set_with_a_precondition(api: Api) -> None:
     assert_error(api.ask("PATCH", ONE, {"labels": ["7"]}), 422, "invalid")
     revision = api.run(api.scene.revisions("version", "m:1"))[-1]
     assert revision["author"] == "bob"
+    kept = [api.ask("PATCH", ONE, {"keep": keep}).json()["keep"] for keep in (True, False)]
+    assert kept == [True, False]
 
 
-def test_a_version_is_retired_restored_and_purged(api: Api) -> None:
-    api.publish(b"one")
+def test_a_version_is_retired_restored_and_purged_unless_it_is_in_use(api: Api) -> None:
+    api.publish(b"one", b"two", ask=Ask(labels=("new",)))
+    in_use = api.ask("DELETE", "/api/models/m/versions/2")
+    assert "label 'new'" in assert_error(in_use, 409, "in_use")["why"]
     retired = api.ask("DELETE", ONE, servegate_reason="old")
     assert (retired.status_code, retired.json()["state"]) == (200, "retired")
     assert retired.json()["reason"] == "old" and retired.json()["files"]
@@ -233,12 +159,6 @@ def test_a_version_is_retired_restored_and_purged(api: Api) -> None:
     assert (purged.status_code, purged.json()["state"]) == (200, "removed")
     assert_error(api.ask("POST", ONE + "/restore"), 409, "conflict")
     assert_error(api.ask("GET", ONE + "/files/1/model.onnx"), 404, "not_found")
-
-
-def test_a_version_in_use_is_not_retired(api: Api) -> None:
-    api.publish(b"one", ask=Ask(labels=("new",)))
-    assert "label 'new'" in assert_error(api.ask("DELETE", ONE), 409, "in_use")["why"]
-    assert api.scene.version().state is State.PUBLISHED
 
 
 def test_garbage_is_told_before_it_is_collected(api: Api) -> None:
@@ -257,18 +177,3 @@ def test_garbage_is_told_before_it_is_collected(api: Api) -> None:
     assert api.scene.version().state is State.REMOVED
     assert api.ask("POST", "/api/gc", {}).json()["items"] == []
     assert_error(api.ask("POST", "/api/gc", {"keep": -1}), 422, "invalid")
-
-
-def test_all_of_it_needs_an_admin_key_once_there_is_one(api: Api) -> None:
-    api.publish(b"one")
-    made = api.run(api.scene.plane.keys.create(Role.ADMIN, ["*"], None, "", By("ada")))
-    for method, path in (
-        ("GET", ONE),
-        ("GET", ONE + "/files/1/model.onnx"),
-        ("PATCH", ONE),
-        ("DELETE", ONE),
-        ("POST", ONE + "/restore"),
-        ("POST", "/api/gc"),
-    ):
-        assert_error(api.ask(method, path, {}), 401, "unauthenticated")
-    assert api.ask("GET", ONE, authorization=f"Bearer {made.words}").status_code == 200

@@ -5,12 +5,12 @@ import contextlib
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from builders import ControlPlane, until
 from control.storage_scene import DATA, digest, file
 from fastapi import FastAPI
-from listeners.admin_scene import SECRET, unread
+from listeners.admin_scene import control_of
 
 from serve.app.serving import Server
 from serve.control.artifacts.storage import Storage
@@ -21,7 +21,6 @@ from serve.control.uploading.uploads import UploadLimits, Uploads
 from serve.control.versions import Version
 from serve.core.versions import Provenance, State
 from serve.listeners.admin.application import create
-from serve.listeners.admin.context import Control
 
 BODY = {"model": "digits", "files": [file().to_json()]}
 PIECE = {"upload-offset": "0", "content-type": "application/offset+octet-stream"}
@@ -59,34 +58,12 @@ class UploadsScene:
         self.storage = Storage.of(str(folder / "storage"))
         self.uploads = Uploads(self.folder, self.storage, limits=limits)
         self.publications = FakePublications()
-        nothing = cast(Any, None)
-        self.control = Control(
-            models=self.plane.models,
-            fleet=self.plane.fleet,
-            publisher=self.plane.publisher,
-            management=nothing,
-            keys=self.plane.keys,
+        self.control = control_of(
+            self.plane,
             storage=self.storage,
             uploads=self.uploads,
-            publications=cast(Any, self.publications),
-            retention=nothing,
-            conversions=nothing,
-            history=nothing,
-            load_reports=nothing,
-            tries=nothing,
-            datasets=nothing,
-            evaluations=nothing,
-            benches=nothing,
-            configuring=nothing,
-            overviews=nothing,
-            live=nothing,
-            pools=nothing,
-            readings=unread,
-            metrics=bytes,
-            clock=self.plane.clock,
-            secret=SECRET,
+            publications=self.publications,
             needs_key=lambda guarded: needs_key,
-            wall=self.plane.wall,
         )
 
     def app(self, **changes: Any) -> FastAPI:
