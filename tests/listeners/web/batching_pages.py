@@ -1,6 +1,5 @@
 """The page *Batching* over a control plane of two replicas that take changes, and its form."""
 
-import dataclasses
 import html
 import re
 from collections.abc import Awaitable, Callable
@@ -12,12 +11,7 @@ from control.batching import watched
 from control.batching.changing_scene import Scene
 from control.batching.situations import Sizes
 from control.versions_scene import version
-from fastapi import FastAPI
-from listeners.admin_scene import SECRET
-
-from serve.control.history import History
-from serve.listeners.admin.application import create
-from serve.listeners.admin.context import Control
+from listeners.admin_scene import application
 
 from .pages_scene import ORIGIN, hidden
 from .web_scene import HTMX, PERSON, with_pages
@@ -44,29 +38,11 @@ class Pages:
 
     def play(self, *asks: Ask) -> list[httpx2.Response]:
         """One after the other, while the replicas live."""
-        app = self._application()
+        parts = {"configuring": self.scene.configuring, "overviews": self.looks.overviews}
+        app = with_pages(application(self.scene.plane, **parts))
         transport = httpx2.ASGITransport(app=app, raise_app_exceptions=False)
         client = Client(transport=transport, base_url="http://localhost:8080")
         return self.scene.play(*(lambda ask=ask: ask(client) for ask in asks))
-
-    def _application(self) -> FastAPI:
-        one = self.scene.plane
-        absent: dict[str, Any] = {
-            row.name: None
-            for row in dataclasses.fields(Control)
-            if row.default is dataclasses.MISSING
-        }
-        parts: dict[str, Any] = {
-            "models": one.models,
-            "publisher": one.publisher,
-            "configuring": self.scene.configuring,
-            "overviews": self.looks.overviews,
-            "history": History(one.store, {}),
-            "secret": SECRET,
-            "needs_key": lambda guarded: guarded,
-            "wall": one.wall,
-        }
-        return with_pages(create(Control(**(absent | parts)), hosts=["localhost"]))
 
 
 def get(path: str = ONE, **headers: str) -> Ask:

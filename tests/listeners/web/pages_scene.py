@@ -1,7 +1,6 @@
 """The pages over a control plane that publishes: what a browser sends, and what it gets."""
 
 import asyncio
-import dataclasses
 import html
 import re
 from collections.abc import Awaitable, Mapping
@@ -11,17 +10,9 @@ from typing import Any, TypeVar
 import httpx2
 from builders import write_model
 from control.publishing import Scene, files
-from listeners.admin_scene import SECRET, for_people, play, unread
+from listeners.admin_scene import application, play
 
-from serve.control.artifacts.folder import FolderObjects
-from serve.control.history import History
-from serve.control.load_reports import LoadReports
-from serve.control.management import Management
 from serve.control.publishing.publications import Ask
-from serve.control.reconciling.keepers import Keepers
-from serve.control.restoring import Restoring
-from serve.listeners.admin.application import create
-from serve.listeners.admin.context import Control
 
 from .web_scene import HTMX, PERSON, with_pages
 
@@ -36,7 +27,9 @@ class Pages:
         self.scene = Scene(folder)
         self.plane = self.scene.plane
         self.run(self.scene.begin())
-        self.app = with_pages(create(self._control(folder, **changes), hosts=["localhost"]))
+        parts = ("storage", "uploads", "publications", "retention")
+        published = {name: getattr(self.scene, name) for name in parts}
+        self.app = with_pages(application(self.plane, **published, **changes))
 
     def publish(self, *contents: bytes, ask: Ask | None = None, **more: bytes) -> None:
         """Publish versions of model `m`."""
@@ -77,43 +70,6 @@ class Pages:
             return await work
 
         return asyncio.run(wait())
-
-    def _control(self, folder: Path, **changes: Any) -> Control:
-        plane = self.plane
-        management = Management(
-            *(plane.store, plane.inventory, plane.fleet, plane.publisher, Keepers()),
-            decisions=lambda: plane.decisions,
-            reload=plane.reload,
-        )
-        restoring = Restoring(
-            plane.models,
-            management,
-            decisions=lambda: plane.decisions,
-            generation=lambda: plane.publisher.snapshot.generation,
-        )
-        reports = LoadReports(FolderObjects(folder / "reports"), wall=plane.wall)
-        control = Control(
-            models=plane.models,
-            fleet=plane.fleet,
-            publisher=plane.publisher,
-            management=management,
-            keys=plane.keys,
-            storage=self.scene.storage,
-            uploads=self.scene.uploads,
-            publications=self.scene.publications,
-            retention=self.scene.retention,
-            conversions=None,  # type: ignore[arg-type]
-            history=History(plane.store, restoring.by_kind),
-            load_reports=reports,
-            **for_people(folder, plane),
-            readings=unread,
-            metrics=lambda: b"",
-            clock=plane.clock,
-            secret=SECRET,
-            needs_key=lambda guarded: guarded,
-            wall=plane.wall,
-        )
-        return dataclasses.replace(control, **changes)
 
 
 def words(answer: httpx2.Response) -> str:

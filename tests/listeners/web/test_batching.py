@@ -34,23 +34,29 @@ def pages(tmp_path: Path) -> Pages:
     return Pages(tmp_path)
 
 
-def test_the_configuration_is_told_in_words_and_who_shares_it(pages: Pages) -> None:
-    (page,) = pages.play(get())
+def test_the_configuration_is_told_in_words_with_what_was_changed(pages: Pages) -> None:
+    page, _, changed, missing, other = pages.play(
+        get(),
+        put({"max_batch_size": 16}),
+        get(),
+        *(get(ONE.replace(*to)) for to in (("/1/", "/9/"), ("/m/", "/x/"))),
+    )
     said = words(page)
     assert page.status_code == 200
     assert "max_batch_size Up to 8 rows are run at once." in said
     assert "The same configuration holds for version 2" in said
     assert "changed" not in said.partition("What was seen")[0]
-
-
-def test_what_was_changed_is_marked_with_what_it_meant_before(pages: Pages) -> None:
-    *_, page = pages.play(put({"max_batch_size": 16}), get())
-    said = words(page)
+    said = words(changed)
     assert "max_batch_size changed Up to 16 rows are run at once. Before: Up to 8 rows" in said
     assert "Last changed by bob" in said and "sooner" in said
+    assert missing.status_code == other.status_code == 404
 
 
 def test_batches_are_drawn_with_their_numbers_and_the_line_through_them(pages: Pages) -> None:
+    looked(pages, {1: (3, 5)})
+    (page,) = pages.play(get())
+    assert "Not enough calls yet for advice: 3 of 100." in words(page)
+    assert "servegate batching tune m@1" in words(page)
     looked(pages, {1: (100, 5), 4: (300, 8)})
     (page,) = pages.play(get())
     said = words(page)
@@ -58,15 +64,6 @@ def test_batches_are_drawn_with_their_numbers_and_the_line_through_them(pages: P
     assert 'class="fill-a" width="33.33"' in page.text and 'width="100.00"' in page.text
     assert "An execution takes about 4 ms, and 1 ms more for each row." in said
     assert "Occupancy 41 %" in said
-
-
-def test_a_version_that_was_hardly_called_gets_no_advice_but_the_next_command(
-    pages: Pages,
-) -> None:
-    looked(pages, {1: (3, 5)})
-    (page,) = pages.play(get())
-    assert "Not enough calls yet for advice: 3 of 100." in words(page)
-    assert "servegate batching tune m@1" in words(page)
 
 
 def test_advice_fills_the_form_by_its_link_also_without_scripts(pages: Pages) -> None:
@@ -80,16 +77,19 @@ def test_advice_fills_the_form_by_its_link_also_without_scripts(pages: Pages) ->
 
 
 def test_only_what_was_touched_is_changed(pages: Pages) -> None:
-    *_, after = pages.play(typed({"delay": "2ms", "reason": "calm"}), over, read)
+    _, _, after, _, _, off = pages.play(
+        *(typed({"delay": "2ms", "reason": "calm"}), over, read),
+        *(typed({}, without="dynamic"), over, read),
+    )
     assert fields_of(after) == {
         "dynamic_batching": {"max_queue_delay_microseconds": "2000", "preserve_ordering": True}
     }
     assert after.json()["reason"] == "calm"
+    assert fields_of(off) == {"dynamic_batching": None}, "its box was not ticked any more"
 
 
-@pytest.mark.parametrize(
-    ("changed", "line"),
-    [
+def test_a_check_shows_what_each_field_would_change_and_changes_nothing(pages: Pages) -> None:
+    changes: list[tuple[dict[str, str], str]] = [
         ({"largest": "4"}, "max_batch_size: 4"),
         ({"delay": ""}, "− max_queue_delay_microseconds: 100"),
         ({"preferred": "2,4"}, "+ preferred_batch_size: 2"),
@@ -101,25 +101,19 @@ def test_only_what_was_touched_is_changed(pages: Pages) -> None:
         ({"cache": "on"}, "+ response_cache {"),
         ({"warmup": "8", "warmup_data": "random"}, "random_data: true"),
         ({"json": '{"max_batch_size": 8}'}, "− dynamic_batching {"),
-    ],
-)
-def test_a_check_shows_what_each_field_would_change_and_changes_nothing(
-    pages: Pages, changed: dict[str, str], line: str
-) -> None:
-    answer, after = pages.play(typed(changed, verb="check"), read)
-    assert line in words(answer) and answer.text.lstrip().startswith('<section id="change"')
-    assert form_of(answer).items() >= {k: v for k, v in changed.items() if k != "json"}.items()
+    ]
+    *answers, after = pages.play(*(typed(each, verb="check") for each, _ in changes), read)
+    for answer, (changed, line) in zip(answers, changes, strict=True):
+        assert line in words(answer), changed
+        assert answer.text.lstrip().startswith('<section id="change"')
+        kept = {name: text for name, text in changed.items() if name != "json"}
+        assert form_of(answer).items() >= kept.items()
     assert fields_of(after) == {}
 
 
-def test_a_box_that_is_not_ticked_any_more_turns_batching_off(pages: Pages) -> None:
-    *_, after = pages.play(typed({}, without="dynamic"), over, read)
-    assert fields_of(after) == {"dynamic_batching": None}
-
-
-@pytest.mark.parametrize(
-    ("changed", "said"),
-    [
+@pytest.mark.parametrize("htmx", [True, False])
+def test_what_is_wrong_is_told_below_what_was_typed(pages: Pages, htmx: bool) -> None:
+    changes: list[tuple[dict[str, str], str]] = [
         ({"delay": "5"}, "Delay: '5' has no unit"),
         ({"preferred": "x"}, "Preferred sizes: 'x' is no number"),
         ({"preferred": "64"}, "dynamic_batching.preferred_batch_size"),
@@ -128,15 +122,11 @@ def test_a_box_that_is_not_ticked_any_more_turns_batching_off(pages: Pages) -> N
         ({"json": '{"backend": "python"}'}, "backend cannot be changed"),
         ({"watch": "-1", "delay": "1ms"}, "Watch: '-1' is no number"),
         ({}, "nothing would differ"),
-    ],
-)
-@pytest.mark.parametrize("htmx", [True, False])
-def test_what_is_wrong_is_told_below_what_was_typed(
-    pages: Pages, changed: dict[str, str], said: str, htmx: bool
-) -> None:
-    answer, after = pages.play(typed(changed, htmx=htmx), read)
-    assert said in words(answer) and answer.status_code == (200 if htmx else 422)
-    assert form_of(answer).items() >= changed.items()
+    ]
+    *answers, after = pages.play(*(typed(each, htmx=htmx) for each, _ in changes), read)
+    for answer, (changed, said) in zip(answers, changes, strict=True):
+        assert said in words(answer) and answer.status_code == (200 if htmx else 422)
+        assert form_of(answer).items() >= changed.items()
     assert after.json()["change"] is None
 
 
@@ -195,18 +185,18 @@ def test_the_measured_part_brings_new_meanings_only_when_there_are_any(pages: Pa
 
 
 def test_going_back_is_asked_first_and_brings_what_was_before(pages: Pages) -> None:
-    _, _, asked, sent, _, after = pages.play(
+    first, nothing, _, _, asked, sent, _, after, *_, own = pages.play(
+        *(get(), get(f"{ONE}/back")),
         *(put({"max_batch_size": 4}), put({"max_batch_size": 16}), get(f"{ONE}/back")),
         *(gone_back(f"{ONE}/back", reason="worse"), over, read),
+        *(gone_back(f"{ONE}/back?to=own"), over, read),
     )
+    assert f'href="{ONE}/back"' not in first.text
+    assert nothing.status_code == 422 and "nothing to go back to" in words(nothing)
     assert "− max_batch_size: 16" in words(asked) and "+ max_batch_size: 4" in words(asked)
     assert (sent.status_code, sent.headers["hx-redirect"]) == (204, ONE)
     assert (fields_of(after), after.json()["reason"]) == ({"max_batch_size": 4}, "worse")
-
-
-def test_going_back_to_how_it_came_drops_every_change(pages: Pages) -> None:
-    *_, after = pages.play(put({"max_batch_size": 4}), gone_back(f"{ONE}/back?to=own"), over, read)
-    assert fields_of(after) == {}
+    assert fields_of(own) == {}, "it is as it came"
 
 
 def test_a_question_that_is_no_longer_about_the_present_goes_nowhere(pages: Pages) -> None:
@@ -222,12 +212,6 @@ def test_a_question_that_is_no_longer_about_the_present_goes_nowhere(pages: Page
     assert fields_of(after) == {"max_batch_size": 16}
 
 
-def test_what_was_never_changed_has_no_way_back(pages: Pages) -> None:
-    page, back = pages.play(get(), get(f"{ONE}/back"))
-    assert f'href="{ONE}/back"' not in page.text
-    assert back.status_code == 422 and "nothing to go back to" in words(back)
-
-
 def test_hostile_words_are_only_text(pages: Pages) -> None:
     evil = "\"'><script>alert(1)</script>"
     answer, _, page = pages.play(
@@ -236,12 +220,6 @@ def test_hostile_words_are_only_text(pages: Pages) -> None:
     for one in (answer, page):
         assert "<script>alert" not in one.text and "&lt;script&gt;" in one.text
     assert form_of(answer)["reason"] == evil
-
-
-def test_what_is_not_there_is_not_found(pages: Pages) -> None:
-    for path in (ONE.replace("/1/", "/9/"), ONE.replace("/m/", "/x/")):
-        (page,) = pages.play(get(path))
-        assert page.status_code == 404
 
 
 def test_a_form_that_is_renewed_keeps_what_was_typed_and_tells_of_the_news(pages: Pages) -> None:

@@ -4,7 +4,6 @@ import re
 from pathlib import Path
 from typing import Any
 
-import pytest
 from evaluating_scene import ROWS, npy
 
 from serve.control.evaluating.rows import Fresh
@@ -25,47 +24,39 @@ async def begun(client: Any, scene: Any, **more: str) -> str:
     return path
 
 
-def test_what_is_asked_in_the_form_is_evaluated_and_listed(tmp_path: Path) -> None:
-    async def scenario(client: Any, scene: Any) -> Any:
+def test_what_is_asked_in_the_form_is_evaluated_listed_and_removed(tmp_path: Path) -> None:
+    async def scenario(client: Any, scene: Any) -> None:
+        form = (await client.get("/evaluations?dataset=three")).text
+        assert '<option value="three" selected>' in form
+        assert '<option value="1"' in form and '<option value="2"' in form
         path = await begun(client, scene)
-        return path, await client.get(path), await client.get("/evaluations")
+        shown, listed = await client.get(path), await client.get("/evaluations")
+        assert shown.status_code == 200, shown.text
+        assert "✗ not passed" in shown.text and "it is 90.00 %" in shown.text
+        assert "A is right on 6 rows where B is wrong, B on 0" in shown.text
+        assert path in listed.text and "90.0 %" in listed.text and "not passed" in listed.text
+        removed = await client.post(f"{path}/remove")
+        assert removed.headers["location"] == "/evaluations"
+        assert (await client.get(path)).status_code == 404
 
-    path, shown, listed = evaluated(tmp_path, scenario)
-    assert shown.status_code == 200, shown.text
-    assert "✗ not passed" in shown.text and "it is 90.00 %" in shown.text
-    assert "A is right on 6 rows where B is wrong, B on 0" in shown.text
-    assert path in listed.text and "90.0 %" in listed.text and "not passed" in listed.text
-
-
-def test_the_form_names_what_is_there(tmp_path: Path) -> None:
-    async def scenario(client: Any, scene: Any) -> Any:
-        return (await client.get("/evaluations?dataset=three")).text
-
-    text = evaluated(tmp_path, scenario)
-    assert '<option value="three" selected>' in text
-    assert '<option value="1"' in text and '<option value="2"' in text
+    evaluated(tmp_path, scenario)
 
 
-@pytest.mark.parametrize(
-    ("change", "word"),
-    [
-        ({"gates": "precision(b)>1"}, "cannot be judged"),
-        ({"concurrency": "0"}, "it is from 1 to 64"),
-        ({"batch": "many"}, "it is from 1 to 1024"),
-        ({"dataset": "no"}, "there is no dataset"),
-        ({"a": "x" * 300}, "too long"),
-        ({"a": "nolabel"}, "nolabel"),
-    ],
-)
-def test_what_cannot_be_asked_is_told_beside_the_form(
-    tmp_path: Path, change: dict[str, str], word: str
-) -> None:
-    async def scenario(client: Any, scene: Any) -> Any:
-        return await client.post("/evaluations", data=ASKED | change, headers=HTMX)
+def test_what_cannot_be_asked_is_told_beside_the_form(tmp_path: Path) -> None:
+    async def scenario(client: Any, scene: Any) -> None:
+        for word, change in (
+            ("cannot be judged", {"gates": "precision(b)>1"}),
+            ("it is from 1 to 64", {"concurrency": "0"}),
+            ("it is from 1 to 1024", {"batch": "many"}),
+            ("there is no dataset", {"dataset": "no"}),
+            ("too long", {"a": "x" * 300}),
+            ("nolabel", {"a": "nolabel"}),
+        ):
+            answer = await client.post("/evaluations", data=ASKED | change, headers=HTMX)
+            assert answer.status_code in (404, 422), answer.text
+            assert word in answer.text and "<html" not in answer.text
 
-    answer = evaluated(tmp_path, scenario)
-    assert answer.status_code in (404, 422), answer.text
-    assert word in answer.text and "<html" not in answer.text
+    evaluated(tmp_path, scenario)
 
 
 def test_buckets_and_filters_lead_to_rows_and_rows_to_try(tmp_path: Path) -> None:
@@ -98,32 +89,22 @@ def test_buckets_and_filters_lead_to_rows_and_rows_to_try(tmp_path: Path) -> Non
     assert "/try/m?a=1&amp;b=2&amp;dataset=three&amp;row=7&amp;revision=1" in only.text
 
 
-def test_pages_of_rows_replace_one_another(tmp_path: Path) -> None:
-    async def scenario(client: Any, scene: Any) -> Any:
-        many = [Fresh(str(number % 3), {"x": npy([number, number % 3])}) for number in range(150)]
-        await scene.datasets.add("many", many, source="test", author="ann")
-        path = await begun(client, scene, dataset="many", b="", gates="")
-        return [
-            (await client.get(f"{path}/rows?from={start}&label=0", headers=HTMX)).text
-            for start in (0, 60)
-        ]
-
-    first, second = evaluated(tmp_path, scenario)
-    assert (len(rows_of(first)), len(rows_of(second))) == (50, 0)
-    assert 'rel="next"' not in first
-
-
-def test_a_page_knows_its_neighbours_and_keeps_the_choice(tmp_path: Path) -> None:
+def test_a_page_of_rows_knows_its_neighbours_and_keeps_the_choice(tmp_path: Path) -> None:
     async def scenario(client: Any, scene: Any) -> Any:
         many = [Fresh("0", {"x": npy([7 * number, 0])}) for number in range(150)]
         await scene.datasets.add("many", many, source="test", author="ann")
         path = await begun(client, scene, dataset="many", b="", gates="")
-        return (await client.get(f"{path}/rows?from=60&bucket=right", headers=HTMX)).text
+        return [
+            (await client.get(f"{path}/rows?{query}", headers=HTMX)).text
+            for query in ("from=60&bucket=right", "from=120&bucket=right", "from=60&label=1")
+        ]
 
-    text = evaluated(tmp_path, scenario)
+    text, last, none = evaluated(tmp_path, scenario)
     assert rows_of(text) == list(range(60, 120))
     assert "rows?bucket=right&amp;from=120" in text and 'rows?bucket=right"' in text
     assert "61 to 120 of 150" in text
+    assert rows_of(last) == list(range(120, 150)) and 'rel="next"' not in last
+    assert rows_of(none) == []
 
 
 def test_what_runs_is_followed_cancelled_and_resumed(tmp_path: Path) -> None:
@@ -149,15 +130,6 @@ def test_what_runs_is_followed_cancelled_and_resumed(tmp_path: Path) -> None:
     assert ">Resume<" in stopped.text and "data-follow" not in stopped.text
     assert f"{ROWS} of {ROWS} rows" in done.text and ">Resume<" not in done.text
     assert again.status_code == 409
-
-
-def test_an_evaluation_is_removed(tmp_path: Path) -> None:
-    async def scenario(client: Any, scene: Any) -> Any:
-        path = await begun(client, scene)
-        return await client.post(f"{path}/remove"), await client.get(path)
-
-    removed, gone = evaluated(tmp_path, scenario)
-    assert (removed.headers["location"], gone.status_code) == ("/evaluations", 404)
 
 
 def test_a_row_is_tried_as_it_was_evaluated(tmp_path: Path) -> None:

@@ -21,11 +21,8 @@ def keep(pages: Pages, name: str, median: float = 0.02, **changes: object) -> No
     pages.api("POST", "/api/load/reports", json.loads(json.dumps(report.to_json())))
 
 
-def test_without_reports_the_page_names_the_command(pages: Pages) -> None:
-    assert "servegate load scenario smoke" in words(pages.get("/loadtests"))
-
-
 def test_reports_are_listed_with_their_verdicts(pages: Pages) -> None:
+    assert "servegate load scenario smoke" in words(pages.get("/loadtests"))
     keep(pages, "good-one", passed=True, findings=("it was quick",))
     assert "Before" not in words(pages.get("/loadtests"))
     keep(pages, "bad-one", passed=False, title="<b>Evil</b>")
@@ -42,14 +39,9 @@ def test_a_report_is_shown_in_a_frame_that_runs_nothing(pages: Pages) -> None:
     assert 'src="/api/load/reports/one/report.html"' in answer.text
     framed = pages.get("/api/load/reports/one/report.html").headers["content-security-policy"]
     assert "frame-ancestors 'self'" in framed and "sandbox" in framed
-
-
-def test_a_report_that_is_not_there_is_not_found(pages: Pages) -> None:
     assert pages.get("/loadtests/none").status_code == 404
-
-
-def test_a_report_is_removed_for_everybody(pages: Pages) -> None:
-    keep(pages, "one")
+    for query, status in (("", 422), ("a=one&b=one", 422), ("a=one&b=none", 404)):
+        assert pages.get(f"/loadtests/compare?{query}").status_code == status
     assert pages.post("/loadtests/one/remove").headers["location"] == "/loadtests"
     assert pages.api("GET", "/api/load/reports") == []
 
@@ -66,11 +58,3 @@ def test_two_reports_are_held_against_each_other(pages: Pages) -> None:
     path = "/api/load/reports/before/compare/after/report.html"
     assert f'src="{path}"' in answer.text
     assert "slower" in pages.get(path).text
-
-
-@pytest.mark.parametrize(
-    ("query", "status"), [("", 422), ("a=one&b=one", 422), ("a=one&b=none", 404)]
-)
-def test_what_cannot_be_compared_is_refused(pages: Pages, query: str, status: int) -> None:
-    keep(pages, "one")
-    assert pages.get(f"/loadtests/compare?{query}").status_code == status

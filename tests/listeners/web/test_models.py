@@ -15,13 +15,15 @@ def pages(tmp_path: Path) -> Pages:
     return Pages(tmp_path)
 
 
-def test_without_models_the_page_names_the_first_command(pages: Pages) -> None:
+def test_without_models_the_page_names_the_first_command(pages: Pages, tmp_path: Path) -> None:
     said = words(pages.get("/"))
     assert "No model yet" in said and "servegate model push" in said
-
-
-def test_where_nothing_can_be_pushed_no_push_is_proposed(tmp_path: Path) -> None:
-    pages = Pages(tmp_path, publishes=False)
+    assert "Triton servers up 1 of 2" in said and "Not every Triton server answers" in said
+    assert "b at 127.0.0.1" in said and "refused" in said
+    answer = pages.get("/models/nothing")
+    assert answer.status_code == 404 and "nothing" in words(answer)
+    (tmp_path / "other").mkdir()
+    pages = Pages(tmp_path / "other", publishes=False)
     assert "push" not in words(pages.get("/"))
     assert "cannot be pushed" in words(pages.get("/upload"))
 
@@ -36,12 +38,6 @@ def test_every_model_is_told_with_its_state_and_shares(pages: Pages) -> None:
     assert "m ready" in said and "stable → 1" in said
     assert "version 1 75.0 %" in said and "version 2 25.0 %" in said
     assert 'aria-label="Shares of calls: version 1 75.0 %, version 2 25.0 %"' in answer.text
-
-
-def test_a_lost_server_is_told_with_the_reason(pages: Pages) -> None:
-    said = words(pages.get("/"))
-    assert "Triton servers up 1 of 2" in said and "Not every Triton server answers" in said
-    assert "b at 127.0.0.1" in said and "refused" in said
 
 
 def test_a_models_page_tells_versions_signature_and_what_is_next(pages: Pages) -> None:
@@ -63,35 +59,24 @@ def test_the_recorded_preprocessing_is_told_in_words(pages: Pages) -> None:
     assert "as shades of grey made 2 × 2 pixels" in said and "as FP32" in said
 
 
-def test_an_objective_is_set_and_its_history_says_why(pages: Pages) -> None:
+def test_an_objective_is_set_with_a_reason_but_not_by_a_stale_page(pages: Pages) -> None:
+    def objective() -> str:
+        return str(pages.api("GET", "/api/models/m")["objective"])
+
     pages.publish(b"one")
-    form = {**hidden(pages.get("/models/m")), "objective": "p99<50ms", "pool": "default"}
-    answer = pages.post("/models/m/settings", **form, reason="promised")
+    form = {**hidden(pages.get("/models/m")), "pool": "default"}
+    path = "/models/m/settings"
+    wrong = pages.post(path, htmx=True, objective="fast", pool="default")
+    assert wrong.status_code == 422 and "<html" not in wrong.text
+    assert "is not an objective" in words(wrong)
+    answer = pages.post(path, **form, objective="p99<50ms", reason="promised")
     assert (answer.status_code, answer.headers["location"]) == (303, "/models/m")
-    assert pages.api("GET", "/api/models/m")["objective"] == "p99<50ms"
+    assert objective() == "p99<50ms"
     assert pages.api("GET", "/api/history")[0]["reason"] == "promised"
-
-
-def test_a_stale_page_overwrites_nothing_and_is_told_so(pages: Pages) -> None:
-    pages.publish(b"one")
-    form = hidden(pages.get("/models/m"))
-    pages.api("PATCH", "/api/models/m", {"objective": "p50<1ms"})
-    answer = pages.post("/models/m/settings", **form, objective="p99<9ms", pool="default")
-    assert answer.headers["location"] == "/models/m?changed=1"
+    stale = pages.post(path, **form, objective="p99<9ms")
+    assert stale.headers["location"] == "/models/m?changed=1"
     assert "Somebody changed it meanwhile" in words(pages.get("/models/m?changed=1"))
-    assert pages.api("GET", "/api/models/m")["objective"] == "p50<1ms"
-
-
-def test_a_wrong_objective_is_told_beside_the_form(pages: Pages) -> None:
-    pages.publish(b"one")
-    answer = pages.post("/models/m/settings", htmx=True, objective="fast", pool="default")
-    assert answer.status_code == 422 and "<html" not in answer.text
-    assert "is not an objective" in words(answer)
-
-
-def test_a_model_that_is_not_there_is_a_page_that_says_so(pages: Pages) -> None:
-    answer = pages.get("/models/nothing")
-    assert answer.status_code == 404 and "nothing" in words(answer)
+    assert objective() == "p99<50ms"
 
 
 def test_what_models_say_of_themselves_is_only_text(pages: Pages) -> None:

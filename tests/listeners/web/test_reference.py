@@ -14,7 +14,7 @@ def pages(tmp_path: Path) -> Pages:
     return Pages(tmp_path)
 
 
-def test_every_operation_is_told_and_leads_to_its_place(pages: Pages) -> None:
+def test_every_operation_is_told_and_leads_to_its_place_on_a_small_page(pages: Pages) -> None:
     index = pages.get("/reference").text
     document = pages.app.openapi()
     places = {group.slug: pages.get(f"/reference/{group.slug}").text for group in groups(document)}
@@ -24,6 +24,8 @@ def test_every_operation_is_told_and_leads_to_its_place(pages: Pages) -> None:
             assert f'id="{one.anchor}"' in places[group.slug]
     told = sum(len(group.operations) for group in groups(document))
     assert told == sum(len(methods) for methods in document["paths"].values()) > 40
+    assert max(len(text) for text in (index, *places.values())) < 75_000
+    assert pages.get("/reference/<b>").status_code == 404
 
 
 def test_every_link_to_a_shape_is_answered_on_its_page(pages: Pages) -> None:
@@ -41,15 +43,6 @@ def test_a_part_shows_parameters_bodies_answers_and_a_command(pages: Pages) -> N
     assert "Make a label name a version." in said and "LabelBody" in said
     assert "curl -X PUT http://localhost:8080/api/models/MODEL/labels/LABEL" in said
     assert """-H 'content-type: application/json' -d '{"version": 2}'""" in said
-
-
-def test_a_part_that_is_not_there_is_not_found(pages: Pages) -> None:
-    assert pages.get("/reference/<b>").status_code == 404
-
-
-def test_a_first_load_is_small(pages: Pages) -> None:
-    sizes = [len(pages.get(f"/reference/{one.slug}").text) for one in groups(pages.app.openapi())]
-    assert max(sizes) < 75_000 and len(pages.get("/reference").text) < 75_000
 
 
 def test_types_are_told_in_words() -> None:

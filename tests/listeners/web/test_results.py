@@ -23,17 +23,8 @@ def output(values: Any, *rows: list[tuple[int, float | None]], name: str = "y") 
 
 
 def side(*outputs: OutputLine, latency: Latency | None = None, **more: Any) -> Side:
-    given: dict[str, Any] = {
-        "side": "a",
-        "asked": "1",
-        "version": "1",
-        "by": "number",
-        "generation": 7,
-        "flavour": "",
-        "error": None,
-        "seconds": 0.01,
-        "latency": latency,
-    }
+    given: dict[str, Any] = {"side": "a", "asked": "1", "version": "1", "by": "number"}
+    given |= {"generation": 7, "flavour": "", "error": None, "seconds": 0.01, "latency": latency}
     return Side(**{**given, **more}, outputs=list(outputs))
 
 
@@ -42,22 +33,12 @@ def made(*sides: Side, difference: dict[str, OutputDifference] | None = None) ->
     return Try("0" * 12, "m", 0.0, "ada", "http", 0, inputs, [], list(sides), difference)
 
 
-def test_bars_are_as_long_as_probabilities_are_high() -> None:
-    (row,) = sides_of(made(side(output([[0.9, 0.1]], [(0, 0.9), (1, 0.1)]))))[0].outputs[0].rows
-    assert [(bar.rank, bar.text, bar.share) for bar in row] == [
-        (1, "class 0", 90.0),
-        (2, "class 1", 10.0),
-    ]
-
-
-def test_bars_of_other_scores_fill_the_whole_width() -> None:
-    (row,) = sides_of(made(side(output([[4, -4]], [(0, 4.0), (1, -4.0)]))))[0].outputs[0].rows
-    assert [bar.share for bar in row] == [100.0, 0.0]
-
-
-def test_a_score_that_is_no_number_has_no_bar() -> None:
-    (row,) = sides_of(made(side(output([[None]], [(0, None)]))))[0].outputs[0].rows
-    assert row[0].share == 0
+def test_bars_are_as_long_as_probabilities_are_high_or_fill_the_whole_width() -> None:
+    for scores, shares in (([0.9, 0.1], [90.0, 10.0]), ([4.0, -4.0], [100.0, 0.0]), ([None], [0])):
+        ranked = list(enumerate(scores))
+        (row,) = sides_of(made(side(output([scores], ranked))))[0].outputs[0].rows
+        assert [bar.share for bar in row] == shares
+        assert [(bar.rank, bar.text) for bar in row][:1] == [(1, "class 0")]
 
 
 def test_ranks_of_the_other_side_are_told_where_they_moved() -> None:
@@ -78,60 +59,39 @@ def test_the_parts_of_an_exact_latency_fill_the_bar() -> None:
     assert [round(part.width) for part in one.segments] == [40, 10, 10, 30, 10]
     assert one.segments[-1].start + one.segments[-1].width == pytest.approx(100)
     assert one.timing.startswith("Exact")
-
-
-@pytest.mark.parametrize(
-    ("took", "word"),
-    [
-        (Latency(0.01, None, 0.001, 0.001, 0.003, 0.001, calls=9), "averages of the 9 calls"),
+    averages = Latency(0.01, None, 0.001, 0.001, 0.003, 0.001, calls=9)
+    for took, word in (
+        (averages, "averages of the 9 calls"),
         (Latency(0.01), "Only the round trip"),
-    ],
-)
-def test_what_is_not_of_this_call_is_said_and_not_drawn(took: Latency, word: str) -> None:
-    (one,) = sides_of(made(side(output([]), latency=took)))
-    assert one.segments == () and word in one.timing
+    ):
+        (one,) = sides_of(made(side(output([]), latency=took)))
+        assert one.segments == () and word in one.timing
 
 
-def test_nested_values_become_lines_of_cells() -> None:
+def test_values_become_lines_of_cells_that_are_cut_and_folded_when_they_are_many() -> None:
     shown = sides_of(made(side(output([[[1.5, None], [True, "a"]]]))))[0].outputs[0]
     assert shown.table == (("1.5", "not a number"), ("true", "a"))
     assert not shown.is_folded and not shown.is_cut
-
-
-def test_long_answers_are_cut_and_folded() -> None:
     shown = sides_of(made(side(output([[0.0] * 60] * 200))))[0].outputs[0]
-    assert (len(shown.table), len(shown.table[0]), shown.is_cut, shown.is_folded) == (
-        *(100, 50),
-        *(True, True),
-    )
+    assert (len(shown.table), len(shown.table[0])) == (100, 50)
+    assert shown.is_cut and shown.is_folded
+
+
+def test_the_difference_is_told_in_a_sentence() -> None:
+    a, b = (side(output([], [(place, 0.9)])) for place in (3, 8))
+    for difference, good, said in (
+        (OutputDifference(equal=1, top_1=1, top_1_differs=[]), True, "to the last digit"),
+        (OutputDifference(equal=0.5, top_1=1, top_1_differs=[]), True, "agree on the highest"),
+        (OutputDifference(equal=0, top_1=0, top_1_differs=[0]), False, "A says class 3, B says"),
+        (OutputDifference(equal=0.9), False, "The answers differ"),
+        (OutputDifference(refused="the shapes differ"), False, "cannot be compared: the shapes"),
+    ):
+        found = verdict_of(made(a, b, difference={"y": difference}))
+        assert found is not None and found.is_good is good and said in found.text
+    failed = side(error=Failure("unavailable", "nobody", "", ""), version="", by="")
+    assert verdict_of(made(a)) is None
+    assert verdict_of(made(a, failed)) is None
+    assert sides_of(made(a, failed))[1].outputs == ()
 
 
 A, B = (side(output([], [(place, 0.9)])) for place in (3, 8))
-
-
-@pytest.mark.parametrize(
-    ("difference", "good", "said"),
-    [
-        (OutputDifference(equal=1, top_1=1, top_1_differs=[]), True, "to the last digit"),
-        (OutputDifference(equal=0.5, top_1=1, top_1_differs=[]), True, "agree on the highest"),
-        (
-            OutputDifference(equal=0, top_1=0, top_1_differs=[0]),
-            False,
-            "A says class 3, B says class 8",
-        ),
-        (OutputDifference(equal=0.9), False, "The answers differ"),
-        (OutputDifference(refused="the shapes differ"), False, "cannot be compared: the shapes"),
-    ],
-)
-def test_the_difference_is_told_in_a_sentence(
-    difference: OutputDifference, good: bool, said: str
-) -> None:
-    found = verdict_of(made(A, B, difference={"y": difference}))
-    assert found is not None and found.is_good is good and said in found.text
-
-
-def test_there_is_no_verdict_of_one_side_or_of_a_failure() -> None:
-    failed = side(error=Failure("unavailable", "nobody", "", ""), version="", by="")
-    assert verdict_of(made(A)) is None
-    assert verdict_of(made(A, failed)) is None
-    assert sides_of(made(A, failed))[1].outputs == ()

@@ -29,30 +29,28 @@ def run(app: Any, **fields: Any) -> Any:
     return got(app, "/try/m", "POST", data=GIVEN | fields, headers=HTMX)
 
 
-def test_where_there_is_one_model_trying_leads_straight_to_it(app: Any) -> None:
+def test_what_is_compared_follows_from_the_link_or_from_what_serves(app: Any) -> None:
     assert got(app, "/try").headers["location"] == "/try/m"
-
-
-def test_without_sides_the_newest_other_version_is_compared_with_what_serves(app: Any) -> None:
     text = got(app, "/try/m").text
     a, b = (text.split(f'name="{name}"')[1].split("</select>")[0] for name in "ab")
     assert '<option value="2" selected' in a and '<option value="1" selected' in b
-
-
-def test_a_link_says_what_is_compared_and_how(app: Any) -> None:
     text = got(app, "/try/m?a=1&via=grpc").text
     assert '<option value="1" selected' in text
     assert '<option value="grpc" selected' in text
     assert ">nothing: try A alone<" in text and '<option value="-" selected' not in text
+    assert got(app, "/try/no").status_code == 404
 
 
-@pytest.mark.parametrize(("datatype", "tab"), [("FP32", "grid"), ("BYTES", "text")])
-def test_the_form_follows_from_what_the_version_takes(made: Any, datatype: str, tab: str) -> None:
+def test_the_form_follows_from_what_the_version_takes(made: Any) -> None:
     app, desk = made
-    desk.gateway.described["1"] = metadata(datatype, "<b>")
-    text = got(app, "/try/m?a=1").text
-    assert f'name="form-0" id="form-0" value="{tab}"' in text
-    assert "&lt;b&gt;" in text and "<b>" not in text
+    for datatype, tab in (("FP32", "grid"), ("BYTES", "text")):
+        desk.gateway.described["1"] = metadata(datatype, "<b>")
+        text = got(app, "/try/m?a=1").text
+        assert f'name="form-0" id="form-0" value="{tab}"' in text
+        assert "&lt;b&gt;" in text and "<b>" not in text
+    told = got(app, "/api/models/m/metadata?selector=1").json()
+    assert told["inputs"] == [{"name": "<b>", "datatype": "BYTES", "shape": [-1, 2]}]
+    assert (told["selector"], told["preprocessing"]) == ("1", {})
 
 
 def test_a_version_that_nobody_holds_is_a_page_that_says_so(made: Any) -> None:
@@ -60,10 +58,6 @@ def test_a_version_that_nobody_holds_is_a_page_that_says_so(made: Any) -> None:
     desk.gateway.scripted["3"] = Unavailable("nobody is there", try_this="wait")
     answer = got(app, "/try/m?a=3")
     assert answer.status_code == 503 and "nobody is there" in answer.text
-
-
-def test_an_unknown_model_is_a_page_that_says_so(app: Any) -> None:
-    assert got(app, "/try/no").status_code == 404
 
 
 def test_fields_stay_while_another_version_takes_the_same(made: Any) -> None:
@@ -84,11 +78,8 @@ def test_a_run_shows_both_answers_and_has_its_own_link(app: Any) -> None:
     whole = got(app, path)
     assert "<html" in whole.text and "<html" not in answer.text
     assert answer.text.strip() in whole.text
-
-
-def test_without_scripts_a_run_leads_to_its_page(app: Any) -> None:
-    answer = got(app, "/try/m", "POST", data=GIVEN)
-    assert answer.status_code == 303 and answer.headers["location"].startswith("/runs/")
+    plain = got(app, "/try/m", "POST", data=GIVEN)
+    assert plain.status_code == 303 and plain.headers["location"].startswith("/runs/")
 
 
 def test_one_side_alone_can_be_tried_by_grpc(made: Any) -> None:
@@ -104,9 +95,8 @@ def test_a_side_that_fails_says_why_beside_the_other(made: Any) -> None:
     assert "nobody &lt;is&gt; there" in text and text.count('class="side-') == 2
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
+def test_what_cannot_be_asked_is_told_beside_the_form(app: Any) -> None:
+    for change in (
         {"json-0": ""},
         {"json-0": "[[1, 2, 3]]"},
         {"form-0": "pickle"},
@@ -114,15 +104,11 @@ def test_a_side_that_fails_says_why_beside_the_other(made: Any) -> None:
         {"top_k": "0"},
         {"seed": "x"},
         {"form-0": "random", "batch": "99999"},
-    ],
-)
-def test_what_cannot_be_asked_is_told_beside_the_form(app: Any, change: dict[str, str]) -> None:
-    answer = run(app, **change)
-    assert answer.status_code in (404, 422) and 'class="verdict bad"' in answer.text
-    assert "<html" not in answer.text
-
-
-def test_what_is_no_form_is_refused(app: Any) -> None:
+        {"form-all": "again", "run": "0" * 16},
+    ):
+        answer = run(app, **change)
+        assert answer.status_code in (404, 422) and 'class="verdict bad"' in answer.text
+        assert "<html" not in answer.text
     headers = PERSON | {"content-type": "multipart/form-data; boundary=x"}
     answer = got(app, "/try/m", "POST", content=b"hello", headers=headers)
     assert answer.status_code == 422 and "form cannot be read" in answer.text
@@ -137,10 +123,6 @@ def test_the_input_of_a_try_can_be_sent_again(made: Any) -> None:
     answer = run(app, **{"form-all": "again", "run": identity, "a": "2", "b": "-"})
     assert answer.status_code == 200, answer.text
     assert desk.gateway.asked[-1][1]["x"].tolist() == [[1, 2]]
-
-
-def test_an_earlier_try_that_is_gone_is_told(app: Any) -> None:
-    assert run(app, **{"form-all": "again", "run": "0" * 16}).status_code == 404
 
 
 def test_a_try_is_listed_and_removed(app: Any) -> None:
@@ -168,20 +150,10 @@ def test_snippets_are_those_of_the_api(app: Any) -> None:
     assert text.count("<pre") == 6
 
 
-@pytest.mark.parametrize("atol", ["", "0.1", "x", "-1", "nan"])
-def test_a_case_of_a_plain_folder_is_refused_and_so_is_a_tolerance_that_is_none(
-    app: Any, atol: str
-) -> None:
+def test_a_case_of_a_plain_folder_is_refused_and_so_is_a_tolerance_that_is_none(app: Any) -> None:
     path = run(app).headers["hx-push-url"]
-    data = {"side": "a", "name": "one", "atol": atol}
-    answer = got(app, f"{path}/contract", "POST", data=data, headers=HTMX)
-    assert answer.status_code == (409 if atol in ("", "0.1") else 422)
-    assert ("model push" in answer.text) == (atol in ("", "0.1"))
-
-
-def test_what_a_model_takes_is_told_by_the_api_too(made: Any) -> None:
-    app, desk = made
-    desk.gateway.described["2"] = metadata("INT64")
-    told = got(app, "/api/models/m/metadata?selector=2").json()
-    assert told["inputs"] == [{"name": "x", "datatype": "INT64", "shape": [-1, 2]}]
-    assert (told["selector"], told["preprocessing"]) == ("2", {})
+    for atol, status in (("", 409), ("0.1", 409), ("x", 422), ("-1", 422), ("nan", 422)):
+        data = {"side": "a", "name": "one", "atol": atol}
+        answer = got(app, f"{path}/contract", "POST", data=data, headers=HTMX)
+        assert answer.status_code == status, atol
+        assert ("model push" in answer.text) == (status == 409)

@@ -41,11 +41,10 @@ def test_the_configuration_is_held_against_another_versions_with_signs(pages: Pa
     assert "− max_batch_size: 8" in said and "+ max_batch_size: 16" in said
     assert "It is the same as" not in said
     assert pages.get("/models/m/versions/2?against=99").status_code == 200
-
-
-def test_equal_configurations_are_said_to_be_the_same(pages: Pages) -> None:
-    pages.publish(b"one", b"two")
-    assert "It is the same as that of version 2" in words(pages.get(f"{ONE}?against=2"))
+    pages.publish(b"three")
+    assert "It is the same as that of version 3" in words(pages.get(f"{ONE}?against=3"))
+    for path in ("/models/m/versions/9", "/models/x/versions/1"):
+        assert pages.get(path).status_code == 404
 
 
 def test_a_version_of_a_plain_folder_shows_what_there_is(pages: Pages) -> None:
@@ -55,21 +54,19 @@ def test_a_version_of_a_plain_folder_shows_what_there_is(pages: Pages) -> None:
     assert "Retire" not in said and "SHA-256" not in said
 
 
-def test_a_version_that_failed_says_why_and_offers_no_call(pages: Pages) -> None:
+def test_a_version_that_failed_says_why_and_is_deleted(pages: Pages) -> None:
     pages.scene.quarantine.fails = TrialFailed("it was still loading after 300 s")
     pages.publish(b"one")
     answer = pages.get(ONE)
-    assert "it was still loading after 300 s" in words(answer)
-    assert 'href="/try/' not in answer.text and "never published" in words(answer)
+    said = words(answer)
+    assert "it was still loading after 300 s" in said and "never published" in said
+    assert 'href="/try/' not in answer.text and "Delete it" in said
+    answer = pages.post(f"{ONE}/retire", **_state(pages))
+    assert (answer.status_code, answer.headers["location"]) == (303, "/models")
+    assert pages.get(ONE).status_code == 404
 
 
-def test_a_version_that_never_was_is_not_found(pages: Pages) -> None:
-    pages.publish(b"one")
-    assert pages.get("/models/m/versions/9").status_code == 404
-    assert pages.get("/models/x/versions/1").status_code == 404
-
-
-def test_tags_are_set_and_taken_away(pages: Pages) -> None:
+def test_a_version_is_tagged_and_stays_loaded_on_request(pages: Pages) -> None:
     pages.publish(b"one")
     path = "/api/models/m/versions/1"
     pages.post(f"{ONE}/tags", name="ticket", text="<b>7</b>", **_state(pages))
@@ -77,6 +74,9 @@ def test_tags_are_set_and_taken_away(pages: Pages) -> None:
     assert "<b>7</b>" not in pages.get(ONE).text
     pages.post(f"{ONE}/tags", name="ticket", **_state(pages))
     assert pages.api("GET", path)["tags"] == {}
+    for keep, kept in (("yes", True), ("no", False)):
+        pages.post(f"{ONE}/keep", keep=keep, **_state(pages))
+        assert pages.api("GET", path)["keep"] is kept
 
 
 def test_a_stale_page_tags_and_retires_nothing(pages: Pages) -> None:
@@ -99,15 +99,6 @@ def test_a_version_is_retired_and_restored_with_a_reason(pages: Pages) -> None:
     assert pages.api("GET", "/api/models/m/versions/1")["recorded"] == "published"
 
 
-def test_a_version_that_failed_is_deleted_and_has_no_page_then(pages: Pages) -> None:
-    pages.scene.quarantine.fails = TrialFailed("it was still loading after 300 s")
-    pages.publish(b"one")
-    assert "Delete it" in words(pages.get(ONE))
-    answer = pages.post(f"{ONE}/retire", **_state(pages))
-    assert (answer.status_code, answer.headers["location"]) == (303, "/models")
-    assert pages.get(ONE).status_code == 404
-
-
 def test_a_version_in_use_is_not_retired_and_the_form_is_told(pages: Pages) -> None:
     pages.publish(b"one")
     pages.hold(1)
@@ -117,27 +108,15 @@ def test_a_version_in_use_is_not_retired_and_the_form_is_told(pages: Pages) -> N
     assert answer.status_code == 409 and "label 'stable'" in words(answer)
 
 
-def test_it_stays_loaded_on_request(pages: Pages) -> None:
-    pages.publish(b"one")
-    kept = []
-    for keep in ("yes", "no"):
-        pages.post(f"{ONE}/keep", keep=keep, if_match=_state(pages)["if_match"])
-        kept.append(pages.api("GET", "/api/models/m/versions/1")["keep"])
-    assert kept == [True, False]
-
-
-def test_without_a_report_of_a_conversion_there_is_no_link_to_one(pages: Pages) -> None:
+def test_the_report_of_a_conversion_is_read_as_a_page_that_runs_nothing(pages: Pages) -> None:
     pages.publish(b"one")
     assert "conversion/report.html" not in pages.get(ONE).text
     pages.publish(b"two", **{"conversion.json": b"{}"})
     assert "conversion/report.html" in pages.get("/models/m/versions/2").text
     answer = pages.get("/api/models/m/versions/2/conversion/report.html")
     assert (answer.status_code, answer.json()["code"]) == (422, "invalid")
-
-
-def test_the_report_of_a_conversion_is_read_as_a_page_that_runs_nothing(pages: Pages) -> None:
-    pages.publish(b"one", **{"conversion.json": report().to_bytes()})
-    answer = pages.get("/api/models/m/versions/1/conversion/report.html")
+    pages.publish(b"three", **{"conversion.json": report().to_bytes()})
+    answer = pages.get("/api/models/m/versions/3/conversion/report.html")
     assert answer.status_code == 200 and "<h1>" in answer.text
     assert "sandbox" in answer.headers["content-security-policy"]
 

@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -20,9 +19,7 @@ def site_with_desk(folder: Path) -> tuple[Any, Desk]:
     """Pages over model `m`, whose version n answers its input times n."""
     one = plane(folder)
     desk = Desk(one, folder)
-    app = application(one)
-    app.state.control = replace(app.state.control, tries=desk.desk)
-    return with_pages(app), desk
+    return with_pages(application(one, tries=desk.desk)), desk
 
 
 def evaluated(folder: Path, scenario: Callable[[httpx2.AsyncClient, Scene], Awaitable[T]]) -> T:
@@ -30,13 +27,9 @@ def evaluated(folder: Path, scenario: Callable[[httpx2.AsyncClient, Scene], Awai
 
     async def run() -> T:
         scene = await Scene(folder).begin()
-        app = application(scene.plane)
-        app.state.control = replace(
-            app.state.control,
-            datasets=scene.datasets,
-            evaluations=scene.evaluations,
-            tries=Desk(scene.plane, folder).desk,
-        )
+        tries = Desk(scene.plane, folder).desk
+        parts = {"datasets": scene.datasets, "evaluations": scene.evaluations, "tries": tries}
+        app = application(scene.plane, **parts)
         working = asyncio.create_task(scene.evaluations.run())
         transport = httpx2.ASGITransport(app=with_pages(app), raise_app_exceptions=False)
         headers = {"accept": "text/html"}
