@@ -73,11 +73,3 @@ def average_value(current: int, usage: int, target: int, up: Rules, down: Rules)
     if (1.0 - down.tolerance) <= ratio <= (1.0 + up.tolerance):
         return current
     return math.ceil(usage / target)
-
-
-def value(current: int, ready: int, usage: int, target: int, up: Rules, down: Rules) -> int:
-    """For a target of the kind Value: the metric multiplies the pods that are ready."""
-    ratio = usage / target
-    if (1.0 - down.tolerance) <= ratio <= (1.0 + up.tolerance):
-        return current
-    return math.ceil(ratio * ready)

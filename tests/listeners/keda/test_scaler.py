@@ -9,6 +9,7 @@ from listeners.keda.boards import board, told
 
 from serve.capacity.scaling.signals import Code
 from serve.control.scaling.board import Board
+from serve.control.scaling.told import Told
 from serve.core.errors import NotFound, ServegateError, Unavailable
 from serve.listeners.keda.scaler import ExternalScaler
 
@@ -23,24 +24,22 @@ def refusal(shown: Board, pool: str = "default", now: float = 1000.0) -> Servega
     return refused.value
 
 
-@pytest.mark.parametrize("desired", [0, 1, 250])
-def test_the_number_is_the_hints(desired: int) -> None:
-    assert scaler(board(told(desired=desired))).desired("default") == desired
-
-
-def test_each_pool_has_its_own_number() -> None:
-    shown = board(told("a100", 4), told("t4", 2))
-    assert [scaler(shown).desired(pool) for pool in ("a100", "t4")] == [4, 2]
-
-
-def test_before_the_first_round_nothing_can_be_told_of_any_pool() -> None:
-    assert isinstance(refusal(Board()), Unavailable)
-
-
-def test_a_pool_without_a_hint_is_not_found_and_the_others_are_named() -> None:
+def test_the_number_is_the_hints_of_the_pool() -> None:
+    for desired in (0, 1, 250):
+        shown = board(told(desired=desired), told("t4", 2))
+        assert [scaler(shown).desired(pool) for pool in ("default", "t4")] == [desired, 2]
+    assert isinstance(refusal(Board()), Unavailable), "before the first round"
     error = refusal(board(told("a100"), told("t4")), "default")
     assert isinstance(error, NotFound)
     assert "a100, t4" in str(error)
+
+
+def test_a_hold_is_no_number_to_follow_but_one_that_is_only_little_known_is() -> None:
+    for code in (Code.STALE, Code.INVALID, Code.RESTARTED):
+        error = refusal(board(told("default", 2, code, Code.LEAST)))
+        assert isinstance(error, Unavailable)
+        assert str(error) == f"the pool 'default' stays as it is: it is {code}"
+    assert scaler(board(told("default", 3, Code.UNKNOWN, Code.MISSED))).desired("default") == 3
 
 
 def test_a_hint_may_be_followed_for_as_long_as_it_lasts() -> None:
@@ -49,17 +48,6 @@ def test_a_hint_may_be_followed_for_as_long_as_it_lasts() -> None:
     error = refusal(shown, now=1031.0)
     assert isinstance(error, Unavailable)
     assert "31 s ago" in str(error)
-
-
-@pytest.mark.parametrize("code", [Code.STALE, Code.INVALID, Code.RESTARTED])
-def test_a_hold_is_no_number_to_follow(code: Code) -> None:
-    error = refusal(board(told("default", 2, code, Code.LEAST)))
-    assert isinstance(error, Unavailable)
-    assert str(error) == f"the pool 'default' stays as it is: it is {code}"
-
-
-def test_a_number_that_is_only_little_known_is_followed() -> None:
-    assert scaler(board(told("default", 3, Code.UNKNOWN, Code.MISSED))).desired("default") == 3
 
 
 def follow(shown: Board, *rounds: Callable[[], object]) -> list[int]:
@@ -93,70 +81,57 @@ async def settled(task: "asyncio.Task[None]") -> None:
         await asyncio.sleep(0)
 
 
-def test_a_stream_says_at_once_that_a_pool_has_work_and_does_not_repeat_it() -> None:
-    shown = board(told(desired=3))
-    assert follow(shown, lambda: shown.put([told(desired=4)])) == [1, 0]
+IDLE, WAKING = Code.IDLE, Code.WAKING
 
 
-def test_a_stream_of_an_idle_pool_is_silent_until_somebody_wakes_it() -> None:
-    shown = board(told("default", 0, Code.IDLE, ready=0))
-    rounds = [
-        lambda: shown.put([told("default", 0, Code.IDLE, ready=0)]),
-        lambda: shown.put([told("default", 1, Code.WAKING, ready=0)]),
-    ]
-    assert follow(shown, *rounds) == [0, 0, 1]
+@pytest.mark.parametrize(
+    ("begins", "rounds", "speaks"),
+    [
+        (told(desired=3), [told(desired=4)], [1, 0]),
+        (
+            told("default", 0, IDLE, ready=0),
+            [told("default", 0, IDLE, ready=0), told("default", 1, WAKING, ready=0)],
+            [0, 0, 1],
+        ),
+        (
+            told("default", 1, WAKING, ready=0),
+            [
+                told("default", 1, WAKING, ready=0),
+                told("default", 1, ready=0, starting=1),
+                told("default", 1, ready=1),
+            ],
+            [1, 1, 0, 0],
+        ),
+        (told(desired=2), [told("default", 0, IDLE), told("default", 1)], [1, 0, 1]),
+        (told(desired=2), [told("default", 2, Code.STALE), told("default", 2)], [1, 0, 0]),
+        (None, [told()], [0, 1]),
+    ],
+    ids=[
+        "it says at once that a pool has work and does not repeat it",
+        "it is silent until somebody wakes the pool",
+        "it repeats itself until some replica comes",
+        "it wakes a pool again that slept again",
+        "a hold changes nothing",
+        "it waits for the first round",
+    ],
+)
+def test_a_stream_speaks_when_a_pool_is_to_wake(
+    begins: Told | None, rounds: list[Told], speaks: list[int]
+) -> None:
+    shown = board(begins) if begins else Board()
+    assert follow(shown, *(lambda hint=hint: shown.put([hint]) for hint in rounds)) == speaks
 
 
-def test_the_wish_is_repeated_until_some_replica_comes() -> None:
-    shown = board(told("default", 1, Code.WAKING, ready=0))
-    rounds = [
-        lambda: shown.put([told("default", 1, Code.WAKING, ready=0)]),
-        lambda: shown.put([told("default", 1, ready=0, starting=1)]),
-        lambda: shown.put([told("default", 1, ready=1)]),
-    ]
-    assert follow(shown, *rounds) == [1, 1, 0, 0]
-
-
-def test_a_pool_that_slept_again_is_woken_again() -> None:
-    shown = board(told(desired=2))
-    rounds = [
-        lambda: shown.put([told("default", 0, Code.IDLE)]),
-        lambda: shown.put([told("default", 1)]),
-    ]
-    assert follow(shown, *rounds) == [1, 0, 1]
-
-
-def test_a_hold_changes_nothing_in_a_stream() -> None:
-    shown = board(told(desired=2))
-    rounds = [
-        lambda: shown.put([told("default", 2, Code.STALE)]),
-        lambda: shown.put([told("default", 2)]),
-    ]
-    assert follow(shown, *rounds) == [1, 0, 0]
-
-
-def test_a_stream_that_is_opened_before_the_first_round_waits_for_it() -> None:
-    shown = Board()
-    assert follow(shown, lambda: shown.put([told()])) == [0, 1]
-
-
-@pytest.mark.parametrize("opened", ["before", "after"])
-def test_a_stream_ends_with_the_pool(opened: str) -> None:
+def test_a_stream_ends_with_the_pool_or_without_an_error_when_it_is_closed() -> None:
     async def act() -> None:
-        shown = board(told()) if opened == "before" else board(told("t4"))
+        shown = board(told())
         heard = scaler(shown).wakes("default")
-        if opened == "before":
-            await anext(heard)
-            shown.put([told("t4")])
-        with pytest.raises(NotFound):
-            await anext(heard)
-
-    asyncio.run(act())
-
-
-def test_closing_ends_a_stream_without_an_error() -> None:
-    async def act() -> None:
-        one = scaler(board(told("default", 0, Code.IDLE)))
+        await anext(heard)
+        shown.put([told("t4")])
+        for stream in (heard, scaler(shown).wakes("default")):
+            with pytest.raises(NotFound):
+                await anext(stream)
+        one = scaler(board(told("default", 0, IDLE)))
         one.close()
         assert [None async for _ in one.wakes("default")] == []
         await one.closed()

@@ -50,26 +50,22 @@ async def status(call: Any) -> tuple[grpc.StatusCode, str]:
     return failed.value.code(), failed.value.details() or ""
 
 
-def refusal(shown: Board, method: str, **metadata: str) -> tuple[grpc.StatusCode, str]:
-    async def scenario(channel: grpc.aio.Channel) -> tuple[grpc.StatusCode, str]:
-        return await status(ScaledObject(channel, **metadata).open(method))
-
-    return play(shown, scenario)
-
-
 def test_the_service_is_the_published_one() -> None:
     (served,) = descriptor_pb2.FileDescriptorSet.FromString(descriptors()).file
     assert served == definition(PUBLISHED.read_text())
 
 
-@pytest.mark.parametrize(("desired", "is_active"), [(0, False), (1, True), (12, True)])
-def test_a_pool_is_active_while_it_is_to_have_replicas(desired: int, is_active: bool) -> None:
-    async def scenario(channel: grpc.aio.Channel) -> Any:
-        scaled = ScaledObject(channel, pool="default")
-        return await scaled.is_active(), await scaled.metrics("m")
+def test_a_pool_is_active_while_it_is_to_have_replicas() -> None:
+    for desired, is_active in ((0, False), (1, True), (12, True)):
 
-    answers = play(board(told(desired=desired)), scenario)
-    assert answers == (is_active, [("m", desired, float(desired))])
+        async def scenario(channel: grpc.aio.Channel) -> Any:
+            others = {"scalerAddress": "servegate:8090", "enableTLS": "true"}
+            scaled = ScaledObject(channel, pool="default", **others)
+            return await scaled.is_active(), await scaled.metrics("m"), await scaled.metrics()
+
+        answers = play(board(told("t4", 2), told(desired=desired)), scenario)
+        unnamed = ("servegate-desired-replicas", desired, float(desired))
+        assert answers == (is_active, [("m", desired, float(desired))], [unnamed])
 
 
 def test_the_target_is_one_for_each_replica_of_whatever_pool() -> None:
@@ -82,58 +78,39 @@ def test_the_target_is_one_for_each_replica_of_whatever_pool() -> None:
     assert (streamed.metricName, streamed.targetSizeFloat) == ("servegate-desired-replicas", 1.0)
 
 
-def test_a_metric_without_a_name_gets_one() -> None:
-    answers = play(board(told(desired=2)), lambda one: ScaledObject(one, pool="default").metrics())
-    assert answers == [("servegate-desired-replicas", 2, 2.0)]
+async def refusals(channel: grpc.aio.Channel, *methods: str, **metadata: str) -> Any:
+    """The codes and the words with which these questions are refused."""
+    asked = [ScaledObject(channel, **metadata).open(method) for method in methods]
+    ends = [await status(call) for call in asked]
+    return {code for code, _ in ends}, " ".join(words for _, words in ends)
 
 
-def test_what_else_stands_in_the_triggers_metadata_does_not_matter() -> None:
-    metadata = {"scalerAddress": "servegate:8090", "enableTLS": "true", "pool": "t4"}
-    shown = board(told("a100", 4), told("t4", 2))
-    answers = play(shown, lambda one: ScaledObject(one, **metadata).metrics("m"))
-    assert answers == [("m", 2, 2.0)]
+def test_a_question_about_no_pool_or_an_unknown_one_is_told_what_to_change() -> None:
+    async def scenario(channel: grpc.aio.Channel) -> None:
+        codes, words = await refusals(channel, *QUESTIONS, scalerAddress="servegate:8090")
+        assert codes == {grpc.StatusCode.INVALID_ARGUMENT}
+        assert words.count("pool: default") == len(QUESTIONS)
+        codes, words = await refusals(channel, *OF_HINTS, pool="default")
+        assert codes == {grpc.StatusCode.NOT_FOUND}
+        assert words.count("a100, t4") == len(OF_HINTS)
+        call = ScaledObject(channel, pool="x").open("IsActive")
+        await status(call)
+        assert dict(await call.trailing_metadata())["servegate-error"] == "not_found"
+
+    play(board(told("a100"), told("t4")), scenario)
 
 
-@pytest.mark.parametrize("method", QUESTIONS)
-def test_a_trigger_that_names_no_pool_is_told_what_to_add(method: str) -> None:
-    code, words = refusal(board(told()), method, scalerAddress="servegate:8090")
-    assert code is grpc.StatusCode.INVALID_ARGUMENT
-    assert "pool: default" in words
-
-
-@pytest.mark.parametrize("method", OF_HINTS)
-def test_an_unknown_pool_is_not_found_and_those_that_are_known_are_named(method: str) -> None:
-    code, words = refusal(board(told("a100"), told("t4")), method, pool="default")
-    assert code is grpc.StatusCode.NOT_FOUND
-    assert "a100, t4" in words
-
-
-@pytest.mark.parametrize("method", ["IsActive", "GetMetrics"])
 @pytest.mark.parametrize(
-    "shown", [Board(), board(told(at=0.0)), board(told("default", 2, Code.STALE))]
+    "shown",
+    [Board(), board(told(at=0.0)), board(told("default", 2, Code.STALE))],
+    ids=["no round yet", "too old", "held"],
 )
-def test_what_cannot_be_followed_is_an_error_that_lets_keda_keep_everything(
-    method: str, shown: Board
-) -> None:
-    assert refusal(shown, method, pool="default")[0] is grpc.StatusCode.UNAVAILABLE
+def test_what_cannot_be_followed_is_an_error_that_lets_keda_keep_everything(shown: Board) -> None:
+    codes, _ = play(shown, lambda one: refusals(one, "IsActive", "GetMetrics", pool="default"))
+    assert codes == {grpc.StatusCode.UNAVAILABLE}
 
 
-def test_a_call_that_wakes_a_pool_is_told_in_the_open_stream() -> None:
-    shown = board(IDLE)
-
-    async def scenario(channel: grpc.aio.Channel) -> list[bool]:
-        scaled = ScaledObject(channel, pool="default")
-        stream = scaled.open("StreamIsActive")
-        await stream.initial_metadata()
-        hearing = asyncio.create_task(stream.read())
-        before = [await scaled.is_active(), hearing.done()]
-        shown.put([told("default", 1, Code.WAKING, ready=0)])
-        return [*before, (await hearing).result, await scaled.is_active()]
-
-    assert play(shown, scenario) == [False, False, True, True]
-
-
-def test_every_stream_of_a_pool_is_told_and_no_other() -> None:
+def test_a_call_that_wakes_a_pool_is_told_in_every_open_stream_of_it_and_no_other() -> None:
     shown = board(IDLE, told("t4", 0, Code.IDLE, ready=0))
 
     async def scenario(channel: grpc.aio.Channel) -> tuple[list[bool], bool]:
@@ -142,34 +119,31 @@ def test_every_stream_of_a_pool_is_told_and_no_other() -> None:
             for pool in ("default", "default", "t4")
         ]
         hearing = [asyncio.create_task(stream.read()) for stream in streams]
-        shown.put([told("default", 1, ready=0), told("t4", 0, Code.IDLE, ready=0)])
+        await streams[0].initial_metadata()
+        assert not await ScaledObject(channel, pool="default").is_active()
+        assert not hearing[0].done()
+        shown.put([told("default", 1, Code.WAKING, ready=0), told("t4", 0, Code.IDLE, ready=0)])
         heard = [(await one).result for one in hearing[:2]]
         return heard, hearing[2].done()
 
     assert play(shown, scenario) == ([True, True], False)
 
 
-def test_the_stream_of_targets_stays_open_though_they_never_change() -> None:
-    async def scenario(channel: grpc.aio.Channel) -> bool:
-        scaled = ScaledObject(channel, pool="default")
-        stream = scaled.open("StreamMetricSpec")
-        assert await stream.read()
-        ending = asyncio.create_task(stream.read())
-        for _ in range(3):
-            await scaled.is_active()
-        return ending.done()
-
-    assert not play(board(told()), scenario)
-
-
 @pytest.mark.parametrize("method", ["StreamIsActive", "StreamMetricSpec"])
-def test_a_stream_ends_well_when_the_service_closes(method: str) -> None:
+def test_a_stream_stays_open_without_news_and_ends_well_when_the_service_closes(
+    method: str,
+) -> None:
     async def act() -> grpc.StatusCode:
         async with asyncio.timeout(BOUND), serving(board(told())) as served:
-            stream = ScaledObject(served.channel, pool="default").open(method)
+            scaled = ScaledObject(served.channel, pool="default")
+            stream = scaled.open(method)
             assert await stream.read()
+            ending = asyncio.create_task(stream.read())
+            for _ in range(3):
+                await scaled.is_active()
+            assert not ending.done()
             served.scaler.close()
-            assert await stream.read() is grpc.aio.EOF
+            assert await ending is grpc.aio.EOF
             code: grpc.StatusCode = await stream.code()
             return code
 
@@ -181,9 +155,8 @@ def keyed(credential: bytes) -> None:
         raise Unauthenticated()
 
 
-@pytest.mark.parametrize("method", QUESTIONS)
-def test_without_the_key_nothing_is_told(method: str) -> None:
-    async def scenario(channel: grpc.aio.Channel) -> list[tuple[grpc.StatusCode, str]]:
+def test_without_the_key_nothing_is_told() -> None:
+    async def scenario(channel: grpc.aio.Channel) -> set[grpc.StatusCode]:
         shown = [
             ScaledObject(channel, pool="default"),
             ScaledObject(channel, pool="default", key="sg_wrong"),
@@ -191,28 +164,21 @@ def test_without_the_key_nothing_is_told(method: str) -> None:
             ScaledObject(channel, "Bearer sg_wrong", pool="default", key="sg_right"),
             ScaledObject(channel),
         ]
-        return [await status(one.open(method)) for one in shown]
+        return {(await status(one.open(method)))[0] for one in shown for method in QUESTIONS}
 
-    codes = {code for code, _ in play(board(told()), scenario, admit=keyed)}
-    assert codes == {grpc.StatusCode.UNAUTHENTICATED}
-
-
-@pytest.mark.parametrize("name", ["key", "keyFromEnv"])
-def test_a_key_may_stand_in_the_triggers_metadata_which_is_all_that_keda_sends(name: str) -> None:
-    metadata = {"pool": "default", name: "sg_right"}
-    answers = play(
-        board(told(desired=3)), lambda one: ScaledObject(one, **metadata).metrics("m"), admit=keyed
-    )
-    assert answers == [("m", 3, 3.0)]
+    assert play(board(told()), scenario, admit=keyed) == {grpc.StatusCode.UNAUTHENTICATED}
 
 
-def test_a_key_may_be_shown_as_other_clients_show_it() -> None:
-    answers = play(
-        board(told(desired=3)),
-        lambda one: ScaledObject(one, "Bearer sg_right", pool="default").metrics("m"),
-        admit=keyed,
-    )
-    assert answers == [("m", 3, 3.0)]
+def test_a_key_stands_in_the_triggers_metadata_or_is_shown_as_other_clients_do() -> None:
+    async def scenario(channel: grpc.aio.Channel) -> None:
+        for scaled in (
+            ScaledObject(channel, pool="default", key="sg_right"),
+            ScaledObject(channel, pool="default", keyFromEnv="sg_right"),
+            ScaledObject(channel, "Bearer sg_right", pool="default"),
+        ):
+            assert await scaled.metrics("m") == [("m", 3, 3.0)]
+
+    play(board(told(desired=3)), scenario, admit=keyed)
 
 
 def test_what_nobody_foresaw_is_said_without_its_details(caplog: pytest.LogCaptureFixture) -> None:
@@ -228,38 +194,17 @@ def test_what_nobody_foresaw_is_said_without_its_details(caplog: pytest.LogCaptu
     assert "a detail" in caplog.text
 
 
-def test_an_error_of_ours_says_which_in_the_trailing_metadata() -> None:
-    async def scenario(channel: grpc.aio.Channel) -> str:
-        call = ScaledObject(channel, pool="x").open("IsActive")
-        await status(call)
-        return dict(await call.trailing_metadata())["servegate-error"]
-
-    assert play(board(told()), scenario) == "not_found"
-
-
-@pytest.mark.parametrize("path", REFLECTION)
-def test_reflection_tells_the_definition_to_anybody(path: str) -> None:
-    async def scenario(channel: grpc.aio.Channel) -> bytes:
-        call = channel.stream_stream(path)(
-            iter([protobuf.field(4, SERVICE.encode())]), timeout=BOUND
-        )
-        answer: bytes = await call.read()
-        return answer
-
-    answer = play(Board(), scenario, admit=keyed)
-    files = dict(protobuf.fields(dict(protobuf.fields(answer))[4]))
-    assert descriptor_pb2.FileDescriptorProto.FromString(files[1]) == definition(
-        PUBLISHED.read_text()
-    )
-
-
-def test_reflection_says_of_nonsense_that_it_is_none() -> None:
-    async def scenario(channel: grpc.aio.Channel) -> grpc.StatusCode:
-        call = channel.stream_stream(REFLECTION[0])(iter([b"\xff"]), timeout=BOUND)
-        return (await status(call))[0]
-
-    assert play(Board(), scenario) is grpc.StatusCode.INTERNAL
-
-
-def test_there_is_reflection_of_both_versions() -> None:
+def test_reflection_of_both_versions_tells_the_definition_to_anybody() -> None:
     assert len(reflection()) == len(REFLECTION)
+
+    async def scenario(channel: grpc.aio.Channel) -> None:
+        for path in REFLECTION:
+            asked = iter([protobuf.field(4, SERVICE.encode())])
+            answer = await channel.stream_stream(path)(asked, timeout=BOUND).read()
+            files = dict(protobuf.fields(dict(protobuf.fields(answer))[4]))
+            found = descriptor_pb2.FileDescriptorProto.FromString(files[1])
+            assert found == definition(PUBLISHED.read_text())
+        nonsense = channel.stream_stream(REFLECTION[0])(iter([b"\xff"]), timeout=BOUND)
+        assert (await status(nonsense))[0] is grpc.StatusCode.INTERNAL
+
+    play(Board(), scenario, admit=keyed)
