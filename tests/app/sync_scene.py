@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import ssl
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -143,13 +143,3 @@ async def until(reached: Callable[[], bool], *, within: float = 20.0) -> None:
     async with asyncio.timeout(within):
         while not reached():  # noqa: ASYNC110
             await asyncio.sleep(0.01)
-
-
-def play(scenario: Coroutine[Any, Any, None]) -> None:
-    """Run one scenario; a bound of a minute for what takes seconds."""
-
-    async def bounded() -> None:
-        async with asyncio.timeout(60):
-            await scenario
-
-    asyncio.run(bounded())

@@ -123,24 +123,17 @@ def test_nothing_is_written_before_the_flush_and_all_of_it_at_the_end(scene: Sce
     assert len(scene.path.read_text().splitlines()) == 1
 
 
-def test_a_file_that_was_rotated_away_is_made_anew(scene: Scene, tmp_path: Path) -> None:
-    scene.write()
-    scene.log.flush()
-    scene.path.rename(tmp_path / "access.log.1")
-    scene.write(code="201")
-    assert [line["code"] for line in scene.lines()] == ["201"]
-    assert len((tmp_path / "access.log.1").read_text().splitlines()) == 1
-
-
-def test_several_workers_append_to_one_file(tmp_path: Path) -> None:
-    scenes = [Scene(tmp_path / "access.log") for _ in range(3)]
-    for _ in range(4):
-        for one in scenes:
-            one.write()
+def test_several_workers_append_to_one_file_which_is_made_anew_when_it_was_rotated_away(
+    scene: Scene, tmp_path: Path
+) -> None:
+    another = Scene(scene.path)
+    for code, rotated in (("200", "access.log.1"), ("201", "access.log.2")):
+        for one in (scene, another, scene, another):
+            one.write(code=code)
             one.log.flush()
-    assert len(scenes[0].lines()) == 12
-    for one in scenes:
-        one.log.close()
+        assert [line["code"] for line in scene.lines()] == [code] * 4
+        scene.path.rename(tmp_path / rotated)
+    another.log.close()
 
 
 def test_a_file_that_cannot_be_written_is_one_warning_until_it_can(

@@ -3,10 +3,11 @@
 import asyncio
 import contextlib
 import math
-from collections.abc import AsyncIterator, Callable, Collection, Mapping
+from collections.abc import AsyncIterator, Collection, Mapping
 from typing import Any
 
 from builders import Clock, replica, until
+from loops import in_loop
 
 from serve.app.autoscaling import RETRY, Autoscaler
 from serve.core.errors import TritonDidNotStart
@@ -19,13 +20,8 @@ PATIENCE = 20.0  # seconds; a bound
 def told(desired: int, *codes: str, confidence: str = "high") -> dict[str, Any]:
     """A hint, as the admin API tells it."""
     reasons = [{"code": code, "text": f"because of {code}"} for code in codes or ("demand",)]
-    return {
-        "pool": "default",
-        "desired": desired,
-        "confidence": confidence,
-        "lasts": 30.0,
-        "reasons": reasons,
-    }
+    certain = {"confidence": confidence, "lasts": 30.0, "reasons": reasons}
+    return {"pool": "default", "desired": desired, **certain}
 
 
 class Tritons:
@@ -84,24 +80,16 @@ class Control:
 
     def __init__(self, tritons: Tritons) -> None:
         self._done = tritons.done
-        self._hints: asyncio.Queue[dict[str, Any] | None] = asyncio.Queue()
+        self._hints: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
         self.busy: dict[str, float | None] = {}
         self.members: list[str] = []
-        self.starting: Mapping[str, int] = {}
         self.is_away = False
-        self.asked: list[int] = []
 
     def hint(self, desired: int, *codes: str, confidence: str = "high") -> None:
         self._hints.put_nowait(told(desired, *codes, confidence=confidence))
 
-    def restart(self) -> None:
-        self._hints.put_nowait(None)
-
     async def hints(self, after: int) -> tuple[int, list[dict[str, Any]]]:
-        self.asked.append(after)
         one = await self._hints.get()
-        if one is None:
-            raise ConnectionResetError("gone")
         return after + 1, [{**one, "pool": "other", "desired": 99}, one]
 
     async def become(
@@ -115,7 +103,7 @@ class Control:
         await asyncio.sleep(0)
         if self.is_away:
             raise ConnectionRefusedError
-        self.members, self.starting = [one.name for one in replicas], starting
+        self.members = [one.name for one in replicas]
         self._done.append(f"told {' '.join(self.members)} +{starting['default']}")
         return {name: count for name, count in self.busy.items() if name in leaving}
 
@@ -123,7 +111,7 @@ class Control:
 class Scene:
     """An autoscaler with so many Tritons that answer."""
 
-    def __init__(self, count: int, *, patience: float = math.inf) -> None:
+    def __init__(self, count: int, patience: float) -> None:
         self.clock = Clock()
         self.tritons = Tritons(count)
         self.control = Control(self.tritons)
@@ -137,16 +125,6 @@ class Scene:
             clock=self.clock,
         )
 
-    @contextlib.asynccontextmanager
-    async def running(self) -> AsyncIterator[None]:
-        running = asyncio.create_task(self.autoscaler.run())
-        try:
-            yield
-            assert not running.done()
-        finally:
-            running.cancel()
-            await asyncio.gather(running, return_exceptions=True)
-
     async def did(self, *expected: str) -> None:
         """Wait until exactly this was done since the last look."""
         try:
@@ -158,165 +136,140 @@ class Scene:
         self.tritons.done.clear()
 
 
-def play(work: Callable[[], Any]) -> None:
-    async def bounded() -> None:
-        async with asyncio.timeout(PATIENCE):
-            await work()
+@contextlib.asynccontextmanager
+async def autoscaling(count: int, *, patience: float = math.inf) -> AsyncIterator[Scene]:
+    """An autoscaler that runs with so many Tritons that answer."""
+    scene = Scene(count, patience)
+    running = asyncio.create_task(scene.autoscaler.run())
+    try:
+        yield scene
+        assert not running.done()
+    finally:
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
 
-    asyncio.run(bounded())
 
-
-def test_what_is_wanted_is_started_and_told_once_it_answers() -> None:
-    async def work() -> None:
-        scene = Scene(1)
-        async with scene.running():
-            await scene.did("told local-0 +0")
-            scene.control.hint(3)
-            await scene.did("start local-1", "start local-2", "told local-0 +2")
-            scene.tritons.answer("local-2")
-            await scene.did("told local-0 local-2 +1")
-            scene.control.hint(3)
-            await scene.did()
-            scene.tritons.answer("local-1")
-            await scene.did("told local-0 local-1 local-2 +0")
+@in_loop
+async def test_what_is_wanted_is_started_and_told_once_it_answers() -> None:
+    async with autoscaling(1) as scene:
+        await scene.did("told local-0 +0")
+        scene.control.hint(3)
+        await scene.did("start local-1", "start local-2", "told local-0 +2")
+        scene.tritons.answer("local-2")
+        await scene.did("told local-0 local-2 +1")
+        scene.control.hint(3)
+        await scene.did()
+        scene.tritons.answer("local-1")
+        await scene.did("told local-0 local-1 local-2 +0")
         assert scene.said[0] == "starting local-1: 3 replicas are wanted (because of demand)"
 
-    play(work)
+
+@in_loop
+async def test_what_is_not_wanted_is_stopped_after_the_control_plane_has_let_go_of_it() -> None:
+    async with autoscaling(3) as scene:
+        scene.control.busy = {"local-2": 4.0}
+        scene.control.hint(1, "falling")
+        await until(lambda: scene.control.members == ["local-0"], within=PATIENCE)
+        await until(lambda: "stop local-1" in scene.tritons.done, within=PATIENCE)
+        assert "stop local-2" not in scene.tritons.done
+        scene.control.busy = {}
+        await until(lambda: "stop local-2" in scene.tritons.done, within=PATIENCE)
+        first = scene.tritons.done.index("stop local-1")
+        assert scene.tritons.done[first - 1] == "told local-0 +0"
 
 
-def test_what_is_not_wanted_is_stopped_after_the_control_plane_has_let_go_of_it() -> None:
-    async def work() -> None:
-        scene = Scene(3)
-        async with scene.running():
-            scene.control.busy = {"local-2": 4.0}
-            scene.control.hint(1, "falling")
-            await until(lambda: scene.control.members == ["local-0"], within=PATIENCE)
-            await until(lambda: "stop local-1" in scene.tritons.done, within=PATIENCE)
-            assert "stop local-2" not in scene.tritons.done
-            scene.control.busy = {}
-            await until(lambda: "stop local-2" in scene.tritons.done, within=PATIENCE)
-            first = scene.tritons.done.index("stop local-1")
-            assert scene.tritons.done[first - 1] == "told local-0 +0"
-
-    play(work)
+@in_loop
+async def test_one_that_waits_for_its_last_calls_is_taken_back_before_another_is_started() -> None:
+    async with autoscaling(2) as scene:
+        scene.control.busy = {"local-1": 1.0}
+        scene.control.hint(1, "falling")
+        await until(lambda: scene.control.members == ["local-0"], within=PATIENCE)
+        scene.control.hint(3)
+        await until(lambda: scene.control.members == ["local-0", "local-1"], within=PATIENCE)
+        assert "start local-2" in scene.tritons.done
+        assert "stop local-1" not in scene.tritons.done
 
 
-def test_one_that_waits_for_its_last_calls_is_taken_back_before_another_is_started() -> None:
-    async def work() -> None:
-        scene = Scene(2)
-        async with scene.running():
-            scene.control.busy = {"local-1": 1.0}
-            scene.control.hint(1, "falling")
-            await until(lambda: scene.control.members == ["local-0"], within=PATIENCE)
-            scene.control.hint(3)
-            await until(lambda: scene.control.members == ["local-0", "local-1"], within=PATIENCE)
-            assert "start local-2" in scene.tritons.done
-            assert "stop local-1" not in scene.tritons.done
-
-    play(work)
+@in_loop
+async def test_calls_that_never_end_are_waited_for_only_so_long() -> None:
+    async with autoscaling(2, patience=300.0) as scene:
+        scene.control.busy = {"local-1": None}
+        scene.control.hint(1, "falling")
+        await until(lambda: scene.control.members == ["local-0"], within=PATIENCE)
+        scene.clock.now += 299
+        await until(lambda: len(scene.tritons.done) > 5, within=PATIENCE)
+        assert "stop local-1" not in scene.tritons.done
+        scene.clock.now += 1
+        await until(lambda: "stop local-1" in scene.tritons.done, within=PATIENCE)
 
 
-def test_calls_that_never_end_are_waited_for_only_so_long() -> None:
-    async def work() -> None:
-        scene = Scene(2, patience=300.0)
-        async with scene.running():
-            scene.control.busy = {"local-1": None}
-            scene.control.hint(1, "falling")
-            await until(lambda: scene.control.members == ["local-0"], within=PATIENCE)
-            scene.clock.now += 299
-            await until(lambda: len(scene.tritons.done) > 5, within=PATIENCE)
-            assert "stop local-1" not in scene.tritons.done
-            scene.clock.now += 1
-            await until(lambda: "stop local-1" in scene.tritons.done, within=PATIENCE)
-
-    play(work)
+@in_loop
+async def test_one_that_has_not_answered_yet_is_stopped_at_once() -> None:
+    async with autoscaling(1) as scene:
+        scene.control.hint(2)
+        await scene.did("told local-0 +0", "start local-1", "told local-0 +1")
+        scene.control.hint(1, "falling")
+        await scene.did("stop local-1", "told local-0 +0")
 
 
-def test_one_that_has_not_answered_yet_is_stopped_at_once() -> None:
-    async def work() -> None:
-        scene = Scene(1)
-        async with scene.running():
+@in_loop
+async def test_a_hint_that_is_not_sure_takes_none_away_unless_people_allow_fewer() -> None:
+    async with autoscaling(2) as scene:
+        await scene.did("told local-0 local-1 +0")
+        scene.control.hint(1, "restarted", confidence="low")
+        await scene.did()
+        scene.control.hint(3, "least", confidence="low")
+        await scene.did("start local-2", "told local-0 local-1 +1")
+        scene.control.hint(1, "restarted", "most", confidence="low")
+        await scene.did("stop local-2", "told local-0 +0", "stop local-1")
+
+
+@in_loop
+async def test_a_hint_that_is_too_old_is_not_followed() -> None:
+    async with autoscaling(1) as scene:
+        scene.control.hint(2)
+        await scene.did("told local-0 +0", "start local-1", "told local-0 +1")
+        scene.clock.now += 31
+        scene.tritons.fail("local-1")
+        await scene.did("stop local-1", "told local-0 +0")
+        scene.clock.now += RETRY + 1
+        scene.tritons.answer("local-0")  # news, and no hint
+        await scene.did()
+
+
+@in_loop
+async def test_after_a_start_that_failed_the_next_is_tried_later() -> None:
+    async with autoscaling(1) as scene:
+        scene.control.hint(2)
+        await scene.did("told local-0 +0", "start local-1", "told local-0 +1")
+        scene.tritons.fail("local-1")
+        await scene.did("stop local-1", "told local-0 +0")
+        scene.control.hint(2)
+        await scene.did()
+        scene.clock.now += RETRY + 1
+        scene.control.hint(2)
+        await scene.did("start local-1", "told local-0 +1")
+
+
+@in_loop
+async def test_a_start_that_comes_to_no_end_has_failed() -> None:
+    async with autoscaling(1) as scene:
+        scene.control.hint(2)
+        await scene.did("told local-0 +0", "start local-1", "told local-0 +1")
+        for later, did in ((120, ()), (1, ("stop local-1", "told local-0 +0"))):
+            scene.clock.now += later
             scene.control.hint(2)
-            await scene.did("told local-0 +0", "start local-1", "told local-0 +1")
-            scene.control.hint(1, "falling")
-            await scene.did("stop local-1", "told local-0 +0")
-
-    play(work)
+            await scene.did(*did)
 
 
-def test_a_hint_that_is_not_sure_takes_none_away_unless_people_allow_fewer() -> None:
-    async def work() -> None:
-        scene = Scene(2)
-        async with scene.running():
-            await scene.did("told local-0 local-1 +0")
-            scene.control.hint(1, "restarted", confidence="low")
-            await scene.did()
-            scene.control.hint(3, "least", confidence="low")
-            await scene.did("start local-2", "told local-0 local-1 +1")
-            scene.control.hint(1, "restarted", "most", confidence="low")
-            await scene.did("stop local-2", "told local-0 +0", "stop local-1")
-
-    play(work)
-
-
-def test_a_hint_that_is_too_old_is_not_followed() -> None:
-    async def work() -> None:
-        scene = Scene(1)
-        async with scene.running():
-            scene.control.hint(2)
-            await scene.did("told local-0 +0", "start local-1", "told local-0 +1")
-            scene.clock.now += 31
-            scene.tritons.fail("local-1")
-            await scene.did("stop local-1", "told local-0 +0")
-            scene.clock.now += RETRY + 1
-            scene.tritons.answer("local-0")  # news, and no hint
-            await scene.did()
-
-    play(work)
-
-
-def test_after_a_start_that_failed_the_next_is_tried_later() -> None:
-    async def work() -> None:
-        scene = Scene(1)
-        async with scene.running():
-            scene.control.hint(2)
-            await scene.did("told local-0 +0", "start local-1", "told local-0 +1")
-            scene.tritons.fail("local-1")
-            await scene.did("stop local-1", "told local-0 +0")
-            scene.control.hint(2)
-            await scene.did()
-            scene.clock.now += RETRY + 1
-            scene.control.hint(2)
-            await scene.did("start local-1", "told local-0 +1")
-
-    play(work)
-
-
-def test_a_start_that_comes_to_no_end_has_failed() -> None:
-    async def work() -> None:
-        scene = Scene(1)
-        async with scene.running():
-            scene.control.hint(2)
-            await scene.did("told local-0 +0", "start local-1", "told local-0 +1")
-            for later, did in ((120, ()), (1, ("stop local-1", "told local-0 +0"))):
-                scene.clock.now += later
-                scene.control.hint(2)
-                await scene.did(*did)
-
-    play(work)
-
-
-def test_a_control_plane_that_was_away_is_told_again() -> None:
-    async def work() -> None:
-        scene = Scene(2)
-        async with scene.running():
-            await scene.did("told local-0 local-1 +0")
-            scene.control.is_away = True
-            scene.control.hint(1, "falling")
-            await scene.did()
-            assert [one.name for one in scene.autoscaler.members] == ["local-0"]
-            scene.control.is_away = False
-            scene.control.hint(1, "falling")
-            await scene.did("told local-0 +0", "stop local-1")
-
-    play(work)
+@in_loop
+async def test_a_control_plane_that_was_away_is_told_again() -> None:
+    async with autoscaling(2) as scene:
+        await scene.did("told local-0 local-1 +0")
+        scene.control.is_away = True
+        scene.control.hint(1, "falling")
+        await scene.did()
+        assert [one.name for one in scene.autoscaler.members] == ["local-0"]
+        scene.control.is_away = False
+        scene.control.hint(1, "falling")
+        await scene.did("told local-0 +0", "stop local-1")

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from app.test_asking import Scripted
+from app.scripted import Scripted, answer
 from builders import replica
 
 from serve.app.control_line import ControlLine
@@ -17,9 +17,8 @@ from serve.settings import Settings
 PATIENCE = 10.0  # seconds; a bound
 
 
-def answer(body: Any, status: str = "200 OK") -> bytes:
-    text = b"" if body is None else json.dumps(body).encode()
-    return f"HTTP/1.1 {status}\r\ncontent-length: {len(text)}\r\n\r\n".encode() + text
+def body(of: Any) -> bytes:
+    return answer(json.dumps(of).encode())
 
 
 def play(
@@ -38,14 +37,14 @@ def play(
         finally:
             line.close()
         assert all("authorization: Bearer a-shared-secret-of-tests" in it for it in server.heads)
-        return got, [head.partition(" HTTP")[0] for head in server.heads]
+        return got, server.asked
 
     return asyncio.run(scene())
 
 
 def test_a_round_of_hints_is_waited_for_as_long_as_it_takes(tmp_path: Path) -> None:
     old, new = {"number": 7, "hints": []}, {"number": 8, "hints": [{"pool": "default"}]}
-    got, asked = play(tmp_path, lambda line: line.hints(7), *(answer(one) for one in (old, new)))
+    got, asked = play(tmp_path, lambda line: line.hints(7), body(old), body(new))
     assert got == (8, [{"pool": "default"}])
     assert asked == ["GET /api/hints?after=7"] * 2
 
@@ -54,7 +53,7 @@ def test_the_whole_list_is_told_and_who_still_has_calls_comes_back(tmp_path: Pat
     got, asked = play(
         tmp_path,
         lambda line: line.become([replica("a")], {"default": 1}, leaving=["b", "c"], within=5.0),
-        answer({"leaving": {"b": 2.0, "c": None}}),
+        body({"leaving": {"b": 2.0, "c": None}}),
     )
     assert (got, asked) == ({"b": 2.0, "c": None}, ["PUT /internal/replicas"])
 
@@ -62,14 +61,16 @@ def test_the_whole_list_is_told_and_who_still_has_calls_comes_back(tmp_path: Pat
 @pytest.mark.parametrize(
     "said",
     [
-        answer({"error": "this control plane stands by"}, "503 Service Unavailable"),
-        answer(["what"]),
-        answer(None),
+        answer(b'{"error": "this control plane stands by"}', "503 Service Unavailable"),
+        body(["what"]),
+        answer(),
         b"",
     ],
 )
 def test_what_makes_no_sense_is_as_good_as_no_answer(tmp_path: Path, said: bytes) -> None:
-    with pytest.raises(OSError, match=r".*"):
-        play(tmp_path, lambda line: line.hints(0), said)
-    with pytest.raises(OSError, match=r".*"):
-        play(tmp_path, lambda line: line.become([], {}, leaving=[], within=0.0), said)
+    for ask in (
+        lambda line: line.hints(0),
+        lambda line: line.become([], {}, leaving=[], within=0.0),
+    ):
+        with pytest.raises(OSError, match=r".*"):
+            play(tmp_path, ask, said)

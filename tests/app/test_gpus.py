@@ -80,63 +80,52 @@ def told(gpus: Gpus, replica: Replica, readings: Readings | None) -> dict[str, G
     return {uuid: Gpu(**one) for uuid, one in answer.items()}
 
 
-def test_triton_alone_is_enough_where_it_tells() -> None:
-    library = Library({"GPU-1": Gpu("nvml", 0.9)})
-    gpus = Gpus(nowhere, nvml=library)
-    assert told(gpus, HERE, read(BUSY)) == {"GPU-1": Gpu("triton", 0.5)}
-    assert library.asked == 0
+DCGM_OF_ITS_POD = {"GPU-1": Gpu("dcgm", 0.4, sm_active=0.25)}
 
 
-def test_the_exporter_adds_what_triton_does_not_tell_of_its_own_gpus(exporter: Exporter) -> None:
-    gpus = Gpus(exporter.url, nvml=Library({}))
-    expected = {"GPU-1": Gpu("triton+dcgm", 0.5, sm_active=0.25)}
-    assert told(gpus, HERE, read(BUSY)) == expected
-
-
-@pytest.mark.parametrize("replica", [ELSEWHERE, DISCOVERED], ids=["by its host", "by its name"])
-def test_where_triton_tells_none_the_exporter_tells_those_of_its_pod(
-    exporter: Exporter, replica: Replica
+@pytest.mark.parametrize(
+    ("replica", "readings", "told_of"),
+    [
+        pytest.param(
+            *(HERE, BUSY, {"GPU-1": Gpu("triton+dcgm", 0.5, sm_active=0.25)}),
+            id="what Triton does not tell of its own GPUs",
+        ),
+        pytest.param(ELSEWHERE, "", DCGM_OF_ITS_POD, id="those of its pod, by its host"),
+        pytest.param(DISCOVERED, "", DCGM_OF_ITS_POD, id="those of its pod, by its name"),
+        pytest.param(
+            *(HERE, None, DCGM_OF_ITS_POD | {"GPU-2": Gpu("dcgm", 0.9)}),
+            id="all of them where no pod is known",
+        ),
+    ],
+)
+def test_the_exporter_adds(
+    exporter: Exporter, replica: Replica, readings: str | None, told_of: dict[str, Gpu]
 ) -> None:
     gpus = Gpus(exporter.url, nvml=Library({}))
-    expected = {"GPU-1": Gpu("dcgm", 0.4, sm_active=0.25)}
-    assert told(gpus, replica, read("")) == expected
+    assert told(gpus, replica, None if readings is None else read(readings)) == told_of
 
 
-def test_where_nobody_knows_pods_all_of_the_exporters_gpus_are_told(exporter: Exporter) -> None:
-    gpus = Gpus(exporter.url, nvml=Library({}))
-    assert sorted(told(gpus, HERE, None)) == ["GPU-1", "GPU-2"]
-
-
-@pytest.mark.parametrize(("status", "text"), [(404, ""), (200, "<html>"), (200, "")])
-def test_an_exporter_that_tells_nothing_takes_nothing_away(
-    exporter: Exporter, status: int, text: str
+def test_an_exporter_that_tells_nothing_or_is_not_there_takes_nothing_away(
+    exporter: Exporter,
 ) -> None:
-    exporter.status, exporter.text = status, text
     gpus = Gpus(exporter.url, nvml=Library({}))
-    assert told(gpus, HERE, read(BUSY)) == {"GPU-1": Gpu("triton", 0.5)}
-
-
-def test_an_exporter_that_is_not_there_takes_nothing_away(exporter: Exporter) -> None:
+    for exporter.status, exporter.text in ((404, ""), (200, "<html>"), (200, "")):
+        assert told(gpus, HERE, read(BUSY)) == {"GPU-1": Gpu("triton", 0.5)}
     exporter.server.socket.close()
-    gpus = Gpus(exporter.url, nvml=Library({}))
     assert told(gpus, ELSEWHERE, read(BUSY)) == {"GPU-1": Gpu("triton", 0.5)}
 
 
-def test_nvml_is_asked_for_a_triton_of_this_machine_that_could_not_read_its_gpu() -> None:
-    library = Library({"GPU-1": Gpu("nvml", 0.7, power=90.0), "GPU-2": Gpu("nvml", 0.1)})
-    gpus = Gpus(nowhere, nvml=library)
-    assert told(gpus, HERE, read(UNREAD)) == {"GPU-1": Gpu("triton+nvml", 0.7, power=90.0)}
+def test_nvml_is_asked_for_a_triton_of_this_machine_that_does_not_tell_of_each_gpu() -> None:
+    gpus = Gpus(nowhere, nvml=Library({"GPU-1": Gpu("nvml", 0.7), "GPU-2": Gpu("nvml", 0.1)}))
+    assert told(gpus, HERE, read(UNREAD)) == {"GPU-1": Gpu("triton+nvml", 0.7)}
+    idle = 'nv_gpu_utilization{gpu_uuid="GPU-2"} 0\n'
+    expected = {"GPU-1": Gpu("triton", 0.5), "GPU-2": Gpu("triton+nvml", 0.1)}
+    assert told(gpus, HERE, read(BUSY + idle)) == expected
 
 
-def test_nvml_is_asked_where_one_of_several_gpus_is_not_told() -> None:
-    idle = BUSY + 'nv_gpu_utilization{gpu_uuid="GPU-2"} 0\n'
-    library = Library({"GPU-1": Gpu("nvml", 0.7), "GPU-2": Gpu("nvml", 0.0)})
-    found = told(Gpus(nowhere, nvml=library), HERE, read(idle))
-    assert found == {"GPU-1": Gpu("triton", 0.5), "GPU-2": Gpu("triton+nvml", 0.0)}
-
-
-def test_nvml_is_not_asked_for_a_triton_elsewhere() -> None:
+def test_nvml_is_not_asked_where_triton_tells_or_is_elsewhere() -> None:
     library = Library({"GPU-1": Gpu("nvml", 0.7)})
+    assert told(Gpus(nowhere, nvml=library), HERE, read(BUSY)) == {"GPU-1": Gpu("triton", 0.5)}
     assert told(Gpus(nowhere, nvml=library), ELSEWHERE, read("")) == {}
     assert library.asked == 0
 

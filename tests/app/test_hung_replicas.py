@@ -3,13 +3,13 @@
 import asyncio
 import contextlib
 import math
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 
 import pytest
-import uvloop
 from builders import Clock, until
 from grpc_wire import LIMITS, Triton, message
+from loops import in_each_loop
 
 from serve.app.hung_replicas import LOOK, SILENCES, HungReplicas
 from serve.core.calls import Reply
@@ -19,10 +19,8 @@ from serve.proxy.health import Health
 from serve.triton.grpc_pool import GrpcPool
 from serve.triton.grpc_upstream import Leg, Upstream
 from serve.triton.http_pool import Pool, request_line
-from serve.wire.grpc_heads import AnswerHead
 from serve.wire.hpack_blocks import literal
 from serve.wire.http2 import END_STREAM
-from serve.wire.http2_stream import Piece
 
 BOUND = 10.0  # seconds; a bound for what takes a fraction of one
 PATIENCE = 0.05
@@ -65,20 +63,14 @@ class GrpcCall:
     def on_not_connected(self, error: NotSent) -> None:
         self.errors.append(error)
 
-    def on_answer(self, leg: Leg, piece: Piece) -> None:
-        raise AssertionError("it is never answered")
-
-    def on_trailers(self, leg: Leg, trailers: AnswerHead) -> None:
-        raise AssertionError("it is never answered")
-
-    def on_whole_answer(self, leg: Leg, piece: Piece, trailers: AnswerHead) -> None:
-        raise AssertionError("it is never answered")
-
     def on_lost(self, leg: Leg, error: NotSent | OutcomeUnknown) -> None:
         self.errors.append(error)
 
-    def on_fault(self, error: Exception) -> None:
-        self.errors.append(error)
+    def never(self, *given: object) -> None:
+        raise AssertionError("it is never answered")
+
+    on_fault = on_not_connected
+    on_answer = on_trailers = on_whole_answer = never
 
 
 @dataclass
@@ -142,16 +134,9 @@ async def scene() -> AsyncIterator[Scene]:
         listening.close()
 
 
-def play(act: Callable[[Scene], Awaitable[None]]) -> None:
-    async def bounded() -> None:
-        async with asyncio.timeout(BOUND), scene() as one:
-            await act(one)
-
-    uvloop.run(bounded())
-
-
-def test_calls_on_a_replica_that_hangs_end_and_new_ones_avoid_it_until_it_answers() -> None:
-    async def act(one: Scene) -> None:
+@in_each_loop
+async def test_calls_on_a_replica_that_hangs_end_and_new_ones_avoid_it_until_it_answers() -> None:
+    async with scene() as one:
         over_http, over_grpc = await one.call(), GrpcCall()
         one.grpc.wait(one.replica, over_grpc)
         await until(lambda: len(one.triton.calls) == 1)
@@ -163,30 +148,16 @@ def test_calls_on_a_replica_that_hangs_end_and_new_ones_avoid_it_until_it_answer
         assert [type(error) for error in over_grpc.errors] == [OutcomeUnknown]
         assert one.server.questions == SILENCES
         assert not one.health.is_usable("a")
+        with pytest.raises(OutcomeUnknown):
+            await (await one.call())  # one that comes meanwhile
         one.server.silences = 0
         await one.settled()
         assert one.health.is_usable("a")
 
-    play(act)
 
-
-def test_calls_that_come_while_a_replica_hangs_end_too() -> None:
-    async def act(one: Scene) -> None:
-        one.server.silences = math.inf
-        first = await one.call()
-        one.look()
-        one.look()
-        with pytest.raises(OutcomeUnknown):
-            await first
-        second = await one.call()
-        with pytest.raises(OutcomeUnknown):
-            await second
-
-    play(act)
-
-
-def test_a_long_call_on_a_replica_that_answers_is_left_alone() -> None:
-    async def act(one: Scene) -> None:
+@in_each_loop
+async def test_a_long_call_on_a_replica_that_answers_is_left_alone() -> None:
+    async with scene() as one:
         call = await one.call()
         one.look()
         for questions in range(1, 6):
@@ -197,11 +168,10 @@ def test_a_long_call_on_a_replica_that_answers_is_left_alone() -> None:
         one.server.answers.set()
         assert (await call).body == b"ok"
 
-    play(act)
 
-
-def test_a_replica_is_not_asked_while_its_calls_are_short() -> None:
-    async def act(one: Scene) -> None:
+@in_each_loop
+async def test_a_replica_is_not_asked_while_its_calls_are_short() -> None:
+    async with scene() as one:
         for _ in range(5):
             one.server.answers.clear()
             call = await one.call()
@@ -212,11 +182,10 @@ def test_a_replica_is_not_asked_while_its_calls_are_short() -> None:
             one.http.sweep()
         assert one.server.questions == 0 and one.http.idle == 1
 
-    play(act)
 
-
-def test_a_replica_whose_port_is_closed_is_left_to_its_connections() -> None:
-    async def act(one: Scene) -> None:
+@in_each_loop
+async def test_a_replica_whose_port_is_closed_is_left_to_its_connections() -> None:
+    async with scene() as one:
         call = await one.call()
         one.listening.close()
         one.look()
@@ -227,11 +196,10 @@ def test_a_replica_whose_port_is_closed_is_left_to_its_connections() -> None:
         one.server.answers.set()
         assert (await call).body == b"ok"
 
-    play(act)
 
-
-def test_silence_that_is_shorter_ends_nothing() -> None:
-    async def act(one: Scene) -> None:
+@in_each_loop
+async def test_silence_that_is_shorter_ends_nothing() -> None:
+    async with scene() as one:
         call = await one.call()
         one.server.silences = SILENCES - 1
         one.look()
@@ -241,5 +209,3 @@ def test_silence_that_is_shorter_ends_nothing() -> None:
         assert not call.done() and one.health.is_usable("a")
         one.server.answers.set()
         await call
-
-    play(act)

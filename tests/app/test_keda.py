@@ -4,7 +4,7 @@ import asyncio
 import logging
 import socket
 import ssl
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
 from types import MappingProxyType
@@ -13,11 +13,11 @@ from typing import Any
 import grpc
 import grpc.aio
 import pytest
-import uvloop
 from builders import until
 from certificates import Authority, days
 from listeners.keda.boards import board, told
 from listeners.keda.stubs import BOUND, ScaledObject
+from loops import in_each_loop, in_loop
 from ports import free_ports
 
 from serve.app.keda import Keda, keda_of
@@ -32,14 +32,7 @@ from serve.settings import Settings
 
 POOL = "default"
 LATER = 4e9  # seconds of the epoch: hints of then are not old while tests run
-
-RUNNERS = [pytest.param(uvloop.run, id="uvloop"), pytest.param(asyncio.run, id="asyncio")]
-Runner = Callable[[Coroutine[Any, Any, Any]], Any]
-
-
-@pytest.fixture
-def authority(tmp_path: Path) -> Authority:
-    return Authority(tmp_path)
+FAILED = grpc.ChannelConnectivity.TRANSIENT_FAILURE
 
 
 def settings(**more: object) -> Settings:
@@ -51,12 +44,15 @@ def secured(authority: Authority, **more: object) -> Settings:
     return settings(tls_cert=str(chain), tls_key=str(key), **more)
 
 
-def of(one: Settings, shown: Board, decisions: Decisions | None = None) -> Keda:
-    return keda_of(one, shown, decisions=lambda: decisions or Decisions())
-
-
-def hints(desired: int = 3) -> Board:
+def hints(desired: int = 5) -> Board:
     return board(told(desired=desired, at=LATER))
+
+
+def kept(role: Role = Role.PREDICTOR) -> tuple[Decisions, str]:
+    """Decisions with one key, and its words."""
+    key, words = Key.create(role, ("nothing",))
+    body = {"digest": key.digest, "role": role.value, "models": ["nothing"], "expires": None}
+    return Decisions(MappingProxyType({(KEY, key.id): Entry(body, 1)})), words
 
 
 @asynccontextmanager
@@ -72,8 +68,9 @@ async def running(keda: Keda) -> AsyncIterator[None]:
             await task
 
 
-def address(one: Settings) -> str:
-    return f"localhost:{one.keda_port}"
+def port(one: Settings, shown: Board | None = None, decisions: Decisions | None = None) -> Any:
+    keda = keda_of(one, shown or hints(), decisions=lambda: decisions or Decisions())
+    return running(keda)
 
 
 def in_clear(one: Settings) -> grpc.aio.Channel:
@@ -84,13 +81,20 @@ def over_tls(one: Settings, authority: Authority, *shown: Path) -> grpc.aio.Chan
     """`shown` is a certificate and its key."""
     chain, key = [path.read_bytes() for path in shown] or (None, None)
     trusted = grpc.ssl_channel_credentials(authority.path.read_bytes(), key, chain)
-    return grpc.aio.secure_channel(address(one), trusted)
+    return grpc.aio.secure_channel(f"localhost:{one.keda_port}", trusted)
 
 
 async def asked(channel: grpc.aio.Channel, shown: str = "", **metadata: str) -> int:
     async with channel:
         ((_, number, _),) = await ScaledObject(channel, shown, pool=POOL, **metadata).metrics()
         return number
+
+
+async def refusal(channel: grpc.aio.Channel, shown: str = "", **metadata: str) -> grpc.StatusCode:
+    with pytest.raises(grpc.aio.AioRpcError) as refused:
+        await asked(channel, shown, **metadata)
+    code: grpc.StatusCode = refused.value.code()
+    return code
 
 
 async def turned_away(channel: grpc.aio.Channel) -> bool:
@@ -103,196 +107,115 @@ async def turned_away(channel: grpc.aio.Channel) -> bool:
         return state is FAILED
 
 
-FAILED = grpc.ChannelConnectivity.TRANSIENT_FAILURE
-
-
-@pytest.mark.parametrize("run", RUNNERS)
-def test_the_port_tells_the_boards_number(run: Runner) -> None:
-    async def act() -> int:
-        one = settings()
-        async with running(of(one, hints(5))):
-            return await asked(in_clear(one))
-
-    assert run(act()) == 5
-
-
-def test_without_a_port_there_is_nothing_to_run() -> None:
-    asyncio.run(of(Settings(), hints()).run())
-
-
-def test_a_port_that_somebody_has_later_is_said_and_tried_again(
+@in_loop
+async def test_the_port_tells_the_boards_number_says_where_and_is_free_when_it_has_ended(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    async def act() -> list[int]:
-        one = settings()
-        async with AsyncExitStack() as first:
-            await first.enter_async_context(running(of(one, hints(4))))
-            heard = [await asked(in_clear(one))]
-            async with running(Keda(one, hints(5), admit=lambda credential: None, again=0.0)):
-                await until(lambda: "cannot be used" in caplog.text)
-                await first.aclose()
-                heard.append(await asked(in_clear(one)))
-        return heard
-
-    assert asyncio.run(act()) == [4, 5]
-
-
-@pytest.mark.parametrize("run", RUNNERS)
-def test_streams_end_well_with_the_process_so_that_keda_comes_back_soon(run: Runner) -> None:
-    async def act() -> grpc.StatusCode:
-        one = settings()
-        async with in_clear(one) as channel:
-            async with running(of(one, hints())):
-                stream = ScaledObject(channel, pool=POOL).open("StreamIsActive")
-                assert (await stream.read()).result
-            code: grpc.StatusCode = await stream.code()
-            return code
-
-    assert run(act()) is grpc.StatusCode.OK
-
-
-@pytest.mark.parametrize("run", RUNNERS)
-def test_a_client_goes_on_after_a_restart_and_hears_the_wake_that_came_meanwhile(
-    run: Runner,
-) -> None:
-    async def act() -> list[object]:
-        one, asleep = settings(), board(told(POOL, 0, Code.IDLE, ready=0, at=LATER))
-        after, seen = Board(), list[object]()
-        async with in_clear(one) as channel:
-            scaled = ScaledObject(channel, pool=POOL)
-            async with running(of(one, asleep)):
-                stream = scaled.open("StreamIsActive")
-                seen.append(await scaled.is_active())
-            seen.append(await stream.read() is grpc.aio.EOF)
-            async with running(of(one, after)):
-                stream = scaled.open("StreamIsActive")
-                with pytest.raises(grpc.aio.AioRpcError) as early:
-                    await scaled.metrics()
-                seen.append(early.value.code())
-                after.put([told(POOL, 1, Code.WAKING, ready=0, at=LATER)])
-                seen.append((await stream.read()).result)
-                seen.append(await scaled.metrics("m"))
-        return seen
-
-    unavailable = grpc.StatusCode.UNAVAILABLE
-    assert run(act()) == [False, True, unavailable, True, [("m", 1, 1.0)]]
-
-
-def test_the_port_is_free_when_it_has_ended() -> None:
-    async def act() -> Settings:
-        one = settings()
-        async with running(of(one, hints())):
-            await asked(in_clear(one))
-        return one
-
-    one = asyncio.run(act())
+    one = settings()
+    caplog.set_level(logging.INFO, "servegate.keda")
+    async with port(one):
+        assert await asked(in_clear(one)) == 5
+    assert f"port {one.keda_port} of 127.0.0.1" in caplog.text
     reserve(one.admin_host, one.keda_port, "keda-port").close()
 
 
-@pytest.mark.parametrize("run", RUNNERS)
-def test_with_a_certificate_only_tls_gets_in(
-    run: Runner, authority: Authority, tmp_path: Path
+def test_without_a_port_there_is_nothing_to_run() -> None:
+    asyncio.run(keda_of(Settings(), hints(), decisions=Decisions).run())
+
+
+@in_loop
+async def test_a_port_that_is_in_use_is_said_and_tried_again(
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
-    (tmp_path / "other").mkdir()
-    stranger = Authority(tmp_path / "other")
-
-    async def act() -> list[object]:
-        one = secured(authority)
-        async with running(of(one, hints(5))):
-            return [
-                await asked(over_tls(one, authority)),
-                await turned_away(over_tls(one, stranger)),
-                await turned_away(in_clear(one)),
-            ]
-
-    assert run(act()) == [5, True, True]
+    one = settings()
+    async with AsyncExitStack() as first:
+        await first.enter_async_context(port(one, hints(4)))
+        assert await asked(in_clear(one)) == 4
+        async with running(Keda(one, hints(5), admit=lambda credential: None, again=0.0)):
+            await until(lambda: "cannot be used" in caplog.text)
+            await first.aclose()
+            assert await asked(in_clear(one)) == 5
 
 
-def test_a_clients_certificate_stands_for_a_key(authority: Authority, tmp_path: Path) -> None:
-    (tmp_path / "other").mkdir()
-    stranger = Authority(tmp_path / "other")
-
-    async def act() -> list[object]:
-        one = secured(authority, tls_client_ca=str(authority.path))
-        async with running(of(one, hints(5), kept()[0])):
-            return [
-                await asked(over_tls(one, authority, *authority.issue("keda"))),
-                await turned_away(over_tls(one, authority)),
-                await turned_away(over_tls(one, authority, *stranger.issue("keda"))),
-            ]
-
-    assert asyncio.run(act()) == [5, True, True]
-
-
-def kept(role: Role = Role.PREDICTOR) -> tuple[Decisions, str]:
-    """Decisions with one key, and its words."""
-    key, words = Key.create(role, ("nothing",))
-    body = {"digest": key.digest, "role": role.value, "models": ["nothing"], "expires": None}
-    return Decisions(MappingProxyType({(KEY, key.id): Entry(body, 1)})), words
+@in_each_loop
+async def test_a_client_goes_on_after_a_restart_and_hears_the_wake_that_came_meanwhile() -> None:
+    one, asleep = settings(), board(told(POOL, 0, Code.IDLE, ready=0, at=LATER))
+    after = Board()
+    async with in_clear(one) as channel:
+        scaled = ScaledObject(channel, pool=POOL)
+        async with port(one, asleep):
+            stream = scaled.open("StreamIsActive")
+            assert not await scaled.is_active()
+        assert await stream.read() is grpc.aio.EOF
+        assert await stream.code() is grpc.StatusCode.OK  # so that KEDA comes back soon
+        async with port(one, after):
+            stream = scaled.open("StreamIsActive")
+            with pytest.raises(grpc.aio.AioRpcError) as early:
+                await scaled.metrics()
+            assert early.value.code() is grpc.StatusCode.UNAVAILABLE
+            after.put([told(POOL, 1, Code.WAKING, ready=0, at=LATER)])
+            assert (await stream.read()).result
+            assert await scaled.metrics("m") == [("m", 1, 1.0)]
 
 
-@pytest.mark.parametrize("role", Role)
-def test_once_there_are_keys_any_of_them_will_do_and_none_will_not(role: Role) -> None:
-    decisions, words = kept(role)
+@in_each_loop
+async def test_with_a_certificate_only_tls_gets_in(
+    authority: Authority, stranger: Authority
+) -> None:
+    one = secured(authority)
+    async with port(one):
+        assert await asked(over_tls(one, authority)) == 5
+        assert await turned_away(over_tls(one, stranger))
+        assert await turned_away(in_clear(one))
 
-    async def act() -> list[object]:
+
+@in_loop
+async def test_a_clients_certificate_stands_for_a_key(
+    authority: Authority, stranger: Authority
+) -> None:
+    one = secured(authority, tls_client_ca=str(authority.path))
+    async with port(one, decisions=kept()[0]):
+        assert await asked(over_tls(one, authority, *authority.issue("keda"))) == 5
+        assert await turned_away(over_tls(one, authority))
+        assert await turned_away(over_tls(one, authority, *stranger.issue("keda")))
+
+
+@in_loop
+async def test_once_there_are_keys_any_of_them_will_do_and_none_will_not() -> None:
+    for role in Role:
+        decisions, words = kept(role)
         one = settings()
-        async with running(of(one, hints(5), decisions)):
-            found: list[object] = [
-                await asked(in_clear(one), f"Bearer {words}"),
-                await asked(in_clear(one), keyFromEnv=words),
-            ]
+        async with port(one, decisions=decisions):
+            assert await asked(in_clear(one), f"Bearer {words}") == 5, role
+            assert await asked(in_clear(one), keyFromEnv=words) == 5, role
             for wrong in ("", "Bearer sg_abcdef_0123456789abcdef0"):
-                with pytest.raises(grpc.aio.AioRpcError) as refused:
-                    await asked(in_clear(one), wrong)
-                found.append(refused.value.code())
-            return found
-
-    nobody = grpc.StatusCode.UNAUTHENTICATED
-    assert asyncio.run(act()) == [5, 5, nobody, nobody]
+                code = await refusal(in_clear(one), wrong)
+                assert code is grpc.StatusCode.UNAUTHENTICATED, (role, wrong)
 
 
-def test_where_others_reach_the_port_a_key_is_needed_from_the_start() -> None:
-    async def act() -> grpc.StatusCode:
-        one = settings(admin_host="0.0.0.0")
-        async with running(of(one, hints())):
-            with pytest.raises(grpc.aio.AioRpcError) as refused:
-                await asked(in_clear(one))
-            code: grpc.StatusCode = refused.value.code()
-            return code
-
-    assert asyncio.run(act()) is grpc.StatusCode.UNAUTHENTICATED
+@in_loop
+async def test_where_others_reach_the_port_a_key_is_needed_from_the_start() -> None:
+    one = settings(admin_host="0.0.0.0")
+    async with port(one):
+        assert await refusal(in_clear(one)) is grpc.StatusCode.UNAUTHENTICATED
 
 
-def test_what_is_too_long_for_a_question_is_refused_before_it_is_read() -> None:
-    async def act() -> grpc.StatusCode:
-        one = settings()
-        async with running(of(one, hints())):
-            with pytest.raises(grpc.aio.AioRpcError) as refused:
-                await asked(in_clear(one), more="x" * (1 << 16))
-            code: grpc.StatusCode = refused.value.code()
-            return code
-
-    assert asyncio.run(act()) is grpc.StatusCode.RESOURCE_EXHAUSTED
-
-
-@pytest.mark.parametrize(
-    "noise", [b"GET / HTTP/1.1\r\n\r\n", b"\x16\x03\x01\x00\x05hello", b"\0" * 99]
-)
-def test_who_speaks_something_else_disturbs_nobody(noise: bytes) -> None:
-    async def act() -> int:
-        one = settings()
-        async with running(of(one, hints(5))), in_clear(one) as channel:
-            await ScaledObject(channel, pool=POOL).metrics()
+@in_loop
+async def test_what_is_too_long_or_no_grpc_at_all_is_refused_and_disturbs_no_other_client() -> None:
+    one = settings()
+    async with port(one), in_clear(one) as channel:
+        scaled = ScaledObject(channel, pool=POOL)
+        await scaled.metrics()
+        for noise in (b"GET / HTTP/1.1\r\n\r\n", b"\x16\x03\x01\x00\x05hello", b"\0" * 99):
             reader, writer = await asyncio.open_connection("127.0.0.1", one.keda_port)
             writer.write(noise)
             writer.write_eof()
             await reader.read()
             writer.close()
-            ((_, number, _),) = await ScaledObject(channel, pool=POOL).metrics()
-            return number
-
-    assert asyncio.run(act()) == 5
+        code = await refusal(in_clear(one), more="x" * (1 << 16))
+        assert code is grpc.StatusCode.RESOURCE_EXHAUSTED
+        ((_, number, _),) = await scaled.metrics()
+        assert number == 5
 
 
 def serial(one: Settings, authority: Authority) -> int:
@@ -306,59 +229,29 @@ def serial(one: Settings, authority: Authority) -> int:
         return int(str((wrapped.getpeercert() or {})["serialNumber"]), 16)
 
 
-def exchange(one: Settings, chain: Path, key: Path) -> None:
-    chain.replace(one.tls_cert)
-    key.replace(one.tls_key)
-
-
-def test_a_new_certificate_is_shown_from_the_next_connection_on(authority: Authority) -> None:
-    async def act() -> list[bool]:
-        one = secured(authority)
-        async with running(of(one, hints(5))):
-            assert await asked(over_tls(one, authority)) == 5
-            first = await asyncio.to_thread(serial, one, authority)
-            same = await asyncio.to_thread(serial, one, authority)
-            exchange(one, *authority.issue("next"))
-            second = await asyncio.to_thread(serial, one, authority)
-            return [same == first, second == first]
-
-    assert asyncio.run(act()) == [True, False]
-
-
-@pytest.mark.parametrize("what", ["expired", "no certificate", "another's key"])
-def test_what_is_no_good_certificate_changes_nothing(
-    authority: Authority, what: str, caplog: pytest.LogCaptureFixture
+@in_loop
+async def test_a_good_new_certificate_is_shown_from_the_next_connection_on_and_no_bad_one(
+    authority: Authority, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def act() -> bool:
-        one = secured(authority)
-        async with running(of(one, hints(5))):
-            assert await asked(over_tls(one, authority)) == 5
-            first = await asyncio.to_thread(serial, one, authority)
-            chain, key = authority.issue("next", ends=days(-1) if what == "expired" else None)
-            if what == "no certificate":
-                chain.write_text("nonsense")
-            if what == "another's key":
-                key = authority.issue("third")[1]
-            exchange(one, chain, key)
-            return await asyncio.to_thread(serial, one, authority) == first
+    expired = authority.issue("expired", ends=days(-1))
+    no_certificate = authority.issue("nonsense")
+    no_certificate[0].write_text("nonsense")
+    anothers_key = (authority.issue("next")[0], authority.issue("third")[1])
+    good = authority.issue("good")
 
-    assert asyncio.run(act())
+    one = secured(authority)
+    async with port(one):
+        assert await asked(over_tls(one, authority)) == 5
+        first = await asyncio.to_thread(serial, one, authority)
+        for chain, key in (expired, no_certificate, anothers_key, good):
+            chain.replace(one.tls_cert)
+            key.replace(one.tls_key)
+            is_same = await asyncio.to_thread(serial, one, authority) == first
+            assert is_same == (chain != good[0]), chain
     assert not caplog.records
 
 
 def test_a_client_authority_that_is_not_there_stops_the_start(authority: Authority) -> None:
     one = secured(authority, tls_client_ca=str(authority.folder / "nowhere.pem"))
     with pytest.raises(CannotStart, match=r"nowhere\.pem cannot be read"):
-        asyncio.run(of(one, hints()).run())
-
-
-def test_the_log_says_where_keda_may_ask(caplog: pytest.LogCaptureFixture) -> None:
-    async def act() -> Settings:
-        one = settings()
-        async with running(of(one, hints())):
-            await asked(in_clear(one))
-        return one
-
-    caplog.set_level(logging.INFO, "servegate.keda")
-    one = asyncio.run(act())
-    assert f"port {one.keda_port} of 127.0.0.1" in caplog.text
+        asyncio.run(keda_of(one, hints(), decisions=Decisions).run())

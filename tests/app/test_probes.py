@@ -3,12 +3,12 @@
 import asyncio
 import json
 import socket
-from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
 import pytest
+from app.scripted import Scripted, answer
 from builders import until
+from loops import in_loop
 
 from serve.app.asking import Line
 from serve.app.metrics import Scrape, answers, serving_metrics
@@ -22,122 +22,87 @@ from serve.settings import Settings
 OK = (200, "ok")
 
 
-class Side:
-    """A worker's Unix socket, as far as a supervisor asks there: `lacks` is what it says."""
-
-    def __init__(self, lacks: str = "") -> None:
-        self.lacks = lacks
-        self.asked: list[bytes] = []
-
-    async def talk(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self.asked.append((await reader.readuntil(b"\r\n\r\n")).split()[1])
-        status = "503 Service Unavailable" if self.lacks else "200 OK"
-        head = f"HTTP/1.1 {status}\r\ncontent-length: {len(self.lacks)}\r\n\r\n"
-        writer.write((head + self.lacks).encode())
-        writer.close()
+def unready(why: str) -> bytes:
+    """What a worker says at its Unix socket that lacks something."""
+    return answer(why.encode(), "503 Service Unavailable")
 
 
-@asynccontextmanager
-async def workers(folder: Path, *sides: Side) -> AsyncIterator[dict[str, Path]]:
-    """Their sockets by name."""
-    found = {f"worker-{number}": folder / f"{number}.sock" for number in range(len(sides))}
-    async with AsyncExitStack() as stack:
-        for side, path in zip(sides, found.values(), strict=True):
-            await stack.enter_async_context(await asyncio.start_unix_server(side.talk, str(path)))
-        yield found
+@in_loop
+async def test_a_data_plane_is_ready_when_every_worker_serves_a_snapshot(tmp_path: Path) -> None:
+    first, second = Scripted(then=answer()), Scripted(then=unready("has no snapshot yet"))
+    paths = {"worker-0": tmp_path / "0.sock", "worker-1": tmp_path / "1.sock"}
+    for worker, path in zip((first, second), paths.values(), strict=True):
+        await worker.listen(path)
+    probes = Probes(paths, runs=lambda: True)
+    assert await probes.answer(READY) == (503, "worker-1 has no snapshot yet")
+    first.then = unready("drains")
+    said = "worker-0 drains; worker-1 has no snapshot yet"
+    assert await probes.answer(READY) == (503, said)
+    first.then = second.then = answer()
+    assert await probes.answer(READY) == OK
+    assert set(first.asked) == {"GET /readyz"}
+    probes.drain()
+    status, why = await probes.answer(READY) or (0, "")
+    assert (status, why.split(":")[0]) == (503, "it drains")
+    assert await probes.answer(LIVE) == OK
+    assert repr(probes) == "<Probes of ['worker-0', 'worker-1'] draining>"
 
 
-def test_a_data_plane_is_ready_when_every_worker_serves_a_snapshot(tmp_path: Path) -> None:
-    async def scene() -> None:
-        first, second = Side(), Side("has no snapshot yet")
-        async with workers(tmp_path, first, second) as paths:
-            probes = Probes(paths, runs=lambda: True)
-            assert await probes.answer(READY) == (503, "worker-1 has no snapshot yet")
-            first.lacks = "drains"
-            said = "worker-0 drains; worker-1 has no snapshot yet"
-            assert await probes.answer(READY) == (503, said)
-            first.lacks = second.lacks = ""
-            assert await probes.answer(READY) == OK
-        assert set(first.asked) == {b"/readyz"}
-
-    asyncio.run(scene())
-
-
-def test_a_worker_that_hangs_or_is_not_there_makes_it_unready_and_not_dead(tmp_path: Path) -> None:
-    async def scene() -> None:
-        mute, absent = tmp_path / "mute.sock", tmp_path / "absent.sock"
-        with socket.socket(socket.AF_UNIX) as one:
-            one.bind(str(mute))
-            one.listen()
-            paths = {"worker-0": mute, "worker-1": absent}
-            probes = Probes(paths, runs=lambda: True, patience=0.05)
-            said = "worker-0 does not answer; worker-1 does not answer"
-            assert await probes.answer(READY) == (503, said)
-            assert await probes.answer(LIVE) == OK
-
-    asyncio.run(scene())
-
-
-def test_it_lives_while_the_parent_of_the_workers_runs() -> None:
-    async def scene() -> None:
-        runs = [True]
-        probes = Probes({}, runs=lambda: runs[0])
+@in_loop
+async def test_a_worker_that_hangs_or_is_not_there_makes_it_unready_and_not_dead(
+    tmp_path: Path,
+) -> None:
+    mute, absent = tmp_path / "mute.sock", tmp_path / "absent.sock"
+    with socket.socket(socket.AF_UNIX) as one:
+        one.bind(str(mute))
+        one.listen()
+        paths = {"worker-0": mute, "worker-1": absent}
+        probes = Probes(paths, runs=lambda: True, patience=0.05)
+        said = "worker-0 does not answer; worker-1 does not answer"
+        assert await probes.answer(READY) == (503, said)
         assert await probes.answer(LIVE) == OK
-        runs[0] = False
-        why = "the workers' parent has ended, and is started again"
-        assert await probes.answer(LIVE) == (503, why)
-
-    asyncio.run(scene())
 
 
-def test_one_that_drains_is_not_ready_and_lives(tmp_path: Path) -> None:
-    async def scene() -> None:
-        async with workers(tmp_path, Side()) as paths:
-            probes = Probes(paths, runs=lambda: False)
-            probes.drain()
-            status, why = await probes.answer(READY) or (0, "")
-            assert (status, why.split(":")[0]) == (503, "it drains")
-            assert await probes.answer(LIVE) == OK
-            assert repr(probes) == "<Probes of ['worker-0'] draining>"
-
-    asyncio.run(scene())
+def test_it_lives_while_the_parent_of_the_workers_runs_or_while_it_drains() -> None:
+    runs = [True]
+    probes = Probes({}, runs=lambda: runs[0])
+    assert asyncio.run(probes.answer(LIVE)) == OK
+    runs[0] = False
+    why = "the workers' parent has ended, and is started again"
+    assert asyncio.run(probes.answer(LIVE)) == (503, why)
+    probes.drain()
+    assert asyncio.run(probes.answer(LIVE)) == OK
 
 
-def test_probes_are_asked_on_the_metrics_port() -> None:
-    async def scene() -> None:
-        port = listener("127.0.0.1", 0)
-        probes = Probes({}, runs=lambda: True)
-        url = f"http://127.0.0.1:{port.getsockname()[1]}"
-        async with serving_metrics(port, Scrape({}, {}, dict), probes), Line(url) as line:
-            while not await answers(url, LIVE):
-                pass  # the server is being started
-            assert (await line.get(READY)).body == b"ok\n"
-            probes.drain()
-            answer = await line.get(READY)
-            assert answer.status == 503 and answer.body.startswith(b"it drains: ")
-            assert (await line.get(LIVE)).status == 200
-        port.close()
-
-    asyncio.run(asyncio.wait_for(scene(), 10))
+@in_loop
+async def test_probes_are_asked_on_the_metrics_port() -> None:
+    port = listener("127.0.0.1", 0)
+    probes = Probes({}, runs=lambda: True)
+    url = f"http://127.0.0.1:{port.getsockname()[1]}"
+    async with serving_metrics(port, Scrape({}, {}, dict), probes), Line(url) as line:
+        while not await answers(url, LIVE):
+            pass  # the server is being started
+        assert (await line.get(READY)).body == b"ok\n"
+        probes.drain()
+        said = await line.get(READY)
+        assert said.status == 503 and said.body.startswith(b"it drains: ")
+        assert (await line.get(LIVE)).status == 200
+    port.close()
 
 
 @pytest.mark.parametrize("saved, said", [(False, "worker-0 has no snapshot yet"), (True, "ok")])
-def test_a_real_worker_says_what_it_lacks(tmp_path: Path, saved: bool, said: str) -> None:
-    async def scene() -> None:
-        if saved:
-            (tmp_path / SNAPSHOT_FILE).write_text(json.dumps(Snapshot(1).to_json()))
-        given = Settings(
-            state=str(tmp_path), http_port=0, grpc_port=0, control="http://127.0.0.1:9"
-        )
-        path, stop = worker_socket(given, 0), asyncio.Event()
-        running = asyncio.create_task(Worker(given, 0, secret="-").run(stop))
-        await until(path.exists)
-        while not await answers(path):  # noqa: ASYNC110
-            await asyncio.sleep(0)  # it is being started, and needs its turn
-        probes = Probes({"worker-0": path}, runs=lambda: True)
-        assert await probes.answer(READY) == (200 if saved else 503, said)
-        stop.set()
-        await running
-        assert await probes.answer(READY) == (503, "worker-0 does not answer")
-
-    asyncio.run(asyncio.wait_for(scene(), 20))
+@in_loop
+async def test_a_real_worker_says_what_it_lacks(tmp_path: Path, saved: bool, said: str) -> None:
+    if saved:
+        (tmp_path / SNAPSHOT_FILE).write_text(json.dumps(Snapshot(1).to_json()))
+    given = Settings(state=str(tmp_path), http_port=0, grpc_port=0, control="http://127.0.0.1:9")
+    path, stop = worker_socket(given, 0), asyncio.Event()
+    running = asyncio.create_task(Worker(given, 0, secret="-").run(stop))
+    await until(path.exists)
+    while not await answers(path):  # noqa: ASYNC110
+        await asyncio.sleep(0)  # it is being started, and needs its turn
+    probes = Probes({"worker-0": path}, runs=lambda: True)
+    assert await probes.answer(READY) == (200 if saved else 503, said)
+    stop.set()
+    await running
+    assert await probes.answer(READY) == (503, "worker-0 does not answer")

@@ -5,8 +5,9 @@ import signal
 from pathlib import Path
 
 import pytest
-from app.sync_scene import Scene, play, until
+from app.sync_scene import Scene, until
 from control.delivering_scene import MODEL, drafts, tree
+from loops import in_loop
 from object_store import ObjectStore
 
 from serve.control.artifacts.storage import Storage
@@ -21,207 +22,181 @@ def scene(tmp_path: Path) -> Scene:
     return Scene(tmp_path)
 
 
-def test_what_is_published_comes_and_is_reported_and_goes_again(scene: Scene) -> None:
-    async def scenario() -> None:
-        one, two = await scene.publish(), await scene.publish(number=2)
-        async with scene.control(), scene.agent():
-            await scene.agents.deliver([one], ())
-            await until(lambda: scene.agents.has("gpu-1", one))
-            assert tree(scene.repository)["digits/1/model.onnx"] == MODEL["model.onnx"]
-            await scene.agents.deliver([two], [("digits", 1)])
-            await until(lambda: scene.agents.has("gpu-1", two))
-            assert "digits/1/model.onnx" in tree(scene.repository)
-            await scene.agents.deliver([two], ())
-            await until(lambda: "digits/1/model.onnx" not in tree(scene.repository))
-            assert scene.agents.has("gpu-1", two) and not scene.agents.has("gpu-1", one)
-            assert any("digits version 1 is here" in line for line in scene.said)
-            await until(lambda: "digits version 1 is removed" in scene.said)
-
-    play(scenario())
+@in_loop
+async def test_what_is_published_comes_and_is_reported_and_goes_again(scene: Scene) -> None:
+    one, two = await scene.publish(), await scene.publish(number=2)
+    async with scene.control(), scene.agent():
+        await scene.agents.deliver([one], ())
+        await until(lambda: scene.agents.has("gpu-1", one))
+        assert tree(scene.repository)["digits/1/model.onnx"] == MODEL["model.onnx"]
+        await scene.agents.deliver([two], [("digits", 1)])
+        await until(lambda: scene.agents.has("gpu-1", two))
+        assert "digits/1/model.onnx" in tree(scene.repository)
+        await scene.agents.deliver([two], ())
+        await until(lambda: "digits/1/model.onnx" not in tree(scene.repository))
+        assert scene.agents.has("gpu-1", two) and not scene.agents.has("gpu-1", one)
+        assert any("digits version 1 is here" in line for line in scene.said)
+        await until(lambda: "digits version 1 is removed" in scene.said)
 
 
-def test_an_agent_that_can_reach_the_storage_links_its_blobs(scene: Scene) -> None:
-    async def scenario() -> None:
-        one = await scene.publish()
-        file = (await scene.storage.manifest("digits", 1)).layout.version[-1]
-        async with scene.control(), scene.agent(storage=str(scene.folder / "storage")):
-            await scene.agents.deliver([one], ())
-            await until(lambda: scene.agents.has("gpu-1", one))
-        blob = scene.storage.local_path(file.sha256)
-        assert blob is not None and blob.samefile(scene.repository / "digits" / file.path)
-        assert scene.blobs.starts == []
-
-    play(scenario())
+@in_loop
+async def test_an_agent_that_can_reach_the_storage_links_its_blobs(scene: Scene) -> None:
+    one = await scene.publish()
+    file = (await scene.storage.manifest("digits", 1)).layout.version[-1]
+    async with scene.control(), scene.agent(storage=str(scene.folder / "storage")):
+        await scene.agents.deliver([one], ())
+        await until(lambda: scene.agents.has("gpu-1", one))
+    blob = scene.storage.local_path(file.sha256)
+    assert blob is not None and blob.samefile(scene.repository / "digits" / file.path)
+    assert scene.blobs.starts == []
 
 
-def test_without_a_control_plane_everything_stays_and_it_is_found_again(scene: Scene) -> None:
-    async def scenario() -> None:
-        one, two = await scene.publish(), await scene.publish(number=2)
+@in_loop
+async def test_without_a_control_plane_everything_stays_and_it_is_found_again(scene: Scene) -> None:
+    one, two = await scene.publish(), await scene.publish(number=2)
+    async with scene.control(one):
+        pass
+    async with scene.agent() as agent:
+        await until(lambda: any("does not answer" in line for line in scene.said))
         async with scene.control(one):
-            pass
-        async with scene.agent() as agent:
-            await until(lambda: any("does not answer" in line for line in scene.said))
-            async with scene.control(one):
-                await until(lambda: scene.agents.has("gpu-1", one))
-            before = tree(scene.repository)
-            await until(lambda: sum("does not answer" in line for line in scene.said) == 2)
-            assert tree(scene.repository) == before and not agent.done()
-            async with scene.control(one, two):
-                await until(lambda: scene.agents.has("gpu-1", two))
-            assert scene.said.count("the control plane answers again") == 2
-
-    play(scenario())
-
-
-def test_a_control_plane_that_knows_nothing_yet_empties_no_folder(scene: Scene) -> None:
-    async def scenario() -> None:
-        one = await scene.publish()
-        async with scene.control(one), scene.agent():
             await until(lambda: scene.agents.has("gpu-1", one))
-        transfers = len(scene.blobs.starts)
-        async with scene.control(), scene.agent():
-            await until(lambda: scene.said[-1].startswith("keeping"))
-            assert await scene.agents.poll("", 0.3) is None
-            assert "digits/1/model.onnx" in tree(scene.repository)
-            await scene.agents.deliver([one], ())
-            await until(lambda: scene.agents.has("gpu-1", one))
-        assert len(scene.blobs.starts) == transfers
-
-    play(scenario())
+        before = tree(scene.repository)
+        await until(lambda: sum("does not answer" in line for line in scene.said) == 2)
+        assert tree(scene.repository) == before and not agent.done()
+        async with scene.control(one, two):
+            await until(lambda: scene.agents.has("gpu-1", two))
+        assert scene.said.count("the control plane answers again") == 2
 
 
-def test_a_damaged_blob_is_fetched_twice_told_and_never_shown_to_triton(scene: Scene) -> None:
-    async def scenario() -> None:
-        one, other = await scene.publish(), await scene.publish("other", 1, {"model.onnx": b"o"})
-        file = (await scene.storage.manifest("digits", 1)).layout.version[-1]
-        blob = scene.storage.local_path(file.sha256)
-        assert blob is not None
-        blob.chmod(0o644)
-        blob.write_bytes(b"x" * file.size)
-        async with scene.control(), scene.agent():
-            await scene.agents.deliver([one, other], ())
-            await until(lambda: "damaged" in scene.agents.problem("gpu-1", one))
-            await until(lambda: scene.agents.has("gpu-1", other))
-            assert not any(path.startswith("digits/1") for path in tree(scene.repository))
-            blob.write_bytes(MODEL["model.onnx"])
-            await until(lambda: scene.agents.has("gpu-1", one))
-
-    play(scenario())
+@in_loop
+async def test_a_control_plane_that_knows_nothing_yet_empties_no_folder(scene: Scene) -> None:
+    one = await scene.publish()
+    async with scene.control(one), scene.agent():
+        await until(lambda: scene.agents.has("gpu-1", one))
+    transfers = len(scene.blobs.starts)
+    async with scene.control(), scene.agent():
+        await until(lambda: scene.said[-1].startswith("keeping"))
+        assert await scene.agents.poll("", 0.3) is None
+        assert "digits/1/model.onnx" in tree(scene.repository)
+        await scene.agents.deliver([one], ())
+        await until(lambda: scene.agents.has("gpu-1", one))
+    assert len(scene.blobs.starts) == transfers
 
 
-def test_an_agent_that_is_killed_goes_on_where_it_was(scene: Scene) -> None:
-    async def scenario() -> None:
-        small, big = await scene.publish(number=1), await scene.publish(number=2, files=BIG)
-        async with scene.control():
-            await scene.agents.deliver([small], ())
-            async with scene.process() as agent:
-                await until(lambda: scene.agents.has("gpu-1", small))
-                scene.blobs.gate.clear()
-                await scene.agents.deliver([small, big], ())
-                await until(lambda: any(part.stat().st_size for part in scene.parts))
-                agent.send_signal(signal.SIGKILL)
-                await agent.wait()
-            assert {p for p in tree(scene.repository) if p.endswith("onnx")} == {
-                "digits/1/model.onnx"
-            }
-            assert drafts(scene.repository) != []
-            scene.blobs.gate.set()
-            async with scene.process():
-                await until(lambda: scene.agents.has("gpu-1", big))
-            assert scene.blobs.starts[-1] > 0
-            assert tree(scene.repository)["digits/2/model.onnx"] == BIG["model.onnx"]
-            assert drafts(scene.repository) == []
+@in_loop
+async def test_a_damaged_blob_is_fetched_twice_told_and_never_shown_to_triton(scene: Scene) -> None:
+    one, other = await scene.publish(), await scene.publish("other", 1, {"model.onnx": b"o"})
+    file = (await scene.storage.manifest("digits", 1)).layout.version[-1]
+    blob = scene.storage.local_path(file.sha256)
+    assert blob is not None
+    blob.chmod(0o644)
+    blob.write_bytes(b"x" * file.size)
+    async with scene.control(), scene.agent():
+        await scene.agents.deliver([one, other], ())
+        await until(lambda: "damaged" in scene.agents.problem("gpu-1", one))
+        await until(lambda: scene.agents.has("gpu-1", other))
+        assert not any(path.startswith("digits/1") for path in tree(scene.repository))
+        blob.write_bytes(MODEL["model.onnx"])
+        await until(lambda: scene.agents.has("gpu-1", one))
 
-    play(scenario())
+
+@in_loop
+async def test_an_agent_that_is_killed_goes_on_where_it_was(scene: Scene) -> None:
+    small, big = await scene.publish(number=1), await scene.publish(number=2, files=BIG)
+    async with scene.control():
+        await scene.agents.deliver([small], ())
+        async with scene.process() as agent:
+            await until(lambda: scene.agents.has("gpu-1", small))
+            scene.blobs.gate.clear()
+            await scene.agents.deliver([small, big], ())
+            await until(lambda: any(part.stat().st_size for part in scene.parts))
+            agent.send_signal(signal.SIGKILL)
+            await agent.wait()
+        assert {p for p in tree(scene.repository) if p.endswith("onnx")} == {"digits/1/model.onnx"}
+        assert drafts(scene.repository) != []
+        scene.blobs.gate.set()
+        async with scene.process():
+            await until(lambda: scene.agents.has("gpu-1", big))
+        assert scene.blobs.starts[-1] > 0
+        assert tree(scene.repository)["digits/2/model.onnx"] == BIG["model.onnx"]
+        assert drafts(scene.repository) == []
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_ends_it_at_once_even_in_the_middle_of_a_transfer(
+@in_loop
+async def test_a_signal_ends_it_at_once_even_in_the_middle_of_a_transfer(
     scene: Scene, number: signal.Signals
 ) -> None:
-    async def scenario() -> None:
+    scene.blobs.gate.clear()
+    async with scene.control(), scene.process() as agent:
+        await scene.agents.deliver([await scene.publish(files=BIG)], ())
+        await until(lambda: scene.blobs.starts != [])
+        agent.send_signal(number)
+        async with asyncio.timeout(5):
+            assert await agent.wait() == 0
+        assert "Traceback" not in agent.told and "fetching digits version 1" in agent.told
+        scene.blobs.gate.set()
+
+
+@in_loop
+async def test_a_newer_page_ends_the_work_on_the_older_one(scene: Scene) -> None:
+    big, other = await scene.publish(files=BIG), await scene.publish("other", 1, {"m": b"o"})
+    async with scene.control(), scene.agent():
         scene.blobs.gate.clear()
-        async with scene.control(), scene.process() as agent:
-            await scene.agents.deliver([await scene.publish(files=BIG)], ())
-            await until(lambda: scene.blobs.starts != [])
-            agent.send_signal(number)
-            async with asyncio.timeout(5):
-                assert await agent.wait() == 0
-            assert "Traceback" not in agent.told and "fetching digits version 1" in agent.told
-            scene.blobs.gate.set()
-
-    play(scenario())
+        await scene.agents.deliver([big], ())
+        await until(lambda: scene.blobs.starts != [])
+        scene.blobs.gate.set()
+        await scene.agents.deliver([other], ())
+        await until(lambda: scene.agents.has("gpu-1", other))
+        assert not scene.agents.has("gpu-1", big)
 
 
-def test_a_newer_page_ends_the_work_on_the_older_one(scene: Scene) -> None:
-    async def scenario() -> None:
-        big, other = await scene.publish(files=BIG), await scene.publish("other", 1, {"m": b"o"})
-        async with scene.control(), scene.agent():
-            scene.blobs.gate.clear()
-            await scene.agents.deliver([big], ())
-            await until(lambda: scene.blobs.starts != [])
-            scene.blobs.gate.set()
-            await scene.agents.deliver([other], ())
-            await until(lambda: scene.agents.has("gpu-1", other))
-            assert not scene.agents.has("gpu-1", big)
-
-    play(scenario())
+@in_loop
+async def test_a_folder_has_one_agent(scene: Scene) -> None:
+    async with scene.control(), scene.agent():
+        await until(lambda: scene.said != [])
+        async with scene.agent() as second:
+            await asyncio.wait((second,))
+            error = second.exception()
+    assert isinstance(error, CannotStart) and "has an agent already" in str(error)
 
 
-def test_a_folder_has_one_agent(scene: Scene) -> None:
-    async def scenario() -> None:
-        async with scene.control(), scene.agent():
-            await until(lambda: scene.said != [])
-            async with scene.agent() as second:
-                await asyncio.wait((second,))
-                error = second.exception()
-        assert isinstance(error, CannotStart) and "has an agent already" in str(error)
-
-    play(scenario())
-
-
-def test_a_wrong_secret_is_told_in_words(scene: Scene) -> None:
-    async def scenario() -> None:
-        async with scene.control(), scene.agent(secret="another-secret-altogether"):
-            await until(lambda: any("SERVEGATE_SECRET" in line for line in scene.said))
-
-    play(scenario())
+@in_loop
+async def test_a_wrong_secret_is_told_in_words(scene: Scene) -> None:
+    async with scene.control(), scene.agent(secret="another-secret-altogether"):
+        await until(lambda: any("SERVEGATE_SECRET" in line for line in scene.said))
 
 
 @pytest.mark.parametrize("place", ["delivery.drafted", "delivery.renamed"])
-def test_an_agent_that_dies_between_two_steps_is_followed_by_one_that_finishes(
+@in_loop
+async def test_an_agent_that_dies_between_two_steps_is_followed_by_one_that_finishes(
     scene: Scene, place: str
 ) -> None:
-    async def scenario() -> None:
-        one = await scene.publish()
-        async with scene.control(one):
-            async with scene.process(**{VARIABLE: place}) as agent:
-                assert await agent.wait() == STATUS
-            assert not scene.agents.has("gpu-1", one)
-            async with scene.process():
-                await until(lambda: scene.agents.has("gpu-1", one))
-            assert tree(scene.repository)["digits/1/model.onnx"] == MODEL["model.onnx"]
-            assert drafts(scene.repository) == []
-
-    play(scenario())
+    one = await scene.publish()
+    async with scene.control(one):
+        async with scene.process(**{VARIABLE: place}) as agent:
+            assert await agent.wait() == STATUS
+        assert not scene.agents.has("gpu-1", one)
+        async with scene.process():
+            await until(lambda: scene.agents.has("gpu-1", one))
+        assert tree(scene.repository)["digits/1/model.onnx"] == MODEL["model.onnx"]
+        assert drafts(scene.repository) == []
 
 
-def test_an_agent_fetches_from_a_bucket_and_keeps_what_it_fetched(
+@in_loop
+async def test_an_agent_fetches_from_a_bucket_and_keeps_what_it_fetched(
     s3: ObjectStore, tmp_path: Path
 ) -> None:
-    async def scenario() -> None:
-        url = s3.bucket()
-        scene = Scene(tmp_path, Storage.of(url, **s3.config))
-        one = await scene.publish()
-        async with scene.control(one), scene.process("--storage", url, **s3.environment):
-            await until(lambda: scene.agents.has("gpu-1", one))
-            assert scene.blobs.starts == []
-            assert tree(scene.repository)["digits/1/model.onnx"] == MODEL["model.onnx"]
-            await scene.agents.deliver([], ())
-            await until(lambda: tree(scene.repository) == {})
-            for blob in (await scene.storage.manifest("digits", 1)).files:
-                await scene.storage.remove_blob(blob.sha256)
-            await scene.agents.deliver([one], ())
-            await until(lambda: scene.agents.has("gpu-1", one))
-
-    play(scenario())
+    url = s3.bucket()
+    scene = Scene(tmp_path, Storage.of(url, **s3.config))
+    one = await scene.publish()
+    async with scene.control(one), scene.process("--storage", url, **s3.environment):
+        await until(lambda: scene.agents.has("gpu-1", one))
+        assert scene.blobs.starts == []
+        assert tree(scene.repository)["digits/1/model.onnx"] == MODEL["model.onnx"]
+        await scene.agents.deliver([], ())
+        await until(lambda: tree(scene.repository) == {})
+        for blob in (await scene.storage.manifest("digits", 1)).files:
+            await scene.storage.remove_blob(blob.sha256)
+        await scene.agents.deliver([one], ())
+        await until(lambda: scene.agents.has("gpu-1", one))

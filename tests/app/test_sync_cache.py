@@ -5,6 +5,7 @@ import hashlib
 from pathlib import Path
 
 import pytest
+from loops import in_loop
 
 from serve.app.sync_cache import Cache
 from serve.core.errors import DigestMismatch
@@ -98,15 +99,13 @@ def test_a_blob_that_was_damaged_on_this_disk_is_fetched_anew(tmp_path: Path) ->
     assert scene.origin.asked == 2
 
 
-def test_blobs_that_are_fetched_at_the_same_time_come_once(tmp_path: Path) -> None:
+@in_loop
+async def test_blobs_that_are_fetched_at_the_same_time_come_once(tmp_path: Path) -> None:
     scene = Scene(tmp_path, Origin(b"abc"))
 
-    async def scenario() -> None:
-        async with asyncio.TaskGroup() as group:
-            for number in range(5):
-                group.create_task(scene.cache.fetch(file_of(b"abc"), tmp_path / f"link-{number}"))
-
-    asyncio.run(scenario())
+    async with asyncio.TaskGroup() as group:
+        for number in range(5):
+            group.create_task(scene.cache.fetch(file_of(b"abc"), tmp_path / f"link-{number}"))
     assert scene.origin.asked == 1
 
 

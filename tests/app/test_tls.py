@@ -4,7 +4,6 @@ import asyncio
 import logging
 import socket
 import ssl
-from collections.abc import Callable, Coroutine
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from functools import partial
@@ -12,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import uvloop
 from builders import Clock
 from certificates import Authority
+from loops import in_each_loop
 
 from serve.app.asking import Line
 from serve.app.tls import HTTP, HTTP2, Tls, client_context
@@ -23,13 +22,6 @@ from serve.settings import Settings
 
 NOON = datetime(2030, 6, 15, 12, tzinfo=UTC).timestamp()
 DAY = 86400.0
-RUNNERS = [pytest.param(uvloop.run, id="uvloop"), pytest.param(asyncio.run, id="asyncio")]
-Runner = Callable[[Coroutine[Any, Any, None]], None]
-
-
-@pytest.fixture
-def authority(tmp_path: Path) -> Authority:
-    return Authority(tmp_path)
 
 
 @pytest.fixture(autouse=True)
@@ -113,38 +105,30 @@ def failures(tls: Tls) -> dict[tuple[str, ...], float]:
 # --- who gets in ----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("run", RUNNERS)
-def test_a_listener_speaks_tls_and_names_its_protocol(run: Runner, authority: Authority) -> None:
+@in_each_loop
+async def test_a_listener_speaks_tls_and_names_its_protocol(authority: Authority) -> None:
     tls = Tls(*authority.issue("one"))
 
-    async def scene() -> None:
-        for protocol in (HTTP, HTTP2):
-            async with echoing(tls, protocol=protocol) as port:
-                client = Client(authority.path, offers=(HTTP2, HTTP))
-                one = await asyncio.to_thread(client.connect, port)
-                assert await asyncio.to_thread(echo, one) == b"hello"
-                assert one.selected_alpn_protocol() == protocol
-                one.close()
-        assert not failures(tls)
-
-    run(scene())
+    for protocol in (HTTP, HTTP2):
+        async with echoing(tls, protocol=protocol) as port:
+            client = Client(authority.path, offers=(HTTP2, HTTP))
+            one = await asyncio.to_thread(client.connect, port)
+            assert await asyncio.to_thread(echo, one) == b"hello"
+            assert one.selected_alpn_protocol() == protocol
+            one.close()
+    assert not failures(tls)
 
 
-@pytest.mark.parametrize("run", RUNNERS)
-def test_each_kind_of_client_that_fails_is_told_of_in_one_line(
-    run: Runner, authority: Authority, tmp_path: Path, caplog: pytest.LogCaptureFixture
+@in_each_loop
+async def test_each_kind_of_client_that_fails_is_told_of_in_one_line(
+    authority: Authority, stranger: Authority, caplog: pytest.LogCaptureFixture
 ) -> None:
-    (tmp_path / "else").mkdir()
-    stranger = Authority(tmp_path / "else")
     tls = Tls(*authority.issue("one"))
 
-    async def scene() -> None:
-        async with echoing(tls) as port:
-            await asyncio.to_thread(plainly, port)
-            await asyncio.to_thread(plainly, port, b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")
-            await asyncio.to_thread(Client(stranger.path).try_to_talk, port)
-
-    run(scene())
+    async with echoing(tls) as port:
+        await asyncio.to_thread(plainly, port)
+        await asyncio.to_thread(plainly, port, b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")
+        await asyncio.to_thread(Client(stranger.path).try_to_talk, port)
     assert failures(tls) == {("http", "no_tls"): 2, ("http", "untrusted"): 1}
     assert caplog.messages == [
         "http: a client did not speak TLS; it has to use https, or a secure channel",
@@ -153,26 +137,21 @@ def test_each_kind_of_client_that_fails_is_told_of_in_one_line(
     ]
 
 
-@pytest.mark.parametrize("run", RUNNERS)
-def test_clients_have_to_show_a_certificate_when_that_is_asked(
-    run: Runner, authority: Authority, tmp_path: Path, caplog: pytest.LogCaptureFixture
+@in_each_loop
+async def test_clients_have_to_show_a_certificate_when_that_is_asked(
+    authority: Authority, stranger: Authority, caplog: pytest.LogCaptureFixture
 ) -> None:
-    (tmp_path / "else").mkdir()
-    stranger = Authority(tmp_path / "else")
     tls = Tls(*authority.issue("one"), authority.path)
     good = authority.issue("client", "client")
     expired = authority.issue("old", "client", ends=datetime(2020, 1, 1))
 
-    async def scene() -> None:
-        async with echoing(tls, "grpc", HTTP2) as port:
-            one = await asyncio.to_thread(Client(authority.path, shown=good).connect, port)
-            assert await asyncio.to_thread(echo, one) == b"hello"
-            one.close()
-            for shown in (None, expired, stranger.issue("client", "client")):
-                client = Client(authority.path, shown=shown)
-                await asyncio.to_thread(client.try_to_talk, port)
-
-    run(scene())
+    async with echoing(tls, "grpc", HTTP2) as port:
+        one = await asyncio.to_thread(Client(authority.path, shown=good).connect, port)
+        assert await asyncio.to_thread(echo, one) == b"hello"
+        one.close()
+        for shown in (None, expired, stranger.issue("client", "client")):
+            client = Client(authority.path, shown=shown)
+            await asyncio.to_thread(client.try_to_talk, port)
     assert failures(tls) == {
         ("grpc", "no_client_certificate"): 1,
         ("grpc", "client_certificate"): 2,
@@ -186,72 +165,43 @@ def test_clients_have_to_show_a_certificate_when_that_is_asked(
 # --- the files change -----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("run", RUNNERS)
-def test_a_new_pair_is_for_new_connections_and_open_ones_stay(
-    run: Runner, authority: Authority, caplog: pytest.LogCaptureFixture
+@in_each_loop
+async def test_a_new_pair_is_for_new_connections_and_open_ones_stay(
+    authority: Authority, caplog: pytest.LogCaptureFixture
 ) -> None:
     chain, key = authority.issue("one")
     new_chain, new_key = authority.issue("two", ends=datetime(2077, 1, 1))
     tls = Tls(chain, key, is_loud=True)
     client = Client(authority.path)
 
-    async def scene() -> None:
-        async with echoing(tls) as port:
-            before = await asyncio.to_thread(client.connect, port)
-            new_chain.replace(chain)
-            new_key.replace(key)
+    async with echoing(tls) as port:
+        before = await asyncio.to_thread(client.connect, port)
+        new_chain.replace(chain)
+        tls.look()
+        assert not caplog.messages  # the key may be about to be written
+        for _ in range(3):
             tls.look()
-            after = await asyncio.to_thread(client.connect, port)
-            assert certificate(after) != certificate(before)
-            for one in (before, after):
-                assert await asyncio.to_thread(echo, one) == b"hello"
-                one.close()
-
-    run(scene())
-    assert caplog.messages == ["a new certificate is in use, which ends on 2077-01-01 00:00 UTC"]
-    assert samples(tls)["servegate_tls_not_after_seconds",] == 3376684800
-
-
-@pytest.mark.parametrize("run", RUNNERS)
-def test_a_pair_that_does_not_match_is_told_of_once_and_the_old_one_stays(
-    run: Runner, authority: Authority, caplog: pytest.LogCaptureFixture
-) -> None:
-    chain, key = authority.issue("one")
-    new_chain, new_key = authority.issue("two")
-    tls = Tls(chain, key, is_loud=True)
-    client = Client(authority.path)
-
-    async def scene() -> None:
-        async with echoing(tls) as port:
-            before = await asyncio.to_thread(client.connect, port)
-            new_chain.replace(chain)
-            tls.look()
-            assert not caplog.messages  # somebody may be about to write the key
-            for _ in range(3):
-                tls.look()
-            after = await asyncio.to_thread(client.connect, port)
-            assert certificate(after) == certificate(before)
-            new_key.replace(key)
-            tls.look()
-            later = await asyncio.to_thread(client.connect, port)
-            assert certificate(later) != certificate(before)
-            for one in (before, after, later):
-                one.close()
-
-    run(scene())
+        unchanged = await asyncio.to_thread(client.connect, port)
+        assert certificate(unchanged) == certificate(before)
+        new_key.replace(key)
+        tls.look()
+        after = await asyncio.to_thread(client.connect, port)
+        assert certificate(after) != certificate(before)
+        for one in (before, after):
+            assert await asyncio.to_thread(echo, one) == b"hello"
+        for one in (before, unchanged, after):
+            one.close()
     told, renewed = caplog.messages
     assert told.startswith(f"the certificate in use stays: the private key {key} does not belong")
-    assert renewed.startswith("a new certificate is in use")
+    assert renewed == "a new certificate is in use, which ends on 2077-01-01 00:00 UTC"
+    assert samples(tls)["servegate_tls_not_after_seconds",] == 3376684800
 
 
 def test_an_expired_pair_never_takes_the_place_of_one_that_is_valid(
     authority: Authority, caplog: pytest.LogCaptureFixture
 ) -> None:
-    chain, key = authority.issue("one")
-    old_chain, old_key = authority.issue("old", ends=datetime(2020, 1, 1))
-    tls = Tls(chain, key, is_loud=True)
-    old_chain.replace(chain)
-    old_key.replace(key)
+    tls = Tls(*authority.issue("one"), is_loud=True)
+    authority.issue("one", ends=datetime(2020, 1, 1))  # into the same files
     tls.look()
     tls.look()
     (told,) = caplog.messages
@@ -259,27 +209,19 @@ def test_an_expired_pair_never_takes_the_place_of_one_that_is_valid(
     assert samples(tls)["servegate_tls_not_after_seconds",] > NOON
 
 
-def test_files_that_are_gone_for_a_while_change_nothing(
+def test_files_that_are_gone_for_a_while_change_nothing_and_only_one_process_says_that_they_are(
     authority: Authority, caplog: pytest.LogCaptureFixture
 ) -> None:
     chain, key = authority.issue("one")
-    tls = Tls(chain, key, is_loud=True)
+    tls, another = Tls(chain, key, is_loud=True), Tls(chain, key)
     kept = chain.rename(chain.with_name("kept"))
     tls.look()
     kept.rename(chain)
     tls.look()
     tls.look()
-    assert not caplog.messages
-
-
-def test_one_process_of_a_machine_talks_and_the_others_are_silent(
-    authority: Authority, caplog: pytest.LogCaptureFixture
-) -> None:
-    chain, key = authority.issue("one")
-    tls = Tls(chain, key)
     chain.unlink()
-    tls.look()
-    tls.look()
+    another.look()
+    another.look()
     assert not caplog.messages
 
 
@@ -309,17 +251,14 @@ def settings_of(pair: tuple[Path, Path], **more: str) -> Settings:
     return Settings(tls_cert=str(pair[0]), tls_key=str(pair[1]), **more)  # type: ignore[arg-type]
 
 
-def test_nothing_starts_with_a_certificate_that_has_expired(authority: Authority) -> None:
-    settings = settings_of(authority.issue("old", ends=datetime(2020, 1, 1)))
+def test_nothing_starts_with_a_certificate_that_is_not_valid(authority: Authority) -> None:
+    old = settings_of(authority.issue("old", ends=datetime(2020, 1, 1)))
     with pytest.raises(CannotStart, match="has expired: it ended on 2020-01-01 00:00 UTC"):
-        Tls.for_start(settings)
-    assert Tls.of(settings) is not None  # a child that is started again serves on
-
-
-def test_nothing_starts_with_a_certificate_that_is_not_valid_yet(authority: Authority) -> None:
-    settings = settings_of(authority.issue("new", begins=datetime(2090, 1, 1)))
+        Tls.for_start(old)
+    assert Tls.of(old) is not None  # a child that is started again serves on
+    new = settings_of(authority.issue("new", begins=datetime(2090, 1, 1)))
     with pytest.raises(CannotStart, match="is not valid yet: it begins on 2090-01-01"):
-        Tls.for_start(settings)
+        Tls.for_start(new)
 
 
 def test_settings_that_lack_the_certificate_are_refused() -> None:
@@ -349,32 +288,28 @@ async def answer_once(reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     writer.close()
 
 
-@pytest.mark.parametrize("run", RUNNERS)
-def test_processes_that_share_a_certificate_trust_each_other_by_its_names(
-    run: Runner, authority: Authority, tmp_path: Path
+@in_each_loop
+async def test_processes_that_share_a_certificate_trust_each_other_by_its_names(
+    authority: Authority, stranger: Authority
 ) -> None:
     pair = authority.issue("one", "gateway.example")
-    (tmp_path / "else").mkdir()
-    other = Authority(tmp_path / "else").issue("one", "gateway.example")
+    other = stranger.issue("one", "gateway.example")
     tls = Tls(*pair, authority.path)
 
-    async def scene() -> None:
-        context = tls.listener("admin", HTTP)
-        server = await asyncio.start_server(answer_once, "127.0.0.1", 0, ssl=context)
-        url = f"https://127.0.0.1:{server.sockets[0].getsockname()[1]}"
-        async with Line(url, trust=partial(client_context, settings_of(pair))) as line:
-            assert (await line.get("/")).body == b"ok"
-        for trust in (partial(client_context, settings_of(other)), ssl.create_default_context):
-            async with Line(url, trust=trust) as line:
-                with pytest.raises(OSError, match="CERTIFICATE_VERIFY_FAILED"):
-                    await line.get("/")
-        misnamed = url.replace("127.0.0.1", "localhost")
-        async with Line(misnamed, trust=partial(client_context, settings_of(pair))) as line:
+    context = tls.listener("admin", HTTP)
+    server = await asyncio.start_server(answer_once, "127.0.0.1", 0, ssl=context)
+    url = f"https://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    async with Line(url, trust=partial(client_context, settings_of(pair))) as line:
+        assert (await line.get("/")).body == b"ok"
+    for trust in (partial(client_context, settings_of(other)), ssl.create_default_context):
+        async with Line(url, trust=trust) as line:
             with pytest.raises(OSError, match="CERTIFICATE_VERIFY_FAILED"):
                 await line.get("/")
-        server.close()
-
-    run(scene())
+    misnamed = url.replace("127.0.0.1", "localhost")
+    async with Line(misnamed, trust=partial(client_context, settings_of(pair))) as line:
+        with pytest.raises(OSError, match="CERTIFICATE_VERIFY_FAILED"):
+            await line.get("/")
+    server.close()
 
 
 def test_a_certificate_that_cannot_be_read_is_one_more_reason_not_to_be_connected(

@@ -17,25 +17,15 @@ from serve.app.tls_pair import Pair, certificates, day
 from serve.core.errors import CannotStart
 
 
-@pytest.fixture
-def authority(tmp_path: Path) -> Authority:
-    return Authority(tmp_path)
-
-
-@pytest.mark.parametrize(
-    ("begins", "ends"),
-    [
+def test_the_dates_of_a_certificate_are_read(authority: Authority) -> None:
+    for begins, ends in (
         (datetime(1999, 12, 31, 23, 59, 59), datetime(2049, 12, 31, 12, 30)),  # UTCTime
         (datetime(2050, 1, 1), datetime(9999, 12, 31, 23, 59, 59)),  # GeneralizedTime
         (datetime(1970, 1, 1), datetime(2050, 1, 1)),  # one of each
-    ],
-)
-def test_the_dates_of_a_certificate_are_read(
-    authority: Authority, begins: datetime, ends: datetime
-) -> None:
-    pair = Pair.read(*authority.issue("one", begins=begins, ends=ends))
-    assert pair.begins == begins.replace(tzinfo=UTC).timestamp()
-    assert pair.ends == ends.replace(tzinfo=UTC).timestamp()
+    ):
+        pair = Pair.read(*authority.issue("one", begins=begins, ends=ends))
+        assert pair.begins == begins.replace(tzinfo=UTC).timestamp()
+        assert pair.ends == ends.replace(tzinfo=UTC).timestamp()
 
 
 def test_a_chain_is_valid_only_while_all_of_it_is(authority: Authority) -> None:
@@ -47,17 +37,13 @@ def test_a_chain_is_valid_only_while_all_of_it_is(authority: Authority) -> None:
     assert len(certificates(pair.chain)) == 2
 
 
-def test_both_may_be_in_one_file(authority: Authority) -> None:
+def test_the_pair_is_what_was_read_even_of_one_file_whatever_becomes_of_it(
+    authority: Authority,
+) -> None:
     chain, key = authority.issue("one")
     chain.write_bytes(chain.read_bytes().rstrip() + b"\n" + key.read_bytes())
-    assert Pair.read(chain, chain).ends > 0
-
-
-def test_the_pair_is_what_was_read_whatever_becomes_of_the_files(authority: Authority) -> None:
-    chain, key = authority.issue("one")
-    pair = Pair.read(chain, key)
+    pair = Pair.read(chain, chain)
     chain.unlink()
-    key.unlink()
     pair.give_to(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER))
 
 
@@ -67,25 +53,19 @@ def refused(chain: Path, key: Path) -> str:
     return str(caught.value)
 
 
-def test_a_missing_file_is_named(authority: Authority, tmp_path: Path) -> None:
-    chain, key = authority.issue("one")
-    nowhere = tmp_path / "nowhere"
-    assert f"the certificate {nowhere} cannot be read: No such file" in refused(nowhere, key)
-    assert f"the private key {nowhere} cannot be read: No such file" in refused(chain, nowhere)
-
-
-def test_a_key_of_another_certificate_is_told_from_one_that_cannot_be_read(
-    authority: Authority, tmp_path: Path
-) -> None:
+def test_what_is_wrong_with_the_files_is_named(authority: Authority, tmp_path: Path) -> None:
     chain, key = authority.issue("one")
     _, other = authority.issue("other")
-    assert f"the private key {other} does not belong to the certificate {chain}" in refused(
-        chain, other
-    )
-    assert f"{key} holds no certificate" in refused(key, key)
-    garbage = tmp_path / "garbage"
+    nowhere, garbage = tmp_path / "nowhere", tmp_path / "garbage"
     garbage.write_bytes(b"\x00\xff no key")
-    assert "cannot be used" in refused(chain, garbage)
+    for given_chain, given_key, words in (
+        (nowhere, key, f"the certificate {nowhere} cannot be read: No such file"),
+        (chain, nowhere, f"the private key {nowhere} cannot be read: No such file"),
+        (chain, other, f"the private key {other} does not belong to the certificate {chain}"),
+        (key, key, f"{key} holds no certificate"),
+        (chain, garbage, "cannot be used"),
+    ):
+        assert words in refused(given_chain, given_key)
 
 
 def test_a_certificate_that_is_cut_off_is_refused(authority: Authority) -> None:
