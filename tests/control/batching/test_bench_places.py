@@ -1,6 +1,5 @@
 """Places of benches: what is loaded there, and what they refuse."""
 
-import asyncio
 import json
 from collections.abc import Mapping
 from pathlib import Path
@@ -9,9 +8,10 @@ from typing import Any
 import pytest
 from builders import write_model
 from control.publishing import Scene, ensemble, files
+from loops import in_loop
 
 from serve.control.batching.bench_places import Drained, Notes, ThrowAway
-from serve.control.batching.bench_subjects import Subject, Subjects
+from serve.control.batching.bench_subjects import Subjects
 from serve.control.fleet import Fleet
 from serve.control.publishing.ensembles import Parts
 from serve.core.errors import Invalid, NotFound, TrialFailed
@@ -57,93 +57,55 @@ async def loaded(
     return {order.name: json.loads(order.config_json) for order in orders}
 
 
-def test_a_version_is_loaded_with_other_fields_and_its_own_files(tmp_path: Path) -> None:
-    async def work() -> None:
-        scene = await begun(tmp_path)
-        (config,) = (await loaded(scene, tmp_path, "m", 1, BATCHES)).values()
-        assert config["dynamic_batching"] == {"max_queue_delay_microseconds": "500"}
-        assert config["max_batch_size"] == 8
-        assert any(path.endswith("1/model.onnx") for path in scene.quarantine.trees[-1])
-
-    asyncio.run(work())
-
-
-def test_what_an_ensemble_is_made_of_is_loaded_before_it(tmp_path: Path) -> None:
-    async def work() -> None:
-        scene = await begun(tmp_path)
-        part, whole = await loaded(scene, tmp_path, "e", 1, {})
-        physical = [scene.version(name).physical for name in ("m", "e")]
-        assert [part, whole] == physical
-
-    asyncio.run(work())
+@in_loop
+async def test_a_version_is_loaded_with_other_fields_and_its_own_files(tmp_path: Path) -> None:
+    scene = await begun(tmp_path)
+    (config,) = (await loaded(scene, tmp_path, "m", 1, BATCHES)).values()
+    assert config["dynamic_batching"] == {"max_queue_delay_microseconds": "500"}
+    assert config["max_batch_size"] == 8
+    assert any(path.endswith("1/model.onnx") for path in scene.quarantine.trees[-1])
+    # what an ensemble is made of comes before it
+    names = list(await loaded(scene, tmp_path, "e", 1, {}))
+    assert names == [scene.version(name).physical for name in ("m", "e")]
+    # a folder of the plain repository can be measured, too
+    found = await loaded(scene, tmp_path, "plain", 2, {"max_batch_size": 4})
+    assert found["plain"]["max_batch_size"] == 4
+    assert found["plain"]["version_policy"]["specific"]["versions"] == ["2"]
 
 
-def test_a_folder_of_the_plain_repository_can_be_measured_too(tmp_path: Path) -> None:
-    async def work() -> None:
-        scene = await begun(tmp_path)
-        found = await loaded(scene, tmp_path, "plain", 2, {"max_batch_size": 4})
-        assert found["plain"]["max_batch_size"] == 4
-        assert found["plain"]["version_policy"]["specific"]["versions"] == ["2"]
-
-    asyncio.run(work())
-
-
-def test_fields_that_say_no_configuration_are_refused(tmp_path: Path) -> None:
-    async def work() -> None:
-        scene = await begun(tmp_path)
-        with pytest.raises(Invalid, match="cannot be changed"):
-            await loaded(scene, tmp_path, "m", 1, {"input": []})
-        scene.quarantine.fails = TrialFailed("it did not load")
-        with pytest.raises(TrialFailed):
-            await loaded(scene, tmp_path, "m", 1, {})
-
-    asyncio.run(work())
-
-
-def test_without_a_triton_here_a_replica_is_the_way(tmp_path: Path) -> None:
-    async def work() -> None:
-        scene = await begun(tmp_path)
-        place = throw_away(scene, tmp_path, there=False)
-        with pytest.raises(Invalid, match="no Triton here") as caught:
-            async with place.open(subjects(scene).find("m", 1), {}):
-                pass
-        assert "--replica" in caught.value.try_this
-
-    asyncio.run(work())
-
-
-async def refused(folder: Path, *, loads: bool = True, held: bool = True) -> str:
-    """Why replica a cannot be measured on."""
-    scene = await begun(folder)
-    subject = subjects(scene).find("m", 1)
-    fleet: Fleet = scene.plane.fleet
-    fleet.saw("a", {subject.name: (1,)} if held else {})
-    with pytest.raises(Invalid, match="replica a cannot be measured on") as caught:
-        async with drained(fleet, folder, loads=loads).on("a").open(subject, {}):
+@in_loop
+async def test_what_does_not_load_in_a_triton_of_its_own_is_refused(tmp_path: Path) -> None:
+    scene = await begun(tmp_path)
+    with pytest.raises(Invalid, match="cannot be changed"):
+        await loaded(scene, tmp_path, "m", 1, {"input": []})
+    scene.quarantine.fails = TrialFailed("it did not load")
+    with pytest.raises(TrialFailed):
+        await loaded(scene, tmp_path, "m", 1, {})
+    place = throw_away(scene, tmp_path, there=False)
+    with pytest.raises(Invalid, match="no Triton here") as caught:
+        async with place.open(subjects(scene).find("m", 1), {}):
             pass
-    return caught.value.why
+    assert "--replica" in caught.value.try_this
+
+
+@in_loop
+async def test_a_replica_that_cannot_be_lent_says_why(tmp_path: Path) -> None:
+    scene = await begun(tmp_path)
+    subject, fleet = subjects(scene).find("m", 1), scene.plane.fleet
+    for loads, held, why in (
+        (True, False, "it does not hold version 1 of model 'm'"),
+        (False, True, "nothing is loaded there by this gateway"),
+    ):
+        fleet.saw("a", {subject.name: (1,)} if held else {})
+        with pytest.raises(Invalid, match="replica a cannot be measured on") as caught:
+            async with drained(fleet, tmp_path, loads=loads).on("a").open(subject, {}):
+                pass
+        assert caught.value.why == why
+    with pytest.raises(NotFound, match="there is no replica 'z'"):
+        drained(fleet, tmp_path).on("z")
 
 
 def drained(fleet: Fleet, folder: Path, *, loads: bool = True) -> Drained:
     lendings: Any = {"a": object()}
     notes = Notes(folder / "lent")
     return Drained(lendings.get, fleet, machine=lambda _: UNKNOWN, loads=lambda: loads, notes=notes)
-
-
-def test_a_replica_that_cannot_be_lent_says_why(tmp_path: Path) -> None:
-    (tmp_path / "one").mkdir()
-    (tmp_path / "two").mkdir()
-    why = asyncio.run(refused(tmp_path / "one", held=False))
-    assert why == "it does not hold version 1 of model 'm'"
-    why = asyncio.run(refused(tmp_path / "two", loads=False))
-    assert why == "nothing is loaded there by this gateway"
-
-
-def test_a_replica_that_there_is_not_is_named(tmp_path: Path) -> None:
-    async def work() -> Subject:
-        scene = await begun(tmp_path)
-        with pytest.raises(NotFound, match="there is no replica 'z'"):
-            drained(scene.plane.fleet, tmp_path).on("z")
-        return subjects(scene).find("m", 1)
-
-    assert asyncio.run(work()).number == 1

@@ -2,12 +2,13 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
-from builders import Clock, replica
+from builders import Clock, replica, until
+from loops import in_loop
 
 from serve.control.batching.bench_places import Notes, Opened
 from serve.control.batching.benches import Benches, BenchView
@@ -81,27 +82,25 @@ class Scene:
             kept=0.2,
         )
 
-    def play(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        async def main() -> None:
-            async with asyncio.timeout(20):
-                running = asyncio.create_task(self.benches.run())
-                try:
-                    await work()
-                finally:
-                    running.cancel()
-                    with contextlib.suppress(asyncio.CancelledError):
-                        await running
-
-        asyncio.run(main())
-
     async def open(self, name: str = "") -> BenchView:
         return await self.benches.open("m", 1, FIELDS, name)
 
 
-def test_a_bench_says_where_it_is_and_is_gone_when_it_was_closed():
+@contextlib.asynccontextmanager
+async def running() -> AsyncIterator[Scene]:
+    """A scene whose benches are watched, until its control plane ends."""
     scene = Scene()
+    watching = asyncio.create_task(scene.benches.run())
+    try:
+        yield scene
+    finally:
+        watching.cancel()
+        await asyncio.gather(watching, return_exceptions=True)
 
-    async def work() -> None:
+
+@in_loop
+async def test_a_bench_says_where_it_is_and_is_gone_when_it_was_closed() -> None:
+    async with running() as scene:
         view = await scene.open()
         assert (view.name, view.version, view.fields, view.replica) == ("m.1", 1, FIELDS, "")
         assert view.grpc == f"{replica('bench').host}:{replica('bench').grpc_port}"
@@ -110,46 +109,37 @@ def test_a_bench_says_where_it_is_and_is_gone_when_it_was_closed():
         assert not scene.place.is_open
         with pytest.raises(NotFound, match="it was closed"):
             scene.benches.keep(view.id)
-
-    scene.play(work)
     assert scene.drained.reclaimed == 1
 
 
-def test_there_is_one_at_a_time():
-    scene = Scene()
-
-    async def work() -> None:
+@in_loop
+async def test_there_is_one_at_a_time_and_the_end_of_a_control_plane_closes_it() -> None:
+    async with running() as scene:
         view = await scene.open()
         with pytest.raises(Conflict, match="another bench is open"):
             await scene.open()
         await scene.benches.close(view.id)
         await scene.open("a")
         assert scene.spared.is_open
-
-    scene.play(work)
     assert not scene.spared.is_open
 
 
-def test_other_fields_are_loaded_and_those_before_again_when_they_fail():
-    scene = Scene()
-    scene.place.refuses = [{"max_batch_size": 64}]
-
-    async def work() -> None:
+@in_loop
+async def test_other_fields_are_loaded_and_those_before_again_when_they_fail() -> None:
+    async with running() as scene:
+        scene.place.refuses = [{"max_batch_size": 64}]
         view = await scene.open()
         changed = await scene.benches.change(view.id, {"max_batch_size": 8})
         assert changed.fields == {"max_batch_size": 8}
         with pytest.raises(TrialFailed, match="no memory"):
             await scene.benches.change(view.id, {"max_batch_size": 64})
         assert scene.benches.keep(view.id).fields == {"max_batch_size": 8}
-
-    scene.play(work)
     assert scene.place.loaded == [FIELDS, {"max_batch_size": 8}, {"max_batch_size": 8}]
 
 
-def test_a_bench_in_which_nothing_loads_any_more_ends():
-    scene = Scene()
-
-    async def work() -> None:
+@in_loop
+async def test_a_bench_in_which_nothing_loads_any_more_ends() -> None:
+    async with running() as scene:
         view = await scene.open()
         scene.place.refuses = [FIELDS, {}]
         with pytest.raises(TrialFailed, match="no memory"):
@@ -157,26 +147,23 @@ def test_a_bench_in_which_nothing_loads_any_more_ends():
         with pytest.raises(NotFound, match="it did not load"):
             await scene.benches.change(view.id, {})
 
-    scene.play(work)
 
-
-def test_a_bench_that_does_not_open_says_why_and_makes_room_for_the_next():
-    scene = Scene()
-    scene.place.refuses = [FIELDS]
-
-    async def work() -> None:
+@in_loop
+async def test_a_bench_that_does_not_open_says_why_and_makes_room_for_the_next() -> None:
+    async with running() as scene:
+        with pytest.raises(Invalid, match="no configuration"):
+            await scene.benches.open("other", 1, {})
+        scene.place.refuses = [FIELDS]
         with pytest.raises(TrialFailed, match="no memory"):
             await scene.open()
+        assert scene.place.loaded == []
         scene.place.refuses = []
         await scene.open()
 
-    scene.play(work)
 
-
-def test_a_bench_whose_triton_dies_ends_with_the_reason():
-    scene = Scene()
-
-    async def work() -> None:
+@in_loop
+async def test_a_bench_whose_triton_dies_ends_with_the_reason() -> None:
+    async with running() as scene:
         view = await scene.open()
         assert scene.place.over is not None
         scene.place.over.set_result("its Triton died")
@@ -185,46 +172,20 @@ def test_a_bench_whose_triton_dies_ends_with_the_reason():
                 scene.benches.keep(view.id)
                 await asyncio.sleep(0)
 
-    scene.play(work)
 
-
-def test_a_bench_that_nobody_asks_for_is_closed():
-    scene = Scene()
-
-    async def work() -> None:
+@in_loop
+async def test_a_bench_that_nobody_asks_for_is_closed() -> None:
+    async with running() as scene:
         view = await scene.open()
         scene.clock.now += 0.19
         assert scene.benches.keep(view.id).expires_in == pytest.approx(0.2)
         scene.clock.now += 0.3
-        await scene.benches._bench.gone.wait()  # type: ignore[union-attr]
+        await until(lambda: not scene.place.is_open)
         with pytest.raises(NotFound, match="nobody has asked for it"):
             scene.benches.keep(view.id)
 
-    scene.play(work)
 
-
-def test_what_cannot_be_changed_is_refused_before_anything_starts():
-    scene = Scene()
-
-    async def work() -> None:
-        with pytest.raises(Invalid, match="no configuration"):
-            await scene.benches.open("other", 1, {})
-
-    scene.play(work)
-    assert scene.place.loaded == []
-
-
-def test_the_end_of_a_control_plane_closes_what_is_open():
-    scene = Scene()
-
-    async def work() -> None:
-        await scene.open()
-
-    scene.play(work)
-    assert not scene.place.is_open
-
-
-def test_notes_outlive_a_control_plane(tmp_path: Path):
+def test_notes_outlive_a_control_plane(tmp_path: Path) -> None:
     notes = Notes(tmp_path / "benches" / "lent")
     assert notes.read() == ()
     notes.add("a", "m")

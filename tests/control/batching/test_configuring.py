@@ -1,5 +1,6 @@
 """Changes of configurations: brought to every replica, and taken back for every reason there is."""
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +19,21 @@ def published(folder: Path, **more: Any) -> Scene:
     return Scene(folder, version("m", 1, config=CONFIG), **more)
 
 
-def test_a_change_comes_to_one_replica_after_the_other(tmp_path: Path) -> None:
-    scene = published(tmp_path)
+def taken_back(scene: Scene, size: int) -> tuple[str, list[dict[str, Any]]]:
+    """Why a change to batches of this size was taken back, and what the history says."""
+
+    async def rows() -> Any:
+        return await scene.plane.store.history(kind=CONFIGURATION, key="m")
+
+    error, found = scene.play(scene.sized(size), rows)
+    assert isinstance(error, Conflict) and "was taken back" in error.what
+    assert scene.decided == {}
+    return error.why, found
+
+
+@pytest.mark.parametrize("is_plain", [False, True])
+def test_a_change_comes_to_one_replica_after_the_other(tmp_path: Path, is_plain: bool) -> None:
+    scene = Scene(tmp_path, plain=CONFIG) if is_plain else published(tmp_path)
     assert scene.play(scene.sized(16)) == [None]
     assert scene.sizes == {"a": [8, 16], "b": [8, 16]}
     assert scene.decided == {"max_batch_size": 16}
@@ -31,41 +45,30 @@ def test_no_fields_give_back_what_a_version_came_with(tmp_path: Path) -> None:
     assert scene.sizes == {"a": [8, 16, 8], "b": [8, 16, 8]}
 
 
-def test_a_plain_folder_is_changed_in_the_same_way(tmp_path: Path) -> None:
-    scene = Scene(tmp_path, plain=CONFIG)
-    assert scene.play(scene.sized(16)) == [None]
-    assert scene.sizes == {"a": [8, 16], "b": [8, 16]}
-
-
 def test_what_one_replica_cannot_load_is_taken_back_before_another_tries_it(tmp_path: Path) -> None:
     scene = published(tmp_path)
     for triton in scene.tritons.values():
         triton.refuses = {64}
-    (error,) = scene.play(scene.sized(64))
-    assert isinstance(error, Conflict)
-    assert "was taken back" in error.what and "no memory for batches of 64" in error.why
+    why, history = taken_back(scene, 64)
+    assert "no memory for batches of 64" in why
     assert sorted(scene.sizes.values()) == [[8], [8, 64]]
-    assert scene.decided == {}
+    assert [row["author"] for row in history] == ["servegate", "ada"]
+    assert history[0]["reason"].startswith("taken back: replica ")
 
 
 def test_what_answers_wrongly_is_taken_back_before_another_replica_has_it(tmp_path: Path) -> None:
     scene = published(tmp_path)
     scene.proof.wrong_with = {16}
-    (error,) = scene.play(scene.sized(16))
-    assert isinstance(error, Conflict)
-    assert error.why.endswith(": version 1 answers wrongly: output 'y' is off")
+    assert taken_back(scene, 16)[0].endswith(": version 1 answers wrongly: output 'y' is off")
     assert sorted(16 in sizes for sizes in scene.sizes.values()) == [False, True]
-    assert scene.decided == {}
 
 
 def test_what_a_replica_is_lost_of_is_taken_back_and_no_other_tries_it(tmp_path: Path) -> None:
     scene = published(tmp_path)
     for triton in scene.tritons.values():
         triton.dies_of = {64}
-    (error,) = scene.play(scene.sized(64))
-    assert isinstance(error, Conflict) and "was lost while it loaded it" in str(error)
+    assert "was lost while it loaded it" in taken_back(scene, 64)[0]
     assert sorted(scene.sizes.values()) == [[8], [8, 64]]
-    assert scene.decided == {}
 
 
 def test_a_missed_objective_takes_a_change_back_to_the_one_before_it(tmp_path: Path) -> None:
@@ -88,18 +91,6 @@ def test_a_missed_objective_takes_a_change_back_to_the_one_before_it(tmp_path: P
     assert scene.decided == {"max_batch_size": 16}
 
 
-def test_a_change_that_is_taken_back_says_so_in_the_history(tmp_path: Path) -> None:
-    scene = published(tmp_path)
-    scene.tritons["a"].refuses = {64}
-
-    async def rows() -> Any:
-        return await scene.plane.store.history(kind=CONFIGURATION, key="m")
-
-    _, found = scene.play(scene.sized(64), rows)
-    assert [row["author"] for row in found] == ["servegate", "ada"]
-    assert found[0]["reason"].startswith("taken back: replica a: no memory")
-
-
 def test_a_change_that_is_watched_and_is_good_stays(tmp_path: Path) -> None:
     scene = published(tmp_path)
     _, said = scene.play(scene.promise("p99<50ms"), scene.sized(16, watch=30))
@@ -119,52 +110,31 @@ def test_with_few_calls_there_is_no_verdict_and_it_says_so(tmp_path: Path) -> No
     assert ended is Outcome.APPLIED and told.startswith("too few calls")
 
 
-@pytest.mark.parametrize(
-    ("fields", "kind"),
-    [
+OUTSIDE = {"data_type": "TYPE_FP32", "dims": [4], "input_data_file": "../../secret"}
+
+
+def test_what_is_wrong_is_refused_and_nothing_is_written(tmp_path: Path) -> None:
+    refused = (
         ({"backend": "python"}, Invalid),
         ({"max_batch_size": "many"}, Invalid),
         ({"dynamic_batching": {"preferred_batch_size": [64]}}, CheckFailed),
-        (
-            {
-                "model_warmup": [
-                    {
-                        "name": "w",
-                        "batch_size": 1,
-                        "inputs": {
-                            "x": {
-                                "data_type": "TYPE_FP32",
-                                "dims": [4],
-                                "input_data_file": "../../secret",
-                            }
-                        },
-                    }
-                ]
-            },
-            Invalid,
-        ),
-    ],
-)
-def test_what_is_wrong_is_refused_and_nothing_is_written(
-    tmp_path: Path, fields: dict[str, Any], kind: type[Exception]
-) -> None:
+        ({"model_warmup": [{"name": "w", "batch_size": 1, "inputs": {"x": OUTSIDE}}]}, Invalid),
+    )
     scene = published(tmp_path)
-    (error,) = scene.play(lambda: scene.set(fields))
-    assert isinstance(error, kind)
+    errors = scene.play(*(partial(scene.set, fields) for fields, _ in refused))
+    for error, (fields, kind) in zip(errors, refused, strict=True):
+        assert isinstance(error, kind), fields
     assert (scene.decided, scene.sizes["a"]) == (None, [8])
 
 
-def test_a_change_of_what_has_changed_since_it_was_read_is_refused(tmp_path: Path) -> None:
+def test_what_was_changed_since_or_never_was_cannot_be_changed(tmp_path: Path) -> None:
     scene = published(tmp_path)
     stale = By("eve", "", '"0"')
-    _, error = scene.play(scene.sized(16), lambda: scene.set({}, stale))
-    assert isinstance(error, PreconditionFailed)
-
-
-def test_a_version_that_never_was_cannot_be_changed(tmp_path: Path) -> None:
-    scene = published(tmp_path)
-    (error,) = scene.play(lambda: scene.configuring.show("m", 7))
-    assert isinstance(error, UnknownVersion)
+    _, changed, absent = scene.play(
+        scene.sized(16), lambda: scene.set({}, stale), lambda: scene.configuring.show("m", 7)
+    )
+    assert isinstance(changed, PreconditionFailed)
+    assert isinstance(absent, UnknownVersion)
 
 
 def test_a_dry_run_tells_what_would_be_and_writes_nothing(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from builders import Clock, replica
 
 from serve.control.batching.observing import KEPT, Counted, Observer, Slot
+from serve.control.batching.windows import Window
 from serve.control.fleet import Fleet
 from serve.core.errors import Unavailable
 from serve.core.replicas import Replica
@@ -42,6 +43,15 @@ class Scene:
         self.told = told
         asyncio.run(self.observer.observe())
 
+    def count(self, *calls: int) -> None:
+        """A round for each number of calls that replica `a` has counted."""
+        for each in calls:
+            self.look(a=some(each))
+
+    @property
+    def window(self) -> Window:
+        return self.observer.window(*M)
+
 
 def some(calls: int, **others: int) -> Mapping[Slot, Counters]:
     """So many calls, each an execution of one row."""
@@ -56,10 +66,10 @@ def metrics(pending: int = 0, cpu: float | None = None) -> Readings:
 
 def test_only_what_rises_between_two_readings_counts() -> None:
     scene = Scene()
-    scene.look(a=some(1000))
-    assert scene.observer.window(*M).counted == NOTHING
-    scene.look(a=some(1030))
-    window = scene.observer.window(*M)
+    scene.count(1000)
+    assert scene.window.counted == NOTHING
+    scene.count(1030)
+    window = scene.window
     assert (window.counted.calls, window.rate) == (30, 2.0)
     assert window.counted.sizes == {1: Executed(30, 150)}
 
@@ -68,71 +78,67 @@ def test_replicas_are_summed_and_the_rate_of_one_is_told_too() -> None:
     scene = Scene()
     scene.look(a=some(0), b=some(0))
     scene.look(a=some(30), b=some(90))
-    window = scene.observer.window(*M)
+    window = scene.window
     assert window.replicas == {"a": 15.0, "b": 15.0}
     assert (window.counted.calls, window.rate, window.rate_per_replica) == (120, 8.0, 4.0)
 
 
-def test_a_version_that_was_loaded_anew_begins_anew() -> None:
+def test_a_version_that_was_loaded_anew_begins_anew_and_its_round_says_so() -> None:
     scene = Scene()
-    scene.look(a=some(0))
-    scene.look(a=some(500))
-    scene.look(a=some(10))
-    window = scene.observer.window(*M)
+    scene.count(0, 500, 10)
+    window = scene.window
     assert (window.counted.calls, window.seconds) == (10, 15.0)
-    scene.look(a=some(14))
-    assert scene.observer.window(*M).counted.calls == 14
+    scene.count(14)
+    assert scene.window.counted.calls == 14
+    assert [one.fell for one in scene.observer.rounds("a", 0.0)] == [False, True, False]
 
 
 def test_a_replica_that_does_not_answer_is_counted_on_when_it_does() -> None:
     scene = Scene()
-    scene.look(a=some(0))
+    scene.count(0)
     scene.look(a=None)
-    scene.look(a=some(60))
-    window = scene.observer.window(*M)
+    scene.count(60)
+    window = scene.window
     assert (window.counted.calls, window.seconds, window.rate) == (60, 30.0, 2.0)
 
 
 def test_a_version_that_comes_counts_from_zero_and_one_that_goes_is_forgotten() -> None:
     scene = Scene()
     scene.look(a={})
-    scene.look(a=some(15))
-    assert scene.observer.window(*M).counted.calls == 15
+    scene.count(15)
+    assert scene.window.counted.calls == 15
     scene.look(a={})
-    assert scene.observer.window(*M).replicas == {}
-    scene.look(a=some(4))
-    assert scene.observer.window(*M).counted.calls == 4
+    assert scene.window.replicas == {}
+    scene.count(4)
+    assert scene.window.counted.calls == 4
 
 
 def test_what_a_replica_counts_while_it_is_steered_around_is_no_call_of_anybody() -> None:
     scene = Scene()
-    scene.look(a=some(0))
-    scene.look(a=some(10))
+    scene.count(0, 10)
     with scene.fleet.steering("a"):
-        scene.look(a=some(9000))
-    scene.look(a=some(9500))
-    assert scene.observer.window(*M).counted.calls == 10
-    scene.look(a=some(9505))
-    assert scene.observer.window(*M).counted.calls == 15
+        scene.count(9000)
+    scene.count(9500)
+    assert scene.window.counted.calls == 10
+    scene.count(9505)
+    assert scene.window.counted.calls == 15
 
 
 def test_what_was_loaded_anew_meanwhile_begins_after_the_next_reading() -> None:
     scene = Scene()
-    scene.look(a=some(100))
-    scene.look(a=some(110))
+    scene.count(100, 110)
     with scene.fleet.steering("a"):
-        scene.look(a=some(0))
-    scene.look(a=some(7))
-    assert scene.observer.window(*M).replicas == {}
-    scene.look(a=some(9))
-    assert scene.observer.window(*M).counted.calls == 2
+        scene.count(0)
+    scene.count(7)
+    assert scene.window.replicas == {}
+    scene.count(9)
+    assert scene.window.counted.calls == 2
 
 
 def test_a_few_minutes_are_kept_and_no_more() -> None:
     scene = Scene()
-    for count in range(100):
-        scene.look(a=some(count * 15))
-    window = scene.observer.window(*M)
+    scene.count(*range(0, 1500, 15))
+    window = scene.window
     assert (window.seconds, window.rate) == (KEPT, 1.0)
     assert repr(scene.observer) == "<Observer replicas=2 rounds=20>"
 
@@ -142,30 +148,24 @@ def test_a_replica_that_goes_takes_its_past_along() -> None:
     scene.look(a=some(0), b=some(0))
     scene.look(a=some(30), b=some(30))
     scene.fleet.lost("b", "refused")
-    for _ in range(21):
-        scene.look(a=some(30))
-    assert scene.observer.window(*M).replicas == {"a": KEPT}
+    scene.count(*[30] * 21)
+    assert scene.window.replicas == {"a": KEPT}
 
 
 def test_queues_and_machines_are_told_by_the_replicas_own_metrics() -> None:
     scene = Scene()
     scene.read["a"] = metrics(cpu=0.5)
-    scene.look(a=some(0))
+    scene.count(0)
     scene.read["a"] = metrics(pending=3, cpu=0.7)
-    scene.look(a=some(10))
-    window = scene.observer.window(*M)
+    scene.count(10)
+    window = scene.window
     assert (window.pending, window.cpu, window.gpu) == (3, 0.7, None)
     scene.look(after=60.0, a=None)
-    assert scene.observer.window(*M).pending == 0
-
-
-def test_the_busiest_gpu_is_what_a_machine_has_room_on() -> None:
-    scene = Scene()
-    gpus = {"0": GpuReading(0.2, None, None, None), "1": GpuReading(0.6, None, None, None)}
+    assert scene.window.pending == 0
+    gpus = {str(each): GpuReading(each / 10, None, None, None) for each in (2, 6)}
     scene.read["a"] = Readings({}, gpus, None)
-    scene.look(a=some(0))
-    scene.look(a=some(10))
-    assert scene.observer.window(*M).gpu == 0.6
+    scene.count(20, 30)
+    assert scene.window.gpu == 0.6  # the busiest is what a machine has room on
 
 
 def test_nothing_is_known_of_what_nobody_has() -> None:
@@ -177,33 +177,25 @@ def test_nothing_is_known_of_what_nobody_has() -> None:
 
 def test_each_round_of_a_replica_is_told_to_who_asks_for_newer_ones() -> None:
     scene = Scene()
-    for count in (0, 10, 30, 60):
-        scene.look(a=some(count))
+    scene.count(0, 10, 30, 60)
     rounds = scene.observer.rounds("a", scene.clock() - 20)
     assert [one.risen[M].calls for one in rounds] == [20, 30]
     assert scene.observer.rounds("b", 0.0) == scene.observer.rounds("nobody", 0.0) == ()
-
-
-def test_a_round_says_that_something_was_loaded_anew() -> None:
-    scene = Scene()
-    for count in (0, 50, 8, 9):
-        scene.look(a=some(count))
-    assert [one.fell for one in scene.observer.rounds("a", 0.0)] == [False, True, False]
 
 
 def test_calls_count_as_waiting_when_they_do_so_at_both_ends_of_a_round() -> None:
     scene = Scene()
     for pending in (0, 9, 4, 7):
         scene.read = {"a": metrics(pending=pending)}
-        scene.look(a=some(0))
+        scene.count(0)
     assert [dict(one.waited) for one in scene.observer.rounds("a", 0.0)] == [{}, {M: 4}, {M: 4}]
 
 
 def test_a_replica_is_heard_though_it_is_passed_over() -> None:
     scene = Scene()
-    scene.look(a=some(0))
+    scene.count(0)
     with scene.fleet.steering("a"):
-        scene.look(a=some(5))
+        scene.count(5)
     newest = scene.observer.newest("a")
     assert newest is not None
     assert (newest.at, scene.observer.heard("a")) == (scene.clock() - 15.0, scene.clock())
@@ -212,14 +204,12 @@ def test_a_replica_is_heard_though_it_is_passed_over() -> None:
 
 def test_another_replica_of_the_same_name_begins_anew() -> None:
     scene = Scene()
-    scene.look(a=some(500))
-    scene.look(a=some(600))
+    scene.count(500, 600)
     scene.fleet.remove("a")
     scene.fleet.join(replica("a", http=9000))
     scene.fleet.saw("a", {"m": (1,)})
-    scene.look(a=some(3))
-    scene.look(a=some(5))
-    assert scene.observer.window(*M).counted.calls == 2
+    scene.count(3, 5)
+    assert scene.window.counted.calls == 2
     assert not any(one.fell for one in scene.observer.rounds("a", 0.0))
 
 

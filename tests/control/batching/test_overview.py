@@ -12,7 +12,7 @@ from control.publishing import files, play
 
 from serve.control.batching.hints import BEGINS
 from serve.control.batching.latencies import Latencies
-from serve.control.batching.rounds import FRESH, Rounds
+from serve.control.batching.rounds import Rounds
 from serve.core.errors import UnknownModel, UnknownVersion
 from serve.triton.config import parse
 
@@ -21,6 +21,10 @@ THREE = "instance_group { count: 3 kind: KIND_CPU }"
 
 def test_a_plain_version_is_told_with_what_it_did(tmp_path: Path) -> None:
     scene = plain(tmp_path)
+    found = scene.show()
+    assert (found.window.counted.calls, found.service, found.advice) == (0, None, ())
+    assert "max_batch_size: 8" in found.config
+    assert scene.refreshed == 1  # everybody is read again for whoever wants to see
     scene.look({1: (100, 5), 4: (100, 8)}, queue=2)
     found = scene.show()
     assert (found.name, found.replicas, found.shared_with) == ("m", ("a",), (2,))
@@ -30,12 +34,6 @@ def test_a_plain_version_is_told_with_what_it_did(tmp_path: Path) -> None:
     assert found.service is not None
     assert found.service.time(4) == pytest.approx(0.008)
     assert (found.advice, found.hints, found.parts) == ((), (), None)
-
-
-def test_what_is_not_called_yet_is_told_with_an_empty_window(tmp_path: Path) -> None:
-    found = plain(tmp_path).show()
-    assert (found.window.counted.calls, found.service, found.advice) == (0, None, ())
-    assert "max_batch_size: 8" in found.config
 
 
 def test_advice_is_given_on_what_was_seen(tmp_path: Path) -> None:
@@ -60,6 +58,9 @@ def test_a_version_without_a_configuration_is_told_as_triton_completed_it(tmp_pa
     scene.configurations["a"] = parse(CONFIG + THREE)
     assert scene.show().situation.setup.batches
     assert "instance_group" in scene.show().config
+    completed = "max_batch_size: 8 dynamic_batching { preferred_batch_size: 8 }"
+    scene.configurations["a"] = parse(completed)
+    assert scene.show().situation.setup.preferred == ()  # which nobody has decided
 
 
 def test_a_version_that_has_forms_is_told_as_a_replica_runs_it(tmp_path: Path) -> None:
@@ -74,14 +75,6 @@ def test_a_version_that_has_forms_is_told_as_a_replica_runs_it(tmp_path: Path) -
     assert scene.show().situation.setup.max_batch_size == 32
 
 
-def test_what_triton_completes_is_no_preferred_size_of_anybody(tmp_path: Path) -> None:
-    scene = plain(tmp_path, config=None)
-    scene.configurations["a"] = parse(
-        "max_batch_size: 8 dynamic_batching { preferred_batch_size: 8 }"
-    )
-    assert scene.show().situation.setup.preferred == ()
-
-
 def test_what_a_replica_holds_by_itself_is_told_as_the_replica_tells_it(tmp_path: Path) -> None:
     scene = discovered(tmp_path)
     assert scene.show().configuration is None
@@ -92,14 +85,13 @@ def test_what_a_replica_holds_by_itself_is_told_as_the_replica_tells_it(tmp_path
     assert (found.window.counted.calls, found.situation.setup.instances) == (800, 3)
 
 
-def test_a_version_that_nobody_holds_is_told_with_the_reason(tmp_path: Path) -> None:
-    found = plain(tmp_path).show(number=2)
+def test_a_version_that_no_replica_holds_is_told_with_the_reason_and_others_are_unknown(
+    tmp_path: Path,
+) -> None:
+    scene = plain(tmp_path)
+    found = scene.show(number=2)
     assert (found.replicas, found.is_told) == ((), False)
     assert found.reason
-
-
-def test_what_never_was_is_unknown(tmp_path: Path) -> None:
-    scene = plain(tmp_path)
     with pytest.raises(UnknownVersion):
         scene.show(number=9)
     with pytest.raises(UnknownModel):
@@ -122,26 +114,20 @@ def test_a_published_version_is_found_under_its_name_in_triton(tmp_path: Path) -
     assert found.situation.setup.max_batch_size == 8
 
 
-def test_calls_that_left_what_was_tuned_for_are_hinted_at(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("group", "why"),
+    [("", ["10 calls/s come to a replica, and it was tuned for up to 2"]), ("other", [])],
+    ids=["a tuning of this group", "a tuning that was meant for another group"],
+)
+def test_calls_that_left_what_was_tuned_for_are_hinted_at(
+    tmp_path: Path, group: str, why: list[str]
+) -> None:
     scene = plain(tmp_path)
-    decide(scene.plane, "m", {"fields": {}, "group": "", "tuned": {"rate": 2.0}})
+    decide(scene.plane, "m", {"fields": {}, "group": group, "tuned": {"rate": 2.0}})
     scene.look({1: (1000, 5)})
     for _ in range(BEGINS):
         scene.overviews.judge()
-    (hint,) = scene.show().hints
-    assert (hint.hint, hint.why) == (
-        "rate-above",
-        "10 calls/s come to a replica, and it was tuned for up to 2",
-    )
-
-
-def test_a_tuning_that_was_meant_for_another_group_hints_at_nothing(tmp_path: Path) -> None:
-    scene = plain(tmp_path)
-    decide(scene.plane, "m", {"fields": {}, "group": "other", "tuned": {"rate": 2.0}})
-    scene.look({1: (1000, 5)})
-    for _ in range(BEGINS):
-        scene.overviews.judge()
-    assert scene.hints.all() == ()
+    assert [hint.why for hint in scene.show().hints] == why
 
 
 def test_an_ensemble_is_told_with_its_steps(tmp_path: Path) -> None:
@@ -159,21 +145,6 @@ def test_an_ensemble_is_told_with_its_steps(tmp_path: Path) -> None:
     (step,) = found.parts.steps
     assert (step.asked, step.calls) == ("m@1", 200)
     assert found.advice == ()
-
-
-def test_everybody_is_read_again_for_whoever_wants_to_see(tmp_path: Path) -> None:
-    scene = plain(tmp_path)
-    scene.show()
-    assert scene.refreshed == 1
-
-
-def test_what_was_just_read_is_not_read_again(tmp_path: Path) -> None:
-    scene = plain(tmp_path)
-    for told, after in ((0, FRESH), (100, FRESH / 2), (500, FRESH / 2)):
-        scene.told = {"a": {("m", 1): counted({1: (told, 5)})}, "b": {}}
-        asyncio.run(scene.rounds.refresh())
-        scene.clock.now += after
-    assert scene.observer.window("m", 1).counted.calls == 100
 
 
 def test_rounds_go_on_whatever_goes_wrong_with_one(

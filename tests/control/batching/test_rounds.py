@@ -1,7 +1,6 @@
 """Rounds: who is read how often, and how many at one time."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
 
 from builders import Clock, replica
 
@@ -42,46 +41,33 @@ class Scene:
         self.asked["gateway"] += 1
         return "# nothing"
 
-
-def play(scene: Scene, work: Callable[[Scene], Awaitable[None]]) -> Mapping[str, int]:
-    asyncio.run(work(scene))  # type: ignore[arg-type]
-    return scene.asked
-
-
-def test_everybody_is_read_whenever_somebody_wants_to_see() -> None:
-    async def work(scene: Scene) -> None:
-        for _ in range(3):
-            await scene.rounds.refresh(0.0)
-
-    assert play(Scene(2), work) == {"replicas": 6, "gateway": 3}
+    def refresh(self, within: float, *, after: float = 0.0) -> None:
+        """Some seconds after the last time, read what was not read `within` some seconds."""
+        self.clock.now += after
+        asyncio.run(self.rounds.refresh(within))
 
 
-def test_what_was_read_a_moment_ago_is_not_read_again() -> None:
-    async def work(scene: Scene) -> None:
-        await scene.rounds.refresh(3.0)
-        scene.clock.now += 2.9
-        await scene.rounds.refresh(3.0)
-        scene.clock.now += 0.1
-        await scene.rounds.refresh(3.0)
-
-    assert play(Scene(2), work) == {"replicas": 4, "gateway": 2}
+def test_everybody_is_read_unless_that_was_done_a_moment_ago() -> None:
+    scene = Scene(2)
+    for after, within, replicas, gateway in (
+        (0.0, 0.0, 2, 1),
+        (0.0, 0.0, 4, 2),  # whenever it is to be shown
+        (2.9, 3.0, 4, 2),
+        (0.1, 3.0, 6, 3),
+    ):
+        scene.refresh(within, after=after)
+        assert scene.asked == {"replicas": replicas, "gateway": gateway}
 
 
 def test_the_replicas_of_a_large_fleet_are_read_more_rarely_than_the_gateway() -> None:
-    async def work(scene: Scene) -> None:
-        for _ in range(4):
-            await scene.rounds.refresh(1.0)
-            scene.clock.now += 5.0
-
-    replicas = 2 * LARGE
-    asked = play(Scene(replicas), work)
-    assert asked == {"replicas": 2 * replicas, "gateway": 4}
+    scene = Scene(2 * LARGE)
+    for _ in range(4):
+        scene.refresh(1.0, after=5.0)
+    assert scene.asked == {"replicas": 2 * 2 * LARGE, "gateway": 4}
 
 
 def test_only_so_many_replicas_are_asked_at_one_time() -> None:
-    async def work(scene: Scene) -> None:
-        await scene.rounds.refresh()
-
     scene = Scene(5 * AT_ONCE)
-    assert play(scene, work)["replicas"] == 5 * AT_ONCE
+    scene.refresh(0.0)
+    assert scene.asked["replicas"] == 5 * AT_ONCE
     assert scene.most == AT_ONCE
