@@ -7,6 +7,7 @@ import json
 import pytest
 from builders import Clock, until
 from control.live.watched import Scene
+from loops import in_loop
 from ticking import Ticks
 
 from serve.control.live.sampler import KEPT, LINGER, MOST_VIEWERS, Live
@@ -48,113 +49,98 @@ async def settled() -> None:
         await asyncio.sleep(0)
 
 
-def play(scenario):
-    """What happens while the sampler runs."""
-
-    async def run():
-        watched = Watched()
-        running = asyncio.create_task(watched.live.run())
-        try:
-            return await scenario(watched)
-        finally:
-            running.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await running
-
-    return asyncio.run(run())
+@contextlib.asynccontextmanager
+async def sampling():
+    """A sampler that runs."""
+    watched = Watched()
+    watched.running = asyncio.create_task(watched.live.run())
+    try:
+        yield watched
+    finally:
+        watched.running.cancel()
+        await asyncio.wait([watched.running])
 
 
-def test_nobody_is_asked_while_nobody_watches() -> None:
-    async def scenario(watched):
+@in_loop
+async def test_nobody_is_asked_while_nobody_watches() -> None:
+    async with sampling() as watched:
         await settled()
-        return watched.asked
-
-    assert play(scenario) == 0
+        assert watched.asked == 0
 
 
-def test_twenty_viewers_share_one_sampler_and_the_same_bytes() -> None:
-    async def scenario(watched):
+@in_loop
+async def test_twenty_viewers_share_one_sampler_and_the_same_bytes() -> None:
+    async with sampling() as watched:
         with contextlib.ExitStack() as stack:
             viewers = [stack.enter_context(watched.live.watching()) for _ in range(20)]
             for _ in range(5):
                 await watched.second()
-            return watched.asked, [await viewer.next() for viewer in viewers]
-
-    asked, samples = play(scenario)
+            asked, samples = watched.asked, [await viewer.next() for viewer in viewers]
     assert asked == 6  # one at once, and one after each second
     assert len({id(sample) for sample in samples}) == 1
 
 
-def test_a_page_that_is_loaded_again_has_its_history() -> None:
-    async def scenario(watched):
+@in_loop
+async def test_a_page_that_is_loaded_again_has_its_history() -> None:
+    async with sampling() as watched:
         with watched.live.watching():
             await watched.second()
         await watched.second()
         with watched.live.watching():
             await watched.second()
-            return await watched.history()
+            came = await watched.history()
+    assert came["seconds"] == [1_700_000_000.0 + second for second in range(4)]
 
-    assert play(scenario)["seconds"] == [1_700_000_000.0 + second for second in range(4)]
 
-
-def test_a_minute_after_the_last_one_left_nobody_is_asked_any_more() -> None:
-    async def scenario(watched):
+@in_loop
+async def test_a_minute_after_the_last_one_left_nobody_is_asked_any_more() -> None:
+    async with sampling() as watched:
         with watched.live.watching():
             await watched.second()
         await watched.second(LINGER - 1)
         goes_on = watched.asked
         await watched.second()
-        return goes_on, watched.asked
-
-    goes_on, after = play(scenario)
-    assert (goes_on, after) == (3, 3)
+        assert (goes_on, watched.asked) == (3, 3)
 
 
-def test_who_comes_after_a_pause_gets_rates_of_the_present_only() -> None:
-    async def scenario(watched):
+@in_loop
+async def test_who_comes_after_a_pause_gets_rates_of_the_present_only() -> None:
+    async with sampling() as watched:
         with watched.live.watching():
             await watched.second()
         await watched.second(LINGER)
         watched.clock.now += 120
         with watched.live.watching():
             await watched.second()
-            return await watched.history()
+            came = await watched.history()
+    assert came["gateway"]["calls"] == [None, 0.0, None, 0.0]
 
-    assert play(scenario)["gateway"]["calls"] == [None, 0.0, None, 0.0]
 
-
-def test_whoever_asks_for_the_history_watches_for_a_minute() -> None:
-    async def scenario(watched):
+@in_loop
+async def test_whoever_asks_for_the_history_watches_for_a_minute() -> None:
+    async with sampling() as watched:
         first = await watched.history()
         await watched.ticks.asked()
-        return first, await watched.history()
-
-    first, second = play(scenario)
+        second = await watched.history()
     assert (len(first["seconds"]), len(second["seconds"])) == (0, 1)
 
 
-def test_ten_minutes_are_kept() -> None:
-    async def scenario(watched):
+@in_loop
+async def test_ten_minutes_are_kept() -> None:
+    async with sampling() as watched:
         with watched.live.watching():
             for _ in range(int(KEPT) + 20):
                 await watched.second()
-            return await watched.history()
-
-    assert len(play(scenario)["seconds"]) == int(KEPT)
-
-
-def test_the_history_is_written_once_for_all_who_ask() -> None:
-    async def scenario(watched):
-        with watched.live.watching():
-            await watched.second()
-            return await watched.live.history(), await watched.live.history()
-
-    first, second = play(scenario)
-    assert first is second
+            came = await watched.history()
+            assert await watched.live.history() is await watched.live.history()  # for all who ask
+    assert len(came["seconds"]) == int(KEPT)
 
 
-def test_a_fault_costs_one_second_of_history_and_no_more(caplog: pytest.LogCaptureFixture) -> None:
-    async def scenario(watched):
+@in_loop
+async def test_a_fault_costs_one_second_of_history_and_no_more(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with sampling() as watched:
         with watched.live.watching():
             await watched.second()
             told = watched.scene.told
@@ -162,9 +148,8 @@ def test_a_fault_costs_one_second_of_history_and_no_more(caplog: pytest.LogCaptu
             await watched.second()
             watched.scene.told = told
             await watched.second()
-            return await watched.history()
-
-    assert len(play(scenario)["seconds"]) == 3
+            came = await watched.history()
+    assert len(came["seconds"]) == 3
     assert "no sample of this second" in caplog.text
 
 
@@ -179,17 +164,13 @@ def test_too_many_viewers_are_refused_and_a_place_becomes_free() -> None:
         pass
 
 
-def test_when_the_control_plane_ends_so_does_every_stream() -> None:
-    async def scenario():
-        watched = Watched()
-        running = asyncio.create_task(watched.live.run())
-        with watched.live.watching() as viewer:
+@in_loop
+async def test_when_the_control_plane_ends_so_does_every_stream() -> None:
+    async with sampling() as watched:
+        with watched.live.watching() as early:
             await until(lambda: watched.asked > 0)
-            await viewer.next()
-            running.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await running
+            await early.next()
+            watched.running.cancel()
+            await asyncio.wait([watched.running])
             with watched.live.watching() as late:
-                return await viewer.next(), await late.next()
-
-    assert asyncio.run(scenario()) == (None, None)
+                assert (await early.next(), await late.next()) == (None, None)

@@ -1,5 +1,7 @@
 """A fleet to watch by script: a gateway that counts calls, and replicas that tell their numbers."""
 
+import asyncio
+
 from builders import Clock, replica, snapshot, target, view
 
 from serve.control.fleet import Fleet
@@ -64,8 +66,12 @@ class Scene:
             missing=lambda: self.missing,
         )
 
-    async def sample(self, *, after=1.0):
+    def look(self, *, after=1.0):
         """The tree of a sample, some seconds later."""
+        return asyncio.run(self.sample(after=after))
+
+    async def sample(self, *, after=1.0):
+        """The same within an event loop."""
         self.clock.now += after
         self.wall.now += after
         return (await self.sources.sample()).to_json()
