@@ -1,6 +1,7 @@
 """The simulation of Triton's batcher, against what mathematics says and what Triton does."""
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -43,7 +44,6 @@ def mean_wait(setup: Setup, service: Service, rate: float) -> float:
 @pytest.mark.parametrize("load", [0.3, 0.6, 0.85])
 def test_without_batching_and_scatter_the_wait_is_that_of_an_m_d_1_queue(load: float) -> None:
     rate = load / SERVICE.time(1)
-
     expected = load / (2 * (1 - load)) * SERVICE.time(1)
     assert mean_wait(ALONE, SERVICE, rate) == pytest.approx(expected, rel=0.1)
 
@@ -52,7 +52,6 @@ def test_without_batching_and_scatter_the_wait_is_that_of_an_m_d_1_queue(load: f
 def test_scatter_lengthens_the_wait_as_pollaczek_and_khinchine_say(load: float) -> None:
     service = Service(0.004, 0.001, scatter=1.0)
     rate = load / service.time(1)
-
     expected = load / (1 - load) * service.time(1)  # as long as in M/M/1, of the same scatter
     assert mean_wait(ALONE, service, rate) == pytest.approx(expected, rel=0.15)
 
@@ -60,7 +59,6 @@ def test_scatter_lengthens_the_wait_as_pollaczek_and_khinchine_say(load: float) 
 @pytest.mark.parametrize(("instances", "load"), [(2, 0.6), (2, 0.85), (4, 0.85)])
 def test_several_instances_wait_as_an_m_d_k_queue_does(instances: int, load: float) -> None:
     rate = load * instances / SERVICE.time(1)
-
     assert mean_wait(Setup(0, instances), SERVICE, rate) == pytest.approx(
         wait_in_m_d_k(instances, load) * SERVICE.time(1), rel=0.1
     )
@@ -81,73 +79,60 @@ def wait_in_m_d_k(servers: int, load: float) -> float:
 def test_a_flood_is_worked_off_at_saturation(instances: int, delay: float) -> None:
     setup = Setup(8, instances, delay=delay)
     service = Service(0.004, 0.001, slowdown={1: 1.0, 2: 1.5})
-
     seen = simulate(setup, service, np.zeros(24_000))
-
     assert seen.rate == pytest.approx(saturation(setup, service), rel=0.01)
     assert saturation(setup, service) == pytest.approx(
         instances * 8 / (0.012 * service.slowed(instances))
     )
 
 
+@pytest.mark.parametrize(
+    ("arrivals", "rows", "executions"),
+    [
+        pytest.param([0, 0.001, 0.002, 0.003, 0.5], 1, {1: 2, 3: 1}, id="what waits goes together"),
+        pytest.param([0] * 5, [3, 3, 3, 8, 1], {1: 1, 3: 1, 6: 1, 8: 1}, id="no call is split"),
+    ],
+)
+def test_calls_that_wait_when_an_instance_is_free_are_one_batch(
+    arrivals: list[float], rows: Any, executions: dict[int, int]
+) -> None:
+    assert dict(simulate(Setup(8), SERVICE, arrivals, rows=rows).executions) == executions
+
+
+@pytest.mark.parametrize(
+    ("setup", "arrivals", "longest"),
+    [
+        pytest.param(Setup(8, delay=0.01), [0, 1, 2], 0.015, id="alone: it waits for company"),
+        pytest.param(Setup(4, delay=0.5), [0, 0, 0, 0], 0.008, id="full: it does not wait"),
+        pytest.param(Setup(8, delay=0.5, preferred=(2,)), [0, 0.1], 0.106, id="nor if preferred"),
+    ],
+)
+def test_a_batch_waits_for_the_delay_unless_it_is_large_enough(
+    setup: Setup, arrivals: list[float], longest: float
+) -> None:
+    assert simulate(setup, SERVICE, arrivals).quantile(100) == pytest.approx(longest)
+
+
 def test_a_call_by_itself_takes_its_execution_and_the_overhead() -> None:
     seen = simulate(Setup(8), SERVICE, [0.0, 1.0, 2.0], overhead=0.0005)
-
     assert seen.p50 == pytest.approx(0.0055)
     assert dict(seen.executions) == {1: 3}
 
 
-def test_what_waits_when_an_instance_is_free_goes_off_together() -> None:
-    arrivals = [0.0, 0.001, 0.002, 0.003, 0.5]
-
-    seen = simulate(Setup(8), SERVICE, arrivals)
-
-    assert dict(seen.executions) == {1: 2, 3: 1}
-
-
-def test_a_call_is_never_split_over_two_batches() -> None:
-    seen = simulate(Setup(8), SERVICE, np.zeros(5), rows=[3, 3, 3, 8, 1])
-
-    assert dict(seen.executions) == {1: 1, 3: 1, 6: 1, 8: 1}
-
-
-def test_with_a_delay_a_lone_call_waits_for_company_as_long_as_that() -> None:
-    seen = simulate(Setup(8, delay=0.01), SERVICE, [0.0, 1.0, 2.0])
-
-    assert seen.p50 == pytest.approx(0.015)
-
-
-def test_a_full_batch_does_not_wait_for_the_delay() -> None:
-    seen = simulate(Setup(4, delay=0.5), SERVICE, [0.0, 0.0, 0.0, 0.0])
-
-    assert seen.quantile(100) == pytest.approx(0.008)
-
-
-def test_a_preferred_size_does_not_wait_for_the_delay() -> None:
-    seen = simulate(Setup(8, delay=0.5, preferred=(2,)), SERVICE, [0.0, 0.1])
-
-    assert seen.quantile(100) == pytest.approx(0.106)
-
-
 def test_without_a_delay_a_preferred_size_cuts_the_batch_short() -> None:
-    seen = simulate(Setup(8, preferred=(4,)), SERVICE, [0.0] * 7)
-
-    assert max(seen.executions) == 4
+    assert max(simulate(Setup(8, preferred=(4,)), SERVICE, [0.0] * 7).executions) == 4
 
 
 def test_with_a_delay_calls_behind_a_busy_instance_wait_for_one_execution_more() -> None:
     """Triton wakes for them only when the preferred size is reached (see `forming.py`)."""
     rate = 0.6 * saturation(Setup(16), SERVICE)
-
     eager = simulate(Setup(16), SERVICE, rate)
     patient = simulate(Setup(16, delay=0.0001), SERVICE, rate)
-
     assert patient.p50 - eager.p50 > 0.3 * SERVICE.time(eager.rows_per_execution)
 
 
 def test_too_many_calls_are_not_kept_up_with() -> None:
     most = saturation(Setup(8), SERVICE)
-
     assert simulate(Setup(8), SERVICE, 0.95 * most).stable
     assert not simulate(Setup(8), SERVICE, 1.3 * most).stable
 
@@ -159,9 +144,7 @@ def test_a_call_larger_than_any_batch_is_refused_with_its_reason() -> None:
 
 def test_the_same_seed_meets_the_same_luck() -> None:
     service = Service(0.004, 0.001, scatter=0.3)
-
     first, second = (simulate(Setup(8), service, 300.0, seed=5) for _ in range(2))
-
     assert first.latencies.tolist() == second.latencies.tolist()
 
 
@@ -171,7 +154,6 @@ def test_all_calls_are_answered_once_in_batches_of_at_most_the_largest(
     setup: Setup, service: Service, gaps: list[float]
 ) -> None:
     seen = simulate(setup, service, np.cumsum(gaps))
-
     assert calls_in(seen) == len(gaps)
     assert max(seen.executions) <= (setup.max_batch_size if setup.batches else 1)
     assert seen.latencies.size == len(gaps) - int(len(gaps) * 0.1)
@@ -184,9 +166,7 @@ def test_where_an_instance_is_always_free_no_call_waits_longer_than_the_delay(
     size: int, delay: float, gaps: list[float]
 ) -> None:
     setup = Setup(size, instances=len(gaps), delay=delay)
-
     seen = simulate(setup, SERVICE, np.cumsum(gaps))
-
     assert seen.latencies[-1] <= delay + SERVICE.time(size) + 1e-9
 
 
@@ -198,10 +178,8 @@ def test_without_a_delay_more_calls_never_make_the_median_shorter(
     eager = Setup(setup.max_batch_size, setup.instances, setup.batches)
     steady = Service(service.fixed, service.per_row)
     most = saturation(eager, steady)
-
     low = simulate(eager, steady, share * most, calls=2000)
     high = simulate(eager, steady, 1.3 * share * most, calls=2000)
-
     assert high.p50 >= low.p50 * 0.99
 
 
@@ -213,9 +191,7 @@ def test_a_delay_never_makes_a_flood_go_faster(
     steady = Service(service.fixed, service.per_row, 0.0, service.slowdown)
     eager = Setup(setup.max_batch_size, setup.instances)
     patient = Setup(setup.max_batch_size, setup.instances, delay=delay)
-
     first, second = (simulate(each, steady, np.zeros(500)) for each in (eager, patient))
-
     assert second.rate <= first.rate * (1 + 1e-9)
 
 

@@ -11,7 +11,7 @@ import pytest
 from capacity.simulated_server import SimulatedServer
 
 from serve.capacity.asking import Calibration, Measured, Pressure, Trial
-from serve.capacity.choosing import Halving, candidates
+from serve.capacity.choosing import Best, Halving, candidates
 from serve.capacity.remembering import FORMAT
 from serve.capacity.service import Point, Service
 from serve.capacity.setup import Setup
@@ -42,6 +42,18 @@ def run(halving: Halving, measured: SimulatedServer, steps: int = 1000) -> Halvi
     return halving
 
 
+@functools.cache
+def searched() -> Halving:
+    """A search that was never interrupted, and that nobody goes on with."""
+    return run(search(SMALL), server())
+
+
+def best_of(halving: Halving) -> Best:
+    found = halving.best()
+    assert found is not None
+    return found
+
+
 def random_server(seed: int) -> tuple[SimulatedServer, tuple[Setup, ...]]:
     """Services from half a millisecond to ten, objectives from four to thirty executions."""
     random = np.random.default_rng(seed)
@@ -62,10 +74,7 @@ def random_server(seed: int) -> tuple[SimulatedServer, tuple[Setup, ...]]:
 def test_it_finds_a_setup_close_to_the_best_with_few_measurements(seed: int) -> None:
     measured, grid = random_server(seed)
     halving = run(Halving(grid, measured.objective), measured)
-
-    best = halving.best()
-
-    assert best is not None
+    best = best_of(halving)
     assert measured.limit(best.setup) >= 0.95 * max(measured.limit(each) for each in grid)
     a_tenth = len(grid) * TRIALS_OF_A_GRID / 10
     assert halving.measurements <= max(LEAST, a_tenth)
@@ -74,10 +83,7 @@ def test_it_finds_a_setup_close_to_the_best_with_few_measurements(seed: int) -> 
 
 def test_what_it_found_passed_twice() -> None:
     halving = searched()
-
-    best = halving.best()
-
-    assert best is not None
+    best = best_of(halving)
     assert best.is_confirmed
     rates = [ask.rate for ask, _ in halving.history() if isinstance(ask, Trial)]
     assert rates.count(best.rate) >= 2
@@ -86,18 +92,12 @@ def test_what_it_found_passed_twice() -> None:
 
 def test_it_calibrates_before_it_tries_anything() -> None:
     halving = searched()
-
     asks = [ask for ask, _ in halving.history()]
-
     kinds = [type(ask) for ask in asks]
     assert kinds[: kinds.index(Trial)] == [*3 * [Calibration], Pressure, Calibration, Pressure]
     assert set(kinds[kinds.index(Trial) :]) == {Trial}
-    assert [(ask.setup.instances, ask.callers) for ask in asks if isinstance(ask, Calibration)] == [
-        (1, 1),
-        (1, 4),
-        (1, 16),
-        (2, 32),
-    ]
+    loops = [(one.setup.instances, one.callers) for one in asks if isinstance(one, Calibration)]
+    assert loops == [(1, 1), (1, 4), (1, 16), (2, 32)]
     assert halving.service is not None
     assert halving.service.fixed == pytest.approx(0.004, rel=0.15)
     assert halving.service.slowed(2) == pytest.approx(1.5, rel=0.15)
@@ -105,9 +105,7 @@ def test_it_calibrates_before_it_tries_anything() -> None:
 
 def test_trials_of_one_setup_follow_each_other_so_that_it_is_loaded_once() -> None:
     halving = searched()
-
     trials = [ask for ask, _ in halving.history() if isinstance(ask, Trial)]
-
     for step in ("rung 2", "rung 3"):
         setups = [each.setup for each in trials if each.step == step]
         changes = sum(one != other for one, other in itertools.pairwise(setups))
@@ -117,33 +115,18 @@ def test_trials_of_one_setup_follow_each_other_so_that_it_is_loaded_once() -> No
 @pytest.mark.parametrize("most", [10, 17])
 def test_it_never_asks_for_more_than_it_may(most: int) -> None:
     halving = run(search(SMALL, most), server())
-
     assert halving.measurements <= most
     assert halving.best() is not None
     assert halving.next() is None
-
-
-def test_a_question_stays_until_it_is_answered() -> None:
-    halving = search(SMALL)
-
-    assert halving.next() is halving.next()
-
-
-@functools.cache
-def searched() -> Halving:
-    """A search that was never interrupted, and that nobody goes on with."""
-    return run(search(SMALL), server())
 
 
 @pytest.mark.parametrize("steps", [0, 2, 4, 9, 15, 25])
 def test_a_state_goes_on_where_it_left_off(steps: int) -> None:
     expected, parted = searched(), server()
     before = run(search(SMALL), parted, steps)
-
     after = Halving.from_json(json.loads(json.dumps(before.to_json())))
-
     assert after.to_json() == before.to_json()
-    assert after.next() == before.next()
+    assert after.next() == before.next() is before.next()  # until it is answered
     run(after, parted)
     assert after.history() == expected.history()
     assert after.best() == expected.best()
@@ -164,23 +147,21 @@ def test_a_setup_that_does_not_load_is_out_and_never_asked_for_again() -> None:
             halving.failed("no memory")
         else:
             halving.told(measured.answer(ask))
-
-    best = halving.best()
-
-    assert best is not None
+    best = best_of(halving)
     assert best.setup.instances == 1
     failed = [ask.setup for ask, told in halving.history() if told == "no memory"]
     assert len(failed) == len(set(failed)) > 0
     assert {each.why_out for each in halving.standings if each.setup in failed} == {"no memory"}
 
 
-def test_errors_count_as_a_failure() -> None:
-    fine = Measured(5.0, 100.0, 0.01, 0.01, 0.01)
+def test_errors_late_answers_and_too_low_a_rate_are_failures() -> None:
+    def measured(latency: float = 0.01, **more: int) -> Measured:
+        return Measured(5.0, 100.0, latency, 0.01, latency, **more)
 
-    assert fine.passes(100, WITHIN_100_MS)
-    assert not Measured(5.0, 100.0, 0.01, 0.01, 0.01, errors=1).passes(100, WITHIN_100_MS)
-    assert not fine.passes(130, WITHIN_100_MS)
-    assert not Measured(5.0, 100.0, 0.11, 0.01, 0.11).passes(100, WITHIN_100_MS)
+    assert measured().passes(100, WITHIN_100_MS)
+    assert not measured(errors=1).passes(100, WITHIN_100_MS)
+    assert not measured().passes(130, WITHIN_100_MS)
+    assert not measured(latency=0.11).passes(100, WITHIN_100_MS)
 
 
 def test_a_little_fewer_calls_than_the_rate_are_no_failure_of_the_server() -> None:
@@ -193,7 +174,6 @@ def test_an_objective_that_nothing_meets_ends_the_search_after_calibration() -> 
     measured = server()
     halving = Halving(SMALL[:4], Objective.parse("p99<2ms"))
     run(halving, measured)
-
     assert halving.best() is None
     assert not any(isinstance(ask, Trial) for ask in measured.asked)
     assert "a call by itself takes" in halving.standings[0].why_out
@@ -206,10 +186,7 @@ def test_where_every_trial_misses_each_goes_further_down_until_one_passes() -> N
         if isinstance(ask, Trial) and ask.rate > measured.limit(ask.setup) / 6:
             told = dataclasses.replace(told, latency=0.3)
         halving.told(told)
-
-    best = halving.best()
-
-    assert best is not None
+    best = best_of(halving)
     assert best.rate <= measured.limit(best.setup) / 6
 
 
@@ -217,17 +194,13 @@ def test_without_any_execution_there_is_nothing_to_search() -> None:
     halving = search(SMALL)
     while halving.next() is not None:
         halving.told(Measured(5.0, 0.0, math.inf, math.inf, math.inf, errors=9))
-
     assert (halving.best(), halving.service, halving.standings) == (None, None, ())
 
 
 def test_a_model_that_takes_no_batches_is_searched_over_its_instances() -> None:
     grid = candidates(0, instances=2, objective=WITHIN_100_MS)
     halving = run(Halving(grid, WITHIN_100_MS), server())
-
-    best = halving.best()
-
-    assert best is not None
+    best = best_of(halving)
     assert best.setup == Setup(0, 2, batches=False)
 
 
@@ -244,16 +217,12 @@ def test_a_prediction_that_is_off_for_all_setups_is_put_right_by_trials() -> Non
                 seconds, 2 * told.rate, 0.0, told.p50 / 2, told.p99 / 2, points=(*points,)
             )
         halving.told(told)
-
-    best = halving.best()
-
-    assert best is not None
+    best = best_of(halving)
     assert best.rate == pytest.approx(honest.limit(best.setup), rel=0.12)
 
 
 def test_the_grid_has_each_size_with_each_delay_and_none() -> None:
     grid = candidates(6, instances=2, objective=WITHIN_100_MS, delays=[0.0, 0.001])
-
     assert len(grid) == len(set(grid)) == 2 * (1 + 3 * 2)
     assert {each.max_batch_size for each in grid if each.batches} == {2, 4, 6}
     assert grid[0] == Setup(6, 1, batches=False)
@@ -261,7 +230,6 @@ def test_the_grid_has_each_size_with_each_delay_and_none() -> None:
 
 def test_delays_without_a_word_are_shares_of_the_objective() -> None:
     grid = candidates(4, instances=1, objective=WITHIN_100_MS)
-
     assert sorted({each.delay for each in grid}) == [0.0, 0.002, 0.005, 0.015]
 
 
