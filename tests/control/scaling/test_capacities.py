@@ -2,6 +2,7 @@
 
 import asyncio
 import dataclasses
+from collections.abc import Mapping
 
 import pytest
 from builders import Clock, replica
@@ -44,8 +45,10 @@ class Scene:
     async def ask(self, one: Replica, name: str) -> Configuration:
         return parse(self.config)
 
-    def look(self, after: float = 5.0) -> None:
+    def look(self, told: Mapping[Slot, Counters] | None = None, after: float = 5.0) -> None:
+        """Some seconds later the replica has counted this, or the same as before."""
         self.clock.now += after
+        self.told = dict(told or self.told)
         asyncio.run(self.observer.observe())
         asyncio.run(self.setups.learn({("p", "m"): replica("a")}))
         self.done = self.capacities.learn("p", ["a"], self.clock())
@@ -60,18 +63,15 @@ class Scene:
 
 def test_nothing_is_known_before_enough_was_executed() -> None:
     scene = Scene()
-    scene.told = {ONE: counted({1: (10, 0.01), 2: (10, 0.012)})}
-    scene.look()
+    scene.look({ONE: counted({1: (10, 0.01), 2: (10, 0.012)})})
     assert scene.capacity() is None
-    scene.told = {ONE: counted({1: (30, 0.01), 2: (30, 0.012)})}
-    scene.look()
+    scene.look({ONE: counted({1: (30, 0.01), 2: (30, 0.012)})})
     assert scene.capacity() == pytest.approx(8 / 0.024, rel=0.01)
 
 
 def test_versions_count_by_the_calls_that_they_get() -> None:
     scene = Scene()
-    scene.told = {ONE: counted({1: (300, 0.01)}), TWO: counted({1: (100, 0.05)})}
-    scene.look()
+    scene.look({ONE: counted({1: (300, 0.01)}), TWO: counted({1: (100, 0.05)})})
     fast, slow = scene.capacity(ONE), scene.capacity(TWO)
     assert (fast, slow) == (pytest.approx(100.0), pytest.approx(20.0))
     assert scene.capacity(ONE, TWO) == pytest.approx(1 / (0.75 / 100 + 0.25 / 20))
@@ -79,15 +79,13 @@ def test_versions_count_by_the_calls_that_they_get() -> None:
 
 def test_a_version_of_which_nothing_is_known_is_taken_for_one_like_the_others() -> None:
     scene = Scene()
-    scene.told = {ONE: counted({1: (300, 0.01)}), TWO: counted({1: (3, 0.05)})}
-    scene.look()
+    scene.look({ONE: counted({1: (300, 0.01)}), TWO: counted({1: (3, 0.05)})})
     assert scene.capacity(ONE, TWO) == scene.capacity(ONE)
 
 
 def test_what_a_call_takes_outside_of_triton_leaves_less_for_the_batch() -> None:
     scene = Scene()
-    scene.told = {ONE: counted({1: (300, 0.010), 8: (300, 0.024)})}
-    scene.look()
+    scene.look({ONE: counted({1: (300, 0.010), 8: (300, 0.024)})})
     assert scene.capacity(limit=0.048) == pytest.approx(8 / 0.024)
     assert scene.capacity(limit=0.048, outside=0.004) == pytest.approx(7 / 0.022)
     most = scene.capacity(limit=0.048, outside=0.012)
@@ -99,8 +97,7 @@ def test_no_more_is_believed_than_a_little_above_what_was_borne_while_a_batch_wa
     scene.pending = {ONE: 20}
     scene.look()
     for rounds in range(1, 4):
-        scene.told = {ONE: counted({1: (100 * rounds, 0.010), 8: (100 * rounds, 0.024)})}
-        scene.look()
+        scene.look({ONE: counted({1: (100 * rounds, 0.010), 8: (100 * rounds, 0.024)})})
     assert scene.capacity() == pytest.approx(1.1 * 900 / 5.0)
 
 
@@ -114,22 +111,18 @@ def test_what_waits_only_at_the_end_of_a_round_says_nothing_of_what_can_be_borne
 
 def test_what_is_run_in_another_way_is_learned_anew() -> None:
     scene = Scene()
-    scene.told = {ONE: counted({1: (300, 0.010), 8: (300, 0.024)})}
-    scene.look()
+    scene.look({ONE: counted({1: (300, 0.010), 8: (300, 0.024)})})
     assert scene.capacity() is not None
     scene.config = BATCHES.replace("count: 1", "count: 2")
-    scene.told = {ONE: counted({1: (310, 0.010), 8: (310, 0.024)})}
-    scene.look(after=61.0)
+    scene.look({ONE: counted({1: (310, 0.010), 8: (310, 0.024)})}, after=61.0)
     assert scene.capacity() is None
-    scene.told = {ONE: counted({1: (400, 0.010), 8: (400, 0.024)})}
-    scene.look()
+    scene.look({ONE: counted({1: (400, 0.010), 8: (400, 0.024)})})
     assert scene.capacity() == pytest.approx(2 * 8 / 0.024)
 
 
 def test_what_was_known_is_remembered_while_nobody_calls_for_two_hours() -> None:
     scene = Scene()
-    scene.told = {ONE: counted({1: (100, 0.010), 8: (100, 0.024)})}
-    scene.look()
+    scene.look({ONE: counted({1: (100, 0.010), 8: (100, 0.024)})})
     known = scene.capacity()
     scene.look(after=7000.0)
     assert scene.capacity() == known
@@ -140,16 +133,13 @@ def test_what_was_known_is_remembered_while_nobody_calls_for_two_hours() -> None
 def test_a_backend_that_tells_no_sizes_is_known_by_its_mean_execution() -> None:
     scene = Scene()
     sized = counted({2: (100, 0.02)})
-    scene.told = {ONE: dataclasses.replace(sized, sizes={})}
-    scene.look()
+    scene.look({ONE: dataclasses.replace(sized, sizes={})})
     assert scene.capacity() == pytest.approx(100.0)
 
 
 def test_what_is_gone_is_forgotten() -> None:
     scene = Scene()
-    scene.told = {ONE: counted({1: (300, 0.01)})}
-    scene.look()
-    assert repr(scene.capacities) == "<Capacities 1>"
+    scene.look({ONE: counted({1: (300, 0.01)})})
     scene.capacities.forget(["a"], ["other"])
     assert repr(scene.capacities) == "<Capacities 0>"
 
@@ -157,7 +147,6 @@ def test_what_is_gone_is_forgotten() -> None:
 def test_what_was_done_in_the_last_minute_is_told_by_version() -> None:
     scene = Scene()
     for count in range(1, 40):
-        scene.told = {ONE: counted({1: (count, 0.01)})}
-        scene.look()
+        scene.look({ONE: counted({1: (count, 0.01)})})
     assert scene.done[ONE].calls == 12
     assert scene.done.get(TWO, NOTHING).calls == 0

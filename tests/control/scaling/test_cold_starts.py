@@ -26,18 +26,14 @@ class Scene:
         self.starts.look(["a", name])
 
 
-def test_the_usual_holds_until_one_was_seen() -> None:
+def test_the_usual_holds_until_one_was_seen_that_was_wished_for() -> None:
     scene = Scene()
     scene.starts.look(["a"])
     assert scene.starts.of("default") == USUAL
+    scene.start("nobody's", 50.0, wished=False)
+    assert scene.starts.of("default") == USUAL
     scene.start("b", 20.0)
     assert scene.starts.of("default") == 20.0
-
-
-def test_a_replica_that_nobody_wished_for_tells_nothing() -> None:
-    scene = Scene()
-    scene.start("b", 20.0, wished=False)
-    assert scene.starts.of("default") == USUAL
 
 
 def test_the_slowest_tenth_is_passed_over() -> None:

@@ -4,33 +4,27 @@ import math
 
 import pytest
 from builders import replica
-from control.scaling.watched_pools import Calls, Scene
+from control.scaling.watched_pools import Scene
 
 from serve.capacity.scaling.policy import TICK
 from serve.capacity.scaling.signals import Bounds, Code
 from serve.control.scaling.signals import Allowed
 
 
-def busy(scene: Scene, model: str = "m", *, rate: float = 200.0, rounds: int = 4) -> None:
-    """Both replicas share the calls of a model; an execution takes 8 ms, and 2 ms for each row."""
-    for _ in range(rounds):
-        scene.call(model, rate=rate)
-        calls = rate * TICK / 2
-        for name in ("a", "b"):
-            scene.execute(
-                name, model, b1=(int(calls / 2), 0.010), b2=(int(calls / 4), 0.012), queue=0.001
-            )
-        scene.look()
+def busy(scene: Scene, *, rate: float = 200.0, rounds: int = 4) -> None:
+    """Both replicas share the calls; an execution takes 8 ms, and 2 ms for each row."""
+    calls = rate * TICK / 2
+    sizes = {"b1": (int(calls / 2), 0.010), "b2": (int(calls / 4), 0.012)}
+    scene.work(rate=rate, rounds=rounds, queue=0.001, **sizes)
 
 
 def test_arrivals_are_told_as_they_come_be_they_answered_refused_or_under_way() -> None:
     scene = Scene()
     scene.look()
-    assert scene.gateway is not None
-    scene.gateway["m"] = Calls(answered={0.01: 50}, overloaded=20, in_flight=30)
+    scene.count(answered={0.01: 50}, overloaded=20, in_flight=30)
     scene.look()
     assert scene.model().recent == pytest.approx(100 / TICK)
-    scene.gateway["m"] = Calls(answered={0.01: 80}, overloaded=20, in_flight=0)
+    scene.count(answered={0.01: 80}, overloaded=20, in_flight=0)
     scene.look()
     assert (scene.model().recent, scene.model().lately) == (0.0, pytest.approx(10.0))
 
@@ -52,10 +46,7 @@ def test_calls_of_many_rows_need_more_of_a_replica() -> None:
     scene = Scene()
     scene.configurations["m"] = "max_batch_size: 8\ninstance_group [{ kind: KIND_CPU count: 2 }]\n"
     scene.look()
-    for _ in range(4):
-        scene.call(rate=2.0)
-        scene.execute("a", b4=(10, 0.02), brings=4)
-        scene.look()
+    scene.work(rounds=4, rate=2.0, on="a", b4=(10, 0.02), brings=4)
     assert scene.model().capacity == pytest.approx(2 / 0.02)
 
 
@@ -63,10 +54,7 @@ def test_a_model_that_is_never_executed_together_has_the_capacity_of_one_row() -
     scene = Scene()
     scene.configurations["m"] = "max_batch_size: 0\ninstance_group [{ kind: KIND_CPU count: 1 }]\n"
     scene.look()
-    for _ in range(2):
-        scene.call(rate=10.0)
-        scene.execute("a", b1=(50, 0.05))
-        scene.look()
+    scene.work(rounds=2, rate=10.0, on="a", b1=(50, 0.05))
     assert scene.model().capacity == pytest.approx(20.0)
     assert scene.model().occupancy is None
 
@@ -98,11 +86,7 @@ def test_many_loaded_models_that_nobody_calls_change_nothing_of_the_one_that_is_
     for others in (0, 99):
         scene = Scene("m", *(f"idle-{number}" for number in range(others)))
         scene.look()
-        for _ in range(13):
-            scene.call(rate=100.0)
-            scene.execute("a", b1=(250, 0.01), queue=0.02)
-            scene.execute("b", b1=(250, 0.01), queue=0.02)
-            scene.look()
+        scene.work(rounds=13, rate=100.0, b1=(250, 0.01), queue=0.02)
         seen = scene.model()
         assert seen.pressure == pytest.approx(2.0, rel=0.01)
         found.append((seen, scene.hint().hint))
@@ -121,37 +105,6 @@ def test_a_ratio_counts_each_call_once_however_the_replicas_share_them() -> None
     assert seen.occupancy == pytest.approx(490 / (8 * 455))
 
 
-def test_a_hint_is_the_same_whether_gpus_tell_their_utilisation_or_not() -> None:
-    hints = []
-    mig = {"a": {"MIG-1": {"source": "dcgm", "utilization": None, "sm_active": 0.4}}}
-    full = {"a": {"GPU-1": {"source": "triton", "utilization": 0.8}}}
-    for gpus in ({}, mig, full):
-        scene = Scene()
-        scene.gpus = gpus
-        scene.settle()
-        busy(scene, rate=900.0)
-        told = scene.hint()
-        assert told.signal.utilization == (0.8 if gpus is full else None)
-        hints.append(told.hint)
-    assert hints[0] == hints[1] == hints[2]
-    assert hints[0].desired > 2
-
-
-def test_full_gpus_with_small_batches_give_advice_on_batching_and_no_replicas() -> None:
-    scene = Scene()
-    scene.gpus = {"a": {"GPU-1": {"source": "triton", "utilization": 1.0}}}
-    scene.settle()
-    for _ in range(4):
-        scene.call(rate=300.0)
-        for name in ("a", "b"):
-            scene.execute(name, b1=(750, 0.008))
-        scene.look()
-    told = scene.hint()
-    assert told.hint.desired == 2
-    assert Code.BATCHING in told.hint.codes
-    assert "servegate batching" in told.hint.reasons[0].text
-
-
 def test_calls_that_wait_are_those_in_triton_or_all_where_no_replica_holds_the_model() -> None:
     scene = Scene()
     scene.look()
@@ -161,8 +114,7 @@ def test_calls_that_wait_are_those_in_triton_or_all_where_no_replica_holds_the_m
     assert scene.model().waiting == 14.0  # on both replicas
     scene.fleet.lost("a", "it is gone")
     scene.fleet.lost("b", "it is gone")
-    assert scene.gateway is not None
-    scene.gateway["m"].in_flight = 3
+    scene.calls.in_flight = 3
     scene.look()
     assert scene.model().waiting == 3.0
 
@@ -172,8 +124,7 @@ def test_where_tritons_metrics_are_off_those_wait_that_cannot_be_executing() -> 
     scene.tells_metrics = False
     scene.look()
     busy(scene)
-    assert scene.gateway is not None
-    scene.gateway["m"].in_flight = 40
+    scene.calls.in_flight = 40
     scene.look()
     assert scene.model().waiting == 40 - 2 * 8
     assert scene.hint().hint.confidence == "low"  # for it has just begun
@@ -183,8 +134,7 @@ def test_calls_beyond_the_objective_are_counted_with_those_that_were_refused() -
     scene = Scene()
     scene.promise("m", "p95<100ms")
     scene.look()
-    assert scene.gateway is not None
-    scene.gateway["m"] = Calls(answered={0.05: 60, 0.5: 30}, overloaded=10)
+    scene.count(answered={0.05: 60, 0.5: 30}, overloaded=10)
     scene.look()
     seen = scene.model()
     assert seen.missed == pytest.approx(0.4)
@@ -203,22 +153,24 @@ def test_models_of_different_pools_are_told_apart() -> None:
     assert scene.model("n", "large").recent == 20.0
 
 
-def test_pools_of_a_group_share_what_comes_and_the_cheaper_bears_it() -> None:
+def test_pools_of_a_group_share_what_comes_and_the_cheaper_bears_it_even_while_it_sleeps() -> None:
     scene = Scene("m", replicas=(replica("a"), replica("b", pool="large")))
     scene.group("both", "default", "large")
     scene.allowed = {
-        "default": Allowed(Bounds(1, 10), cost=1.0, group="both"),
+        "default": Allowed(Bounds(1, 10, to_zero=True), cost=1.0, group="both"),
         "large": Allowed(Bounds(1, 10, to_zero=True), cost=5.0, group="both"),
     }
     scene.settle()
-    for _ in range(4):
-        scene.call(rate=100.0)
-        for name in ("a", "b"):
-            scene.execute(name, b1=(250, 0.01))
-        scene.look()
+    scene.work(rounds=4, rate=100.0, b1=(250, 0.01))
     assert scene.model(pool="default").recent == pytest.approx(100.0)
     assert scene.model(pool="large").recent == 0.0
     assert scene.hint("large").signal.idle > 60.0
+    scene.fleet.remove("a")
+    scene.call(rate=100.0)
+    scene.look()
+    assert scene.model(pool="default").capacity == pytest.approx(100.0)
+    assert scene.model(pool="default").lately > 0
+    assert scene.model(pool="large").lately == 0
 
 
 def test_a_replica_that_loads_its_models_is_starting_and_one_that_was_lost_is_expected_back() -> (
@@ -240,10 +192,7 @@ def test_a_replica_is_ready_though_calls_are_steered_around_it() -> None:
     scene.settle()
     busy(scene)
     with scene.fleet.steering("a"):
-        for _ in range(8):
-            scene.call(rate=100.0)
-            scene.execute("b", b1=(500, 0.01))
-            scene.look()
+        scene.work(rounds=8, rate=100.0, on="b", b1=(500, 0.01))
         assert scene.hint().hint.ready == 2
         assert Code.STALE not in scene.hint().hint.codes
 
@@ -261,36 +210,14 @@ def test_a_pool_without_replicas_and_without_calls_is_idle_from_the_start() -> N
 def test_a_pool_is_not_idle_while_a_long_call_is_under_way() -> None:
     scene = Scene()
     scene.look()
-    assert scene.gateway is not None
-    scene.gateway["m"].in_flight = 1
+    scene.calls.in_flight = 1
     for _ in range(10):
         scene.look()
     assert scene.hint().signal.idle == 0.0
-    scene.gateway["m"] = Calls(answered={0.01: 1})
+    scene.count(answered={0.01: 1})
     for _ in range(4):
         scene.look()
     assert scene.hint().signal.idle == 4 * TICK
-
-
-def test_a_pool_that_sleeps_is_offered_with_what_is_known_of_it() -> None:
-    scene = Scene("m", replicas=(replica("a"), replica("b", pool="large")))
-    scene.group("both", "default", "large")
-    scene.allowed = {
-        "default": Allowed(Bounds(1, 10, to_zero=True), cost=1.0, group="both"),
-        "large": Allowed(Bounds(1, 10, to_zero=True), cost=5.0, group="both"),
-    }
-    scene.look()
-    for _ in range(4):
-        scene.call(rate=100.0)
-        for name in ("a", "b"):
-            scene.execute(name, b1=(250, 0.01))
-        scene.look()
-    scene.fleet.remove("a")
-    scene.call(rate=100.0)
-    scene.look()
-    assert scene.model(pool="default").capacity == pytest.approx(100.0)
-    assert scene.model(pool="default").lately > 0
-    assert scene.model(pool="large").lately == 0
 
 
 def test_a_pool_is_not_idle_for_longer_than_anybody_has_looked() -> None:

@@ -11,6 +11,7 @@ from types import MappingProxyType
 from typing import Any
 
 from builders import Clock, replica, snapshot, target, view
+from control.batching import situations
 
 from serve.capacity.scaling.policy import RESTARTED, TICK
 from serve.capacity.scaling.signals import Bounds, ModelSignal
@@ -76,23 +77,9 @@ def counted(
 
     `queue`: seconds that each call waited; `brings`: rows of a call.
     """
-    every = sum(rows * count for rows, (count, _) in executions.items())
-    calls = every // brings
-    compute = sum(
-        rows // brings * count * int(each * 1e9) for rows, (count, each) in executions.items()
-    )
-    waited = int(calls * queue * 1e9)
-    return Counters(
-        calls=calls,
-        rows=every,
-        executions=sum(count for count, _ in executions.values()),
-        whole=compute + waited,
-        queue=waited,
-        compute=compute,
-        sizes=MappingProxyType(
-            {rows: Executed(n, int(n * each * 1e9)) for rows, (n, each) in executions.items()}
-        ),
-    )
+    rows = sum(size * count for size, (count, _) in executions.items())
+    in_ms = {size: (count, each * 1e3) for size, (count, each) in executions.items()}
+    return situations.counted(in_ms, calls=rows // brings, queue=queue * 1e3)
 
 
 class Scene:
@@ -203,6 +190,17 @@ class Scene:
         for pool in pools:
             self.decided[POOL, pool] = {"group": name}
 
+    @property
+    def calls(self) -> Calls:
+        """What the gateway has counted of `m`."""
+        assert self.gateway is not None
+        return self.gateway["m"]
+
+    def count(self, **calls: Any) -> None:
+        """The gateway has counted this of `m`, as `Calls` has it."""
+        assert self.gateway is not None
+        self.gateway["m"] = Calls(**calls)
+
     def look(self, after: float = TICK) -> None:
         """One round, so many seconds after the one before."""
         self.clock.now += after
@@ -229,6 +227,16 @@ class Scene:
         more = counted({int(name[1:]): one for name, one in sizes.items()}, queue, brings)
         known[model, 1] = _added(known.get((model, 1), Counters()), more)
         self.told[on] = known
+
+    def work(
+        self, *, rate: float, on: str = "ab", model: str = "m", rounds: int = 1, **executed: Any
+    ) -> None:
+        """Rounds in which so many calls come, and each of these replicas executes the same."""
+        for _ in range(rounds):
+            self.call(model, rate=rate)
+            for name in on:
+                self.execute(name, model, **executed)
+            self.look()
 
     def settle(self) -> None:
         """Until the minute after a start is over."""
