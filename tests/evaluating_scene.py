@@ -1,11 +1,12 @@
 """Evaluations over a control plane in memory and a gateway that answers as a test wants."""
 
 import asyncio
+import contextlib
 import io
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator
 from itertools import count
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any, cast
 
 import numpy as np
 from builders import CONFIG, ControlPlane, replica, write_model
@@ -20,7 +21,6 @@ from serve.core.errors import BadRequest, ServegateError
 from serve.tensors.giving import Form, Given
 from serve.tensors.metadata import Metadata, TensorSpec
 
-T = TypeVar("T")
 ROWS = 60
 
 
@@ -95,6 +95,16 @@ class Scene:
         await self.datasets.add("three", three(), source="test", author="ann")
         return self
 
+    @contextlib.asynccontextmanager
+    async def working(self) -> AsyncIterator["Scene"]:
+        """Evaluations are worked off until the process ends."""
+        working = asyncio.create_task(self.evaluations.run())
+        try:
+            yield self
+        finally:
+            working.cancel()
+            await asyncio.gather(working, return_exceptions=True)
+
     async def ended(self, identity: str) -> Evaluation:
         """One evaluation, once nothing more happens to it by itself."""
         async with asyncio.timeout(20):
@@ -125,16 +135,9 @@ def npy(values: Any, dtype: Any = np.float32) -> Given:
     return Given(Form.NPY, file.getvalue())
 
 
-def play(folder: Path, scenario: Callable[[Scene], Awaitable[T]], **options: Any) -> T:
-    """A scenario while evaluations are worked off."""
-
-    async def run() -> T:
-        scene = await Scene(folder, **options).begin()
-        working = asyncio.create_task(scene.evaluations.run())
-        try:
-            return await scenario(scene)
-        finally:
-            working.cancel()
-            await asyncio.gather(working, return_exceptions=True)
-
-    return asyncio.run(run())
+@contextlib.asynccontextmanager
+async def evaluating(folder: Path, **options: Any) -> AsyncIterator[Scene]:
+    """A scene whose evaluations are worked off."""
+    scene = await Scene(folder, **options).begin()
+    async with scene.working():
+        yield scene

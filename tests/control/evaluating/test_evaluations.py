@@ -3,7 +3,8 @@
 import asyncio
 
 import pytest
-from evaluating_scene import ROWS, Scene, Scripted, play, three
+from evaluating_scene import ROWS, Scene, Scripted, evaluating, three
+from loops import in_loop
 
 from serve.control.artifacts.folder import FolderObjects
 from serve.control.evaluating.evaluation import Request, State, spread
@@ -24,74 +25,70 @@ async def numbers(scene, identity):
     return page, told
 
 
-def test_two_versions_are_evaluated_on_the_same_rows(tmp_path):
-    async def scenario(scene):
+@in_loop
+async def test_two_versions_are_evaluated_on_the_same_rows(tmp_path):
+    async with evaluating(tmp_path) as scene:
         ended = await scene.evaluate(a="1", b="2", gates=GATES)
-        return ended, await scene.evaluations.report(ended.id), scene.gateway.calls
-
-    ended, report, calls = play(tmp_path, scenario)
+        report = await scene.evaluations.report(ended.id)
+        _, results = await scene.evaluations.results(ended.id)
     wrong = [n for n in range(ROWS) if n % 7 == 0 and n % 3]
     assert (ended.state, ended.done, ended.total, ended.failed) == (State.DONE, ROWS, ROWS, 0)
     assert report["buckets"] == {"both-right": ROWS - len(wrong), "only-a": len(wrong)}
+    assert [one.row for one in results if one.bucket(ended.kind) is Bucket.ONLY_A] == wrong
     assert report["a"]["accuracy"]["value"] == 1.0
     assert report["b"]["accuracy"]["value"] == 1 - len(wrong) / ROWS
     assert report["b"]["ece"] is not None
     assert report["a"]["latency"]["p50"] == pytest.approx(2.0)
     assert [gate["passed"] for gate in report["gates"]] == [False, True, True]
     assert ended.passed is False
-    assert len(calls) == 2 * ROWS + 2  # one call of each that is not counted
-    assert [(one["name"], one["value"], one["rows"]) for one in report["slices"]] == [
-        ("half", "first", 30),
-        ("half", "second", 30),
-    ]
+    assert len(scene.gateway.calls) == 2 * ROWS + 2  # one call of each that is not counted
+    slices = [(one["name"], one["value"], one["rows"]) for one in report["slices"]]
+    assert slices == [("half", "first", 30), ("half", "second", 30)]
 
 
-def test_which_side_is_asked_first_alternates(tmp_path):
-    async def scenario(scene):
+@in_loop
+async def test_which_side_is_asked_first_alternates(tmp_path):
+    async with evaluating(tmp_path) as scene:
         await scene.evaluate(a="1", b="2", concurrency=1)
-        return [selector for selector, _ in scene.gateway.calls[2:10]]
+    asked = [selector for selector, _ in scene.gateway.calls[2:10]]
+    assert asked == ["1", "2", "2", "1", "1", "2", "2", "1"]
 
-    assert play(tmp_path, scenario) == ["1", "2", "2", "1", "1", "2", "2", "1"]
 
-
-def test_one_version_has_no_comparison(tmp_path):
-    async def scenario(scene):
+@in_loop
+async def test_one_version_has_no_comparison(tmp_path):
+    async with evaluating(tmp_path) as scene:
         ended = await scene.evaluate(a="2")
-        return ended, await scene.evaluations.report(ended.id)
-
-    ended, report = play(tmp_path, scenario)
+        report = await scene.evaluations.report(ended.id)
     assert (ended.version_a, ended.version_b) == (2, None)
     assert (report["b"], report["compared"]) == (None, None)
     assert set(report["buckets"]) == {"right", "wrong"}
 
 
-def test_rows_go_together_in_batches_and_a_bad_one_fails_alone(tmp_path):
-    async def scenario(scene):
+@in_loop
+async def test_rows_go_together_in_batches_and_a_bad_one_fails_alone(tmp_path):
+    async with evaluating(tmp_path) as scene:
         scene.gateway.broken = {10}
         ended = await scene.evaluate(a="1", b="2", batch=8, concurrency=1)
         _, results = await scene.evaluations.results(ended.id)
-        return ended, results, scene.gateway.calls
-
-    ended, results, calls = play(tmp_path, scenario)
     assert (ended.state, ended.done, ended.failed) == (State.DONE, ROWS, 1)
     assert [one.row for one in results if one.has_failed] == [10]
     assert "this row breaks the model" in results[10].b.error
     assert results[10].a.predicted == "1"
-    assert ("1", 8) in calls
-    assert calls.count(("2", 1)) == 8 + 1
+    assert ("1", 8) in scene.gateway.calls
+    assert scene.gateway.calls.count(("2", 1)) == 8 + 1
 
 
-def test_more_rows_in_a_call_than_the_version_takes_are_refused(tmp_path):
-    async def scenario(scene):
+@in_loop
+async def test_more_rows_in_a_call_than_the_version_takes_are_refused(tmp_path):
+    async with evaluating(tmp_path) as scene:
         with pytest.raises(Invalid, match="takes at most 16 rows in one call"):
             await scene.evaluate(a="1", batch=17)
-        return await scene.evaluate(a="1", batch=16)
-
-    assert play(tmp_path, scenario).state is State.DONE
+        assert (await scene.evaluate(a="1", batch=16)).state is State.DONE
 
 
-def test_rows_that_failed_are_asked_again_on_resume(tmp_path):
-    async def scenario(scene):
+@in_loop
+async def test_rows_that_failed_are_asked_again_on_resume(tmp_path):
+    async with evaluating(tmp_path) as scene:
         scene.gateway.broken = {10, 11}
         first = await scene.evaluate(a="1", b="2", gates=("failed(b)<=0",))
         scene.gateway.broken, scene.gateway.calls = set(), []
@@ -99,83 +96,64 @@ def test_rows_that_failed_are_asked_again_on_resume(tmp_path):
         last = await scene.ended(first.id)
         with pytest.raises(Conflict, match="every row has its answer"):
             await scene.evaluations.resume(first.id)
-        return first, last, scene.gateway.calls
-
-    first, last, calls = play(tmp_path, scenario)
     assert (first.failed, first.passed) == (2, False)
     assert (last.state, last.failed, last.passed) == (State.DONE, 0, True)
-    assert len(calls) == 2 * 2 + 2
+    assert len(scene.gateway.calls) == 2 * 2 + 2
 
 
-def test_a_cancelled_evaluation_goes_on_to_the_same_numbers(tmp_path):
-    async def whole(scene):
-        ended = await scene.evaluate(a="1", b="2")
-        return await numbers(scene, ended.id)
+async def held(scene):
+    """An evaluation that has begun and whose calls are held back."""
+    scene.gateway.gate.clear()
+    scene.gateway.hold_after = 40
+    begun = await scene.evaluations.begin(Request("m", "three", "1", "2"), "ann")
+    await scene.gateway.reached.wait()
+    return begun
 
-    async def in_two(scene):
-        gateway = scene.gateway
-        gateway.gate.clear()
-        gateway.hold_after = 40
-        begun = await scene.evaluations.begin(Request("m", "three", "1", "2"), "ann")
-        async with asyncio.timeout(20):
-            await gateway.reached.wait()
+
+@in_loop
+async def test_a_cancelled_evaluation_goes_on_to_the_same_numbers(tmp_path):
+    async with evaluating(tmp_path) as scene:
+        gateway, begun = scene.gateway, await held(scene)
         stopping = asyncio.create_task(scene.evaluations.cancel(begun.id))
         await asyncio.sleep(0)
         gateway.gate.set()
         stopped = await stopping
         assert (stopped.state, await scene.evaluations.cancel(begun.id)) == ("cancelled", stopped)
+        assert 0 < stopped.done < ROWS
         before = len(gateway.calls)
         await scene.evaluations.resume(begun.id)
-        ended = await scene.ended(begun.id)
-        return stopped, ended, before, len(gateway.calls), await numbers(scene, begun.id)
-
-    stopped, ended, before, after, found = play(tmp_path / "two", in_two)
-    assert 0 < stopped.done < ROWS
-    assert ended.state is State.DONE
-    assert after - before == 2 * (ROWS - stopped.done) + 2
-    assert found == play(tmp_path / "whole", whole)
+        assert (await scene.ended(begun.id)).state is State.DONE
+        assert len(gateway.calls) - before == 2 * (ROWS - stopped.done) + 2
+        whole = await scene.evaluate(a="1", b="2")
+        assert await numbers(scene, begun.id) == await numbers(scene, whole.id)
 
 
-def test_a_stopped_control_plane_leaves_it_interrupted_with_its_rows(tmp_path):
-    async def stopped(scene):
-        scene.gateway.gate.clear()
-        scene.gateway.hold_after = 40
-        await scene.evaluations.begin(Request("m", "three", "1", "2"), "ann")
-        async with asyncio.timeout(20):
-            await scene.gateway.reached.wait()
-
-    play(tmp_path / "one", stopped)
-    assert asyncio.run(_known(tmp_path / "one")) == [(State.INTERRUPTED, True)]
-
-
-async def _known(folder):
-    """What another process finds in the storage; whether rows were kept."""
-    keeping = Keeping(FolderObjects(folder / "storage"))
-    found = []
-    for one in await keeping.all():
-        results, _ = await keeping.results(one.id)
-        found.append((one.state, 0 < len(results) == one.done < ROWS))
-    return found
+@in_loop
+async def test_a_stopped_control_plane_leaves_it_interrupted_with_its_rows(tmp_path):
+    async with evaluating(tmp_path) as scene:
+        await held(scene)
+    keeping = Keeping(FolderObjects(tmp_path / "storage"))
+    (one,) = await keeping.all()
+    results, _ = await keeping.results(one.id)
+    assert one.state is State.INTERRUPTED
+    assert 0 < len(results) == one.done < ROWS
 
 
-def test_what_ran_when_the_process_was_killed_is_interrupted(tmp_path):
-    async def scenario():
-        scene = await Scene(tmp_path).begin()
-        begun = await scene.evaluations.begin(Request("m", "three", "1"), "ann")
-        await Keeping(scene.objects).write(begun.changed(state=State.RUNNING))
-        scene.start()
+@in_loop
+async def test_what_ran_when_the_process_was_killed_is_interrupted(tmp_path):
+    killed = await Scene(tmp_path).begin()
+    begun = await killed.evaluations.begin(Request("m", "three", "1"), "ann")
+    await Keeping(killed.objects).write(begun.changed(state=State.RUNNING))
+    killed.start()
+    async with killed.working() as scene:
         assert (await scene.evaluations.get(begun.id)).state is State.INTERRUPTED
         await scene.evaluations.resume(begun.id)
-        working = asyncio.create_task(scene.evaluations.run())
-        ended = await scene.ended(begun.id)
-        working.cancel()
-        return ended
-
-    assert asyncio.run(scenario()).state is State.DONE
+        assert (await scene.ended(begun.id)).state is State.DONE
 
 
-def test_one_runs_and_others_wait(tmp_path):
-    async def scenario(scene):
+@in_loop
+async def test_one_runs_and_others_wait(tmp_path):
+    async with evaluating(tmp_path) as scene:
         scene.gateway.gate.clear()
         scene.gateway.hold_after = 1
         first = await scene.evaluations.begin(Request("m", "three", "1"), "ann")
@@ -186,16 +164,15 @@ def test_one_runs_and_others_wait(tmp_path):
             await scene.evaluations.remove(first.id)
         cancelled = await scene.evaluations.cancel(second.id)
         scene.gateway.gate.set()
-        return states, cancelled, await scene.ended(first.id)
-
-    states, cancelled, first = play(tmp_path, scenario)
+        first = await scene.ended(first.id)
     assert states == [State.RUNNING, State.QUEUED]
     assert (cancelled.state, cancelled.done) == (State.CANCELLED, 0)
     assert first.state is State.DONE
 
 
-def test_a_gateway_that_answers_nothing_ends_it(tmp_path):
-    async def scenario(scene):
+@in_loop
+async def test_a_gateway_that_answers_nothing_ends_it(tmp_path):
+    async with evaluating(tmp_path) as scene:
         await scene.datasets.add("many", three(300), source="test", author="ann")
         scene.gateway.error = Unavailable("nobody is there")
         begun = await scene.evaluations.begin(Request("m", "many", "1"), "ann")
@@ -203,16 +180,15 @@ def test_a_gateway_that_answers_nothing_ends_it(tmp_path):
         assert len(scene.gateway.calls) < 120
         scene.gateway.error = None
         await scene.evaluations.resume(begun.id)
-        return ended, await scene.ended(begun.id)
-
-    failed, resumed = play(tmp_path, scenario)
+        failed, resumed = ended, await scene.ended(begun.id)
     assert failed.state is State.FAILED
     assert "nobody is there" in failed.why
     assert (resumed.state, resumed.failed, resumed.why) == (State.DONE, 0, "")
 
 
-def test_an_evaluation_is_of_one_revision(tmp_path):
-    async def scenario(scene):
+@in_loop
+async def test_an_evaluation_is_of_one_revision(tmp_path):
+    async with evaluating(tmp_path) as scene:
         first = await scene.evaluate(a="1")
         await scene.datasets.add("three", three(9), source="test", author="ann")
         second = await scene.evaluate(a="1")
@@ -221,74 +197,45 @@ def test_an_evaluation_is_of_one_revision(tmp_path):
         await scene.datasets.remove("three")
         with pytest.raises(Conflict, match="is gone"):
             await scene.evaluations.resume(third.id)
-        return first, second, await scene.evaluations.results(first.id)
-
-    first, second, (_, results) = play(tmp_path, scenario)
+        (_, results) = await scene.evaluations.results(first.id)
     assert (first.request.revision, second.request.revision) == (1, 2)
     assert (second.total, len(results)) == (9, ROWS)
 
 
-@pytest.mark.parametrize(
-    ("asked", "error", "word"),
-    [
-        ({"a": "9"}, NotFound, "version 9"),
-        ({"a": "stable"}, UnknownLabel, "stable"),
-        ({"a": "3"}, Conflict, "not ready"),
-        ({"a": "1", "gates": ("agreement>0.5",)}, Invalid, "known"),
-        ({"a": "1", "output": "other"}, Invalid, "it has scores"),
-        ({"a": "1", "revision": 7}, NotFound, "revision 7"),
-    ],
-)
-def test_what_cannot_be_evaluated_is_refused_at_once(tmp_path, asked, error, word):
-    async def scenario(scene):
-        with pytest.raises(error) as caught:
-            await scene.evaluations.begin(Request("m", "three", **asked), "ann")
-        assert await scene.evaluations.all() == ()
-        return str(caught.value)
-
-    assert word in play(tmp_path, scenario)
-
-
-def test_labels_that_are_no_classes_are_refused(tmp_path):
-    async def scenario(scene):
+@in_loop
+async def test_what_cannot_be_evaluated_is_refused_at_once(tmp_path):
+    async with evaluating(tmp_path) as scene:
+        for asked, error, word in (
+            ({"a": "9"}, NotFound, "version 9"),
+            ({"a": "stable"}, UnknownLabel, "stable"),
+            ({"a": "3"}, Conflict, "not ready"),
+            ({"a": "1", "gates": ("agreement>0.5",)}, Invalid, "known"),
+            ({"a": "1", "output": "other"}, Invalid, "it has scores"),
+            ({"a": "1", "revision": 7}, NotFound, "revision 7"),
+        ):
+            with pytest.raises(error, match=word):
+                await scene.evaluations.begin(Request("m", "three", **asked), "ann")
         scene.gateway.outputs = {"scores": TensorSpec("scores", "FP32", (-1, 2))}
         with pytest.raises(Invalid, match="the label '2' is no class"):
             await scene.evaluations.begin(Request("m", "three", "1"), "ann")
+        assert await scene.evaluations.all() == ()
 
-    play(tmp_path, scenario)
 
-
-def test_rows_can_be_limited_and_are_spread_evenly(tmp_path):
-    async def scenario(scene):
+@in_loop
+async def test_rows_can_be_limited_and_are_spread_evenly_and_a_removed_evaluation_is_gone(tmp_path):
+    async with evaluating(tmp_path) as scene:
         ended = await scene.evaluate(a="1", limit=6)
         _, results = await scene.evaluations.results(ended.id)
-        return [one.row for one in results]
-
-    assert play(tmp_path, scenario) == [0, 10, 20, 30, 40, 50]
-    assert spread(3, 7) == [0, 1, 2]
-
-
-def test_a_removed_evaluation_is_gone(tmp_path):
-    async def scenario(scene):
-        ended = await scene.evaluate(a="1")
+        assert [one.row for one in results] == [0, 10, 20, 30, 40, 50]
         await scene.evaluations.remove(ended.id)
         with pytest.raises(NotFound, match="there is no evaluation"):
             await scene.evaluations.get(ended.id)
-
-    play(tmp_path, scenario)
     assert not list((tmp_path / "storage/evaluations").rglob("line.json"))
+    assert spread(3, 7) == [0, 1, 2]
 
 
-def test_buckets_are_told_by_row(tmp_path):
-    async def scenario(scene):
-        ended = await scene.evaluate(a="1", b="2")
-        _, results = await scene.evaluations.results(ended.id)
-        return [one.row for one in results if one.bucket(ended.kind) is Bucket.ONLY_A]
-
-    assert play(tmp_path, scenario) == [n for n in range(ROWS) if n % 7 == 0 and n % 3]
-
-
-def test_a_fault_of_ours_fails_the_one_and_not_the_others(tmp_path):
+@in_loop
+async def test_a_fault_of_ours_fails_the_one_and_not_the_others(tmp_path):
     class Broken(Scripted):
         async def infer(self, *words, **options):
             if not self.calls:
@@ -296,9 +243,7 @@ def test_a_fault_of_ours_fails_the_one_and_not_the_others(tmp_path):
                 raise ZeroDivisionError("a fault")
             return await super().infer(*words, **options)
 
-    async def scenario(scene):
-        return await scene.evaluate(a="1"), await scene.evaluate(a="1")
-
-    failed, done = play(tmp_path, scenario, gateway=Broken())
+    async with evaluating(tmp_path, gateway=Broken()) as scene:
+        failed, done = await scene.evaluate(a="1"), await scene.evaluate(a="1")
     assert (failed.state, done.state) == (State.FAILED, State.DONE)
     assert "a fault" in failed.why
