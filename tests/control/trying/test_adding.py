@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from control.publishing import ADA, Scene, files, play, sha256
+from control.publishing import ADA, Scene, files, sha256
+from loops import in_loop
 
 from serve.control.added_cases import CONTRACT, added_of, blobs_of_cases, has_cases
 from serve.control.models import By
@@ -53,92 +54,85 @@ class Adding:
         return self.scene.plane.decisions
 
 
-def run(folder: Path, work: Any, **more: bytes) -> None:
+async def begun(folder: Path, **more: bytes) -> Adding:
     adding = Adding(folder)
-
-    async def main() -> None:
-        await adding.scene.publish("m", files(**more))
-        await work(adding)
-
-    play(adding.scene, main)
+    await adding.scene.begin()
+    await adding.scene.publish("m", files(**more))
+    return adding
 
 
-def test_an_added_case_is_listed_with_who_added_it_and_shows_in_history(tmp_path: Path) -> None:
-    async def work(adding: Adding) -> None:
-        assert not has_cases(adding.decisions, adding.version)
-        added = await adding.added.add(adding.version, case(), By("bob", "it is right"))
-        assert has_cases(adding.decisions, adding.version)
-        (found,) = await adding.added.all(adding.version)
-        assert (found.id, found.author, found.added) == (added.id, "bob", True)
-        assert (found.case.name, found.case.tolerance.atol) == ("a row", 0.5)
-        assert np.array_equal(found.case.inputs["x"], ONE)
-        (row, *_) = await adding.scene.plane.store.history(kind=CONTRACT)
-        assert (row["key"], row["author"], row["reason"]) == ("m:1", "bob", "it is right")
-
-    run(tmp_path, work)
-
-
-def test_the_same_case_again_is_no_mistake(tmp_path: Path) -> None:
-    async def work(adding: Adding) -> None:
-        first = await adding.added.add(adding.version, case(), ADA)
-        again = await adding.added.add(adding.version, case(), By("bob"))
-        assert (again.id, again.author) == (first.id, "ada")
-        assert len(added_of(adding.decisions, adding.version)) == 1
-
-    run(tmp_path, work)
+@in_loop
+async def test_an_added_case_is_listed_with_who_added_it_and_shows_in_history(
+    tmp_path: Path,
+) -> None:
+    adding = await begun(tmp_path)
+    assert not has_cases(adding.decisions, adding.version)
+    added = await adding.added.add(adding.version, case(), By("bob", "it is right"))
+    assert has_cases(adding.decisions, adding.version)
+    (found,) = await adding.added.all(adding.version)
+    assert (found.id, found.author, found.added) == (added.id, "bob", True)
+    assert (found.case.name, found.case.tolerance.atol) == ("a row", 0.5)
+    assert np.array_equal(found.case.inputs["x"], ONE)
+    (row, *_) = await adding.scene.plane.store.history(kind=CONTRACT)
+    assert (row["key"], row["author"], row["reason"]) == ("m:1", "bob", "it is right")
 
 
-def test_a_case_that_the_version_does_not_pass_is_refused(tmp_path: Path) -> None:
-    async def work(adding: Adding) -> None:
-        adding.why = "replica a: output 'y'[0,0] is 2, expected 1"
-        with pytest.raises(Conflict) as refused:
-            await adding.added.add(adding.version, case(), ADA)
-        assert refused.value.why == adding.why
-        assert added_of(adding.decisions, adding.version) == ()
-
-    run(tmp_path, work)
+@in_loop
+async def test_the_same_case_again_is_no_mistake(tmp_path: Path) -> None:
+    adding = await begun(tmp_path)
+    first = await adding.added.add(adding.version, case(), ADA)
+    again = await adding.added.add(adding.version, case(), By("bob"))
+    assert (again.id, again.author) == (first.id, "ada")
+    assert len(added_of(adding.decisions, adding.version)) == 1
 
 
-def test_those_that_came_with_the_version_stand_before_and_stay(tmp_path: Path) -> None:
-    async def work(adding: Adding) -> None:
-        added = await adding.added.add(adding.version, case("added", 2), ADA)
-        listed = await adding.added.all(adding.version)
-        assert [(one.id, one.case.name, one.added) for one in listed] == [
-            ("0", "own", False),
-            (added.id, "added", True),
-        ]
-        with pytest.raises(Conflict, match="case 0 came with version 1"):
-            await adding.added.remove(adding.version, "0", ADA)
-        await adding.added.remove(adding.version, added.id, ADA)
-        with pytest.raises(NotFound):
-            await adding.added.remove(adding.version, added.id, ADA)
-        assert len(await adding.added.all(adding.version)) == 1
-
-    run(tmp_path, work, **dict(write_contract([case("own")])))
-
-
-def test_blobs_stay_as_long_as_the_version_does(tmp_path: Path) -> None:
-    async def work(adding: Adding) -> None:
+@in_loop
+async def test_a_case_that_the_version_does_not_pass_is_refused(tmp_path: Path) -> None:
+    adding = await begun(tmp_path)
+    adding.why = "replica a: output 'y'[0,0] is 2, expected 1"
+    with pytest.raises(Conflict) as refused:
         await adding.added.add(adding.version, case(), ADA)
-        contents = {sha256(data) for data in write_contract([case()]).values()}
-        assert blobs_of_cases(adding.decisions) == contents
-        retention = adding.scene.retention
-        await retention.retire("m", 1, ADA)
-        assert blobs_of_cases(adding.decisions) == contents
-        with pytest.raises(Conflict, match="it is retired"):
-            await adding.added.add(adding.version, case("other", 3), ADA)
-        await retention.remove("m", 1, ADA)
-        assert blobs_of_cases(adding.decisions) == frozenset()
-
-    run(tmp_path, work)
+    assert refused.value.why == adding.why
+    assert added_of(adding.decisions, adding.version) == ()
 
 
-def test_a_change_that_was_not_seen_is_not_overwritten(tmp_path: Path) -> None:
-    async def work(adding: Adding) -> None:
-        with pytest.raises(PreconditionFailed):
-            await adding.added.add(adding.version, case(), By("ada", "", '"99"'))
-        both = (adding.added.add(adding.version, case(str(n), n), ADA) for n in (2, 3))
-        await asyncio.gather(*both)
-        assert len(added_of(adding.decisions, adding.version)) == 2
+@in_loop
+async def test_those_that_came_with_the_version_stand_before_and_stay(tmp_path: Path) -> None:
+    adding = await begun(tmp_path, **dict(write_contract([case("own")])))
+    added = await adding.added.add(adding.version, case("added", 2), ADA)
+    listed = await adding.added.all(adding.version)
+    assert [(one.id, one.case.name, one.added) for one in listed] == [
+        ("0", "own", False),
+        (added.id, "added", True),
+    ]
+    with pytest.raises(Conflict, match="case 0 came with version 1"):
+        await adding.added.remove(adding.version, "0", ADA)
+    await adding.added.remove(adding.version, added.id, ADA)
+    with pytest.raises(NotFound):
+        await adding.added.remove(adding.version, added.id, ADA)
+    assert len(await adding.added.all(adding.version)) == 1
 
-    run(tmp_path, work)
+
+@in_loop
+async def test_blobs_stay_as_long_as_the_version_does(tmp_path: Path) -> None:
+    adding = await begun(tmp_path)
+    await adding.added.add(adding.version, case(), ADA)
+    contents = {sha256(data) for data in write_contract([case()]).values()}
+    assert blobs_of_cases(adding.decisions) == contents
+    retention = adding.scene.retention
+    await retention.retire("m", 1, ADA)
+    assert blobs_of_cases(adding.decisions) == contents
+    with pytest.raises(Conflict, match="it is retired"):
+        await adding.added.add(adding.version, case("other", 3), ADA)
+    await retention.remove("m", 1, ADA)
+    assert blobs_of_cases(adding.decisions) == frozenset()
+
+
+@in_loop
+async def test_a_change_that_was_not_seen_is_not_overwritten(tmp_path: Path) -> None:
+    adding = await begun(tmp_path)
+    with pytest.raises(PreconditionFailed):
+        await adding.added.add(adding.version, case(), By("ada", "", '"99"'))
+    both = (adding.added.add(adding.version, case(str(n), n), ADA) for n in (2, 3))
+    await asyncio.gather(*both)
+    assert len(added_of(adding.decisions, adding.version)) == 2

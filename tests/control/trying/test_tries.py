@@ -1,15 +1,14 @@
 """Tries: what each side is sent, what is told of its answer, and what is kept."""
 
-import asyncio
 import io
 import json
-from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from builders import ControlPlane, replica, write_model
+from loops import in_loop
 from PIL import Image
 from trying_desk import ROW, Desk, ask, metadata
 
@@ -21,186 +20,158 @@ from serve.core.errors import BadRequest, Invalid, NotFound, Unavailable, Unknow
 STEPS = {"kind": "image", "color": "grey", "layout": "HWC", "dtype": "FP32"}
 
 
-def play(folder: Path, work: Callable[[Desk], Awaitable[Any]], steps: Any = None) -> Any:
-    async def run() -> Any:
-        plane = ControlPlane(folder, replicas=[replica("a")])
-        model = write_model(plane.repository, "m", 1, 2, 3)
-        if steps:
-            (model / "preprocessing.json").write_text(json.dumps({"inputs": {"x": steps}}))
-        await plane.begin(a={"m": (1, 2)})
-        async with asyncio.timeout(20):
-            return await work(Desk(plane, folder))
-
-    return asyncio.run(run())
+async def begun(folder: Path, steps: Any = None) -> Desk:
+    plane = ControlPlane(folder, replicas=[replica("a")])
+    model = write_model(plane.repository, "m", 1, 2, 3)
+    if steps:
+        (model / "preprocessing.json").write_text(json.dumps({"inputs": {"x": steps}}))
+    await plane.begin(a={"m": (1, 2)})
+    return Desk(plane, folder)
 
 
-def test_both_sides_get_the_same_input_and_what_they_answer_is_compared(tmp_path: Path) -> None:
-    async def work(desk: Desk) -> None:
-        one = await desk.desk.tries.make(ask("1", "2", via="grpc"), "ada")
-        assert [(selector, via) for selector, _, via in desk.gateway.asked] == [
-            ("1", "grpc"),
-            ("2", "grpc"),
-        ]
-        assert one.author == "ada"
-        assert [side.version for side in one.sides] == ["1", "2"]
-        assert [side.outputs[0].values for side in one.sides] == [[[1, 2]], [[2, 4]]]
-        assert one.difference is not None and one.difference["y"].max_abs == 2
-        assert one.notes == []
-        assert await desk.desk.shelf.get(one.id) == one
-        (line,) = await desk.desk.shelf.all(model="m", limit=9)
-        assert (line.id, line.versions, line.agrees) == (one.id, ["1", "2"], True)
-        assert await desk.desk.shelf.all(model="other", limit=9) == []
-
-    play(tmp_path, work)
-
-
-def test_latency_is_told_once_triton_has_counted_the_call(tmp_path: Path) -> None:
-    async def work(desk: Desk) -> Any:
-        desk.gateway.late = 2
-        one = await desk.desk.tries.make(ask("1"), "ada")
-        assert len(desk.pauses) == 2
-        return one.sides[0].latency
-
-    found = play(tmp_path, work)
-    assert (found.exact, found.calls, found.queue) == (True, 1, pytest.approx(0.001))
+@in_loop
+async def test_both_sides_get_the_same_input_and_what_they_answer_is_compared(
+    tmp_path: Path,
+) -> None:
+    desk = await begun(tmp_path)
+    one = await desk.desk.tries.make(ask("1", "2", via="grpc"), "ada")
+    asked = [(selector, via) for selector, _, via in desk.gateway.asked]
+    assert asked == [("1", "grpc"), ("2", "grpc")]
+    assert one.author == "ada"
+    assert [side.version for side in one.sides] == ["1", "2"]
+    assert [side.outputs[0].values for side in one.sides] == [[[1, 2]], [[2, 4]]]
+    assert one.difference is not None and one.difference["y"].max_abs == 2
+    assert one.notes == []
+    assert await desk.desk.shelf.get(one.id) == one
+    (line,) = await desk.desk.shelf.all(model="m", limit=9)
+    assert (line.id, line.versions, line.agrees) == (one.id, ["1", "2"], True)
+    assert await desk.desk.shelf.all(model="other", limit=9) == []
 
 
-def test_a_call_that_is_never_counted_is_waited_for_only_a_while(tmp_path: Path) -> None:
-    async def work(desk: Desk) -> Any:
-        desk.gateway.late = 100
-        one = await desk.desk.tries.make(ask("1"), "ada")
-        return len(desk.pauses), one.sides[0].latency
-
-    pauses, found = play(tmp_path, work)
-    assert pauses == 4
-    assert (found.exact, found.calls, found.round_trip) == (False, 0, 0.01)
+@pytest.mark.parametrize(
+    ("late", "pauses", "is_exact", "calls"), [(2, 2, True, 1), (100, 4, False, 0)]
+)
+@in_loop
+async def test_a_call_is_waited_for_a_while_until_triton_has_counted_it(
+    tmp_path: Path, late: int, pauses: int, is_exact: bool, calls: int
+) -> None:
+    desk = await begun(tmp_path)
+    desk.gateway.late = late
+    (side,) = (await desk.desk.tries.make(ask("1"), "ada")).sides
+    assert len(desk.pauses) == pauses
+    found = side.latency
+    assert (found.exact, found.calls, found.round_trip) == (is_exact, calls, 0.01)
+    assert found.queue == (pytest.approx(0.001) if is_exact else None)
 
 
 @pytest.mark.parametrize("when", ["2", "call 2"])
-def test_what_a_side_says_instead_is_its_own_error(tmp_path: Path, when: str) -> None:
-    async def work(desk: Desk) -> Any:
-        desk.gateway.scripted[when] = Unavailable(
-            "nobody is there", why="a reason", try_this="that"
-        )
-        return await desk.desk.tries.make(ask("1", "2"), "ada")
-
-    one = play(tmp_path, work)
+@in_loop
+async def test_what_a_side_says_instead_is_its_own_error(tmp_path: Path, when: str) -> None:
+    desk = await begun(tmp_path)
+    desk.gateway.scripted[when] = Unavailable("nobody is there", why="a reason", try_this="that")
+    one = await desk.desk.tries.make(ask("1", "2"), "ada")
     fine, failed = one.sides
     assert fine.error is None and failed.outputs == []
     assert (failed.error.code, failed.error.why) == ("unavailable", "a reason")
     assert one.difference is None
 
 
-def test_a_try_in_which_both_fail_is_kept_all_the_same(tmp_path: Path) -> None:
-    async def work(desk: Desk) -> Any:
-        desk.gateway.scripted = {"1": BadRequest("no"), "call 2": BadRequest("no")}
-        one = await desk.desk.tries.make(ask("1", "2"), "ada")
-        with pytest.raises(NotFound, match="no answer"):
-            await desk.desk.shelf.outputs(one.id, "b")
-        return unpack(await desk.desk.shelf.inputs(one.id, "b"))[0]
+@in_loop
+async def test_a_try_in_which_both_fail_is_kept_all_the_same(tmp_path: Path) -> None:
+    desk = await begun(tmp_path)
+    desk.gateway.scripted = {"1": BadRequest("no"), "call 2": BadRequest("no")}
+    one = await desk.desk.tries.make(ask("1", "2"), "ada")
+    with pytest.raises(NotFound, match="no answer"):
+        await desk.desk.shelf.outputs(one.id, "b")
+    assert unpack(await desk.desk.shelf.inputs(one.id, "b"))[0]["x"].tolist() == [[1, 2]]
 
-    assert play(tmp_path, work)["x"].tolist() == [[1, 2]]
 
-
-def test_input_that_does_not_fit_side_a_is_refused_and_that_of_b_is_its_error(
+@in_loop
+async def test_input_that_does_not_fit_side_a_is_refused_and_that_of_b_is_its_error(
     tmp_path: Path,
 ) -> None:
-    async def work(desk: Desk) -> Any:
-        desk.gateway.described["2"] = metadata(name="other")
-        with pytest.raises(Invalid):
-            await desk.desk.tries.make(ask("2", "1"), "ada")
-        return await desk.desk.tries.make(ask("1", "2"), "ada")
-
-    one = play(tmp_path, work)
+    desk = await begun(tmp_path)
+    desk.gateway.described["2"] = metadata(name="other")
+    with pytest.raises(Invalid):
+        await desk.desk.tries.make(ask("2", "1"), "ada")
+    with pytest.raises(UnknownModel):
+        await desk.desk.tries.make(ask(model="no"), "ada")
+    one = await desk.desk.tries.make(ask("1", "2"), "ada")
     assert one.sides[0].error is None
     assert one.sides[1].error.code == "invalid"
 
 
-def test_an_unknown_model_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UnknownModel):
-        play(tmp_path, lambda desk: desk.desk.tries.make(ask(model="no"), "ada"))
-
-
-def test_sides_that_want_different_tensors_each_get_theirs_and_that_is_said(
+@in_loop
+async def test_sides_that_want_different_tensors_each_get_theirs_and_that_is_said(
     tmp_path: Path,
 ) -> None:
-    async def work(desk: Desk) -> Any:
-        desk.gateway.described["2"] = metadata("FP64")
-        one = await desk.desk.tries.make(ask("1", "2"), "ada")
-        kinds = [unpack(await desk.desk.shelf.inputs(one.id, side))[1]["x"] for side in ("a", "b")]
-        return one.notes, kinds
-
-    notes, kinds = play(tmp_path, work)
+    desk = await begun(tmp_path)
+    desk.gateway.described["2"] = metadata("FP64")
+    one = await desk.desk.tries.make(ask("1", "2"), "ada")
+    kinds = [unpack(await desk.desk.shelf.inputs(one.id, side))[1]["x"] for side in ("a", "b")]
     assert kinds == ["FP32", "FP64"]
-    assert any("different tensors" in note for note in notes)
+    assert any("different tensors" in note for note in one.notes)
 
 
-def test_random_input_comes_back_with_its_seed(tmp_path: Path) -> None:
-    async def work(desk: Desk) -> Any:
-        inputs = {"": Offered("random")}
-        first = await desk.desk.tries.make(ask(inputs=inputs, batch=3), "ada")
-        again = await desk.desk.tries.make(ask(inputs=inputs, batch=3, seed=first.seed), "ada")
-        other = await desk.desk.tries.make(ask(inputs=inputs, batch=3), "ada")
-        return [
-            unpack(await desk.desk.shelf.inputs(one.id, "a"))[0]["x"]
-            for one in (first, again, other)
-        ]
-
-    first, again, other = play(tmp_path, work)
+@in_loop
+async def test_random_input_comes_back_with_its_seed(tmp_path: Path) -> None:
+    desk = await begun(tmp_path)
+    inputs = {"": Offered("random")}
+    first = await desk.desk.tries.make(ask(inputs=inputs, batch=3), "ada")
+    again = await desk.desk.tries.make(ask(inputs=inputs, batch=3, seed=first.seed), "ada")
+    other = await desk.desk.tries.make(ask(inputs=inputs, batch=3), "ada")
+    first, again, other = [
+        unpack(await desk.desk.shelf.inputs(one.id, "a"))[0]["x"] for one in (first, again, other)
+    ]
     assert first.shape == (3, 2)
     assert np.array_equal(first, again) and not np.array_equal(first, other)
 
 
-def test_what_was_given_is_kept_with_the_name_of_its_file(tmp_path: Path) -> None:
-    async def work(desk: Desk) -> Any:
-        named = {"x": Offered("json", ROW, "rows.json")}
-        tries = desk.desk.tries
-        made = [
-            await tries.make(ask(inputs=named), "ada"),
-            await tries.make(ask(), "ada"),
-            await tries.make(ask(inputs={"x": Offered("random")}), "ada"),
-        ]
-        return [await desk.desk.row(one.id) for one in made], made
-
-    (named, unnamed, random), made = play(tmp_path, work)
+@in_loop
+async def test_what_was_given_is_kept_with_the_name_of_its_file(tmp_path: Path) -> None:
+    desk = await begun(tmp_path)
+    tries = desk.desk.tries
+    made = [
+        await tries.make(ask(inputs={"x": Offered("json", ROW, "rows.json")}), "ada"),
+        await tries.make(ask(), "ada"),
+        await tries.make(ask(inputs={"x": Offered("random")}), "ada"),
+    ]
+    named, unnamed, random = [await desk.desk.row(one.id) for one in made]
     assert named == (ROW, "rows.json")
     assert unnamed == (ROW, f"{made[1].id}.json")
     assert random[1].endswith(".npz")
     assert np.load(io.BytesIO(random[0]))["x"].shape == (1, 2)
 
 
-def test_a_picture_is_shown_as_the_model_sees_it(tmp_path: Path) -> None:
+@in_loop
+async def test_a_picture_is_shown_as_the_model_sees_it(tmp_path: Path) -> None:
     file = io.BytesIO()
     Image.fromarray(np.arange(16, dtype=np.uint8).reshape(4, 4)).save(file, "PNG")
-
-    async def work(desk: Desk) -> Any:
-        wanted = metadata()
-        spec = type(wanted.inputs["x"])("x", "FP32", (-1, 4, 4, 1))
-        desk.gateway.described["1"] = type(wanted)({"x": spec}, wanted.outputs)
-        inputs = {"x": Offered("image", file.getvalue(), "a.png")}
-        one = await desk.desk.tries.make(ask(inputs=inputs), "ada")
-        assert one.inputs[0].preview
-        with pytest.raises(NotFound):
-            await desk.desk.shelf.picture(one.id, "y", "a")
-        return await desk.desk.shelf.picture(one.id, "x", "a")
-
-    with Image.open(io.BytesIO(play(tmp_path, work, STEPS))) as seen:
+    desk = await begun(tmp_path, STEPS)
+    wanted = metadata()
+    spec = type(wanted.inputs["x"])("x", "FP32", (-1, 4, 4, 1))
+    desk.gateway.described["1"] = type(wanted)({"x": spec}, wanted.outputs)
+    inputs = {"x": Offered("image", file.getvalue(), "a.png")}
+    one = await desk.desk.tries.make(ask(inputs=inputs), "ada")
+    assert one.inputs[0].preview
+    with pytest.raises(NotFound):
+        await desk.desk.shelf.picture(one.id, "y", "a")
+    with Image.open(io.BytesIO(await desk.desk.shelf.picture(one.id, "x", "a"))) as seen:
         assert (seen.size, seen.getpixel((0, 0)), seen.getpixel((255, 255))) == ((256, 256), 0, 15)
 
 
-def test_the_newest_stay_and_a_removed_one_is_gone(tmp_path: Path) -> None:
-    async def work(desk: Desk) -> Any:
-        made = [await desk.desk.tries.make(ask(), "ada") for _ in range(3)]
-        lines = await desk.desk.shelf.all(model="", limit=2)
-        assert [line.id for line in lines] == [made[2].id, made[1].id]
-        await desk.desk.shelf.remove(made[0].id)
-        for identity in (made[0].id, "nothing", "../../etc"):
-            with pytest.raises(NotFound, match="there is no try"):
-                await desk.desk.shelf.get(identity)
-        left = [found.key async for found in desk.storage.objects.list("tries")]
-        return [key for key in left if made[0].id in key]
-
-    assert play(tmp_path, work) == []
+@in_loop
+async def test_the_newest_stay_and_a_removed_one_is_gone(tmp_path: Path) -> None:
+    desk = await begun(tmp_path)
+    made = [await desk.desk.tries.make(ask(), "ada") for _ in range(3)]
+    lines = await desk.desk.shelf.all(model="", limit=2)
+    assert [line.id for line in lines] == [made[2].id, made[1].id]
+    await desk.desk.shelf.remove(made[0].id)
+    for identity in (made[0].id, "nothing", "../../etc"):
+        with pytest.raises(NotFound, match="there is no try"):
+            await desk.desk.shelf.get(identity)
+    left = [found.key async for found in desk.storage.objects.list("tries")]
+    assert not any(made[0].id in key for key in left)
     assert KEPT == 500
 
 
