@@ -135,10 +135,26 @@ def test_several_children_that_end_at_once_are_all_started_again() -> None:
         assert set(one.pids(4)) == set(pids)
 
 
-def test_a_child_that_simply_returns_is_started_again() -> None:
-    with parent("def work(number): say('up', number, os.getpid())", count=1) as one:
-        first, second, third = (one.pids(1)["0"] for _ in range(3))
-        assert len({first, second, third}) == 3
+ENDS = """
+def work(number):
+    say("up", number, os.getpid())
+    if number == 1:
+        sys.exit(3)
+    if number == 2:
+        raise LookupError('no such thing')
+"""
+
+
+def test_a_child_that_ends_is_started_again_and_why_it_ended_is_told_with_its_name() -> None:
+    with parent(ENDS, count=1) as one:
+        assert len({one.pids(1)["0"] for _ in range(3)}) == 3
+    with parent(ENDS, count=2) as one:
+        assert "exit status 3; it is" in " ".join(one.line("one-1"))
+    with parent(ENDS, count=3) as one:
+        crashed = one.line("one-2")
+        assert crashed[2:] == ["has", "crashed"]
+        assert one.line("LookupError:", "no", "such", "thing")
+        assert "status 1; it is started again in" in " ".join(one.line("one-2", crashed[1]))
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
@@ -175,40 +191,19 @@ def test_children_die_when_their_parent_is_killed() -> None:
         assert all(ends(pid, PATIENCE) for pid in pids.values())
 
 
-def test_a_crash_is_told_with_the_name_of_the_child() -> None:
-    with parent("def work(number):\n    raise LookupError('no such thing')", count=1) as one:
-        crashed = one.line("one-0")
-        assert crashed[2:] == ["has", "crashed"]
-        assert one.line("LookupError:", "no", "such", "thing")
-        assert "status 1; it is started again in" in " ".join(one.line("one-0", crashed[1]))
-
-
-def test_an_exit_status_is_told_as_it_is() -> None:
-    with parent("def work(number):\n    sys.exit(3)", count=1) as one:
-        assert "exit status 3; it is" in " ".join(one.line("one-0"))
-
-
-def test_children_draw_different_numbers() -> None:
-    draws = """
-random.random()
-def work(number):
-    say("drew", random.random(), uuid.uuid4(), secrets.token_hex(), random.Random().random())
-    signal.pause()
-"""
-    with parent(draws, count=3) as one:
-        drawn = [one.line("drew")[1:] for _ in range(3)]
-        assert all(len(set(column)) == 3 for column in zip(*drawn, strict=True))
-
-
-def test_a_child_starts_with_no_signal_blocked_and_no_further_thread() -> None:
+def test_children_draw_different_numbers_and_have_no_signal_blocked_and_no_further_thread() -> None:
     asks = """
+random.random()
 def work(number):
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, ())
     say("state", len(mask), len(os.listdir("/proc/self/task")))
+    say("drew", random.random(), uuid.uuid4(), secrets.token_hex(), random.Random().random())
     signal.pause()
 """
-    with parent(asks, count=1) as one:
+    with parent(asks, count=3) as one:
         assert one.line("state") == ["state", "0", "1"]
+        drawn = [one.line("drew")[1:] for _ in range(3)]
+        assert all(len(set(column)) == 3 for column in zip(*drawn, strict=True))
         assert len(list(Path(f"/proc/{one.process.pid}/task").iterdir())) == 1
 
 
@@ -226,8 +221,5 @@ def test_delays_double_and_a_healthy_life_forgives_earlier_failures() -> None:
         delays.append(place.end(100.0 + life, backoff))
         assert place.pid is None and place.due == 100.0 + life + delays[-1]
     assert delays == [1, 2, 4, 5, 5, 1, 2]
-
-
-def test_a_child_that_could_not_be_started_counts_as_a_failure() -> None:
-    place, backoff = Place("one"), Backoff(first=1, longest=5, healthy=30)
-    assert [place.end(now, backoff) for now in (100.0, 200.0, 300.0)] == [1, 2, 4]
+    never = Place("two")  # could not be started, which counts as a failure
+    assert [never.end(now, backoff) for now in (100.0, 200.0, 300.0)] == [1, 2, 4]
