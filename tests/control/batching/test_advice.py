@@ -104,9 +104,6 @@ CASES: dict[str, tuple[Situation, str]] = {
 
 def test_every_rule_has_a_case_and_every_case_a_rule() -> None:
     assert [rule.name for rule in RULES] == list(CASES)
-
-
-def test_every_rule_says_what_it_is_about() -> None:
     assert all(rule.meaning.endswith(".") for rule in RULES)
 
 
@@ -116,29 +113,18 @@ def test_a_rule_speaks_in_its_own_case_and_no_other_does(name: str) -> None:
     assert [str(one) for one in found] == [CASES[name][1]]
 
 
-def test_a_version_that_is_batched_well_gets_no_advice() -> None:
+def test_a_version_that_is_batched_well_or_that_is_called_too_little_gets_no_advice() -> None:
     assert advise(WELL) == ()
-
-
-def test_too_few_calls_say_nothing() -> None:
     few = situation({1: (ENOUGH - 1, 10)}, setup=Setup(8, batches=False), queue=20)
     assert not few.is_enough
     assert advise(few) == ()
     assert advise(situation({1: (ENOUGH, 10)}, setup=Setup(8, batches=False), queue=20))
 
 
-def test_an_ensemble_gets_no_advice_for_it_runs_nothing_itself() -> None:
-    asked = situation(
-        {1: (3000, 10)}, setup=Setup(8, batches=False), queue=20, batched={"ensemble": True}
-    )
-    assert advise(asked) == ()
-
-
-def test_calls_of_sequences_are_not_told_to_batch_dynamically() -> None:
-    asked = situation(
-        {1: (3000, 10)}, setup=Setup(8, batches=False), queue=20, batched={"sequences": True}
-    )
-    assert advise(asked) == ()
+@pytest.mark.parametrize("kind", ["ensemble", "sequences"])
+def test_what_runs_nothing_itself_or_has_sequences_is_not_told_to_batch(kind: str) -> None:
+    off = Setup(8, batches=False)
+    assert advise(situation({1: (3000, 10)}, setup=off, queue=20, batched={kind: True})) == ()
 
 
 def test_clients_that_batch_are_told_not_to_wait_where_there_is_a_delay() -> None:

@@ -109,34 +109,25 @@ ABOVE = CASES["rate-above"][0]
 
 def test_a_hint_begins_when_its_rule_spoke_twice_in_a_row() -> None:
     scene = Scene()
-    scene.judge(ABOVE, rounds=BEGINS - 1)
-    assert scene.names == []
-    scene.judge(ABOVE)
-    assert scene.names == ["rate-above"]
-    assert scene.hints.all()[0].since == 1_700_000_000.0
-
-
-def test_one_odd_round_makes_no_hint() -> None:
-    scene = Scene()
-    for _ in range(5):
-        scene.judge(ABOVE)
+    for _ in range(5):  # one odd round makes no hint
+        scene.judge(ABOVE, rounds=BEGINS - 1)
+        assert scene.names == []
         scene.judge(tuned())
-    assert scene.names == []
-
-
-def test_a_hint_ends_when_its_rule_was_silent_long_enough() -> None:
-    scene = Scene()
+        assert scene.names == []
+    since = scene.wall()
     scene.judge(ABOVE, rounds=BEGINS)
-    scene.judge(tuned(), rounds=ENDS - 1)
     assert scene.names == ["rate-above"]
-    scene.judge(tuned())
-    assert scene.names == []
+    assert scene.hints.all()[0].since == since
 
 
-def test_a_version_that_went_takes_its_hints_along() -> None:
+@pytest.mark.parametrize("silent", [(tuned(),), ()], ids=["its rule is silent", "it went"])
+def test_a_hint_ends_when_its_rule_was_silent_long_enough(silent: tuple[Situation, ...]) -> None:
     scene = Scene()
     scene.judge(ABOVE, rounds=BEGINS)
-    scene.judge(rounds=ENDS)
+    scene.judge(*silent, rounds=ENDS - 1)
+    assert not silent or scene.names == ["rate-above"]
+    scene.judge(*silent)
+    assert scene.names == []
     assert scene.hints.all() == ()
 
 

@@ -69,10 +69,7 @@ def test_what_is_old_is_dropped() -> None:
     assert repr(latencies) == "<Latencies steps=20>"
 
 
-def test_nothing_has_no_quantile() -> None:
+def test_nothing_has_no_quantile_and_what_is_no_metrics_is_refused() -> None:
     assert (NONE.mean, NONE.quantile(99)) == (0.0, None)
-
-
-def test_what_is_no_metrics_is_refused() -> None:
     with pytest.raises(ValueError):
         Latencies(300.0).tell("<html>", 0.0)

@@ -70,11 +70,7 @@ def test_each_step_of_an_ensemble_is_told_with_its_share_of_the_whole() -> None:
         ("2", "net@3", "net", 3),
     ]
     first, second = found.steps
-    assert (first.queue, first.compute, first.share) == (
-        pytest.approx(0.001),
-        pytest.approx(0.001),
-        pytest.approx(0.2),
-    )
+    assert (first.queue, first.compute, first.share) == pytest.approx((0.001, 0.001, 0.2))
     assert (second.share, second.rows_per_execution) == (pytest.approx(0.7), 4.0)
     assert (second.calls, second.others) == (1000, 0)
 
@@ -115,12 +111,9 @@ def test_the_steps_of_an_ensemble_within_an_ensemble_follow_it() -> None:
     assert (found.steps[3].calls, found.steps[3].share) == (0, None)
 
 
-def test_the_newest_is_meant_where_a_step_names_no_version() -> None:
+def test_the_newest_is_meant_where_a_step_names_no_version_and_an_unknown_one_is_named() -> None:
     (step,) = told(ensemble("net"), of_calls(1, 1), {"net": PLAIN}, {}).steps
     assert (step.asked, step.version) == ("net@3", 3)
-
-
-def test_a_step_that_nobody_has_is_told_by_its_name() -> None:
     (step,) = told(ensemble("gone@7"), of_calls(1, 1), {}, {}).steps
     assert (step.asked, step.version, step.calls) == ("gone", 7, 0)
 
@@ -148,10 +141,7 @@ def test_a_model_that_names_what_its_code_calls_is_told_with_them() -> None:
     ]
 
 
-def test_a_model_of_the_python_backend_that_names_nobody_is_told_how_to() -> None:
+def test_a_model_of_the_python_backend_that_names_none_is_told_how_and_others_have_none() -> None:
     found = told(parse('backend: "python"'), window({1: (10, 20)}), {}, {})
     assert (found.steps, found.limit) == ((), BLS_UNNAMED)
-
-
-def test_a_plain_model_has_no_steps() -> None:
     assert parts_of(PLAIN, Window(), lambda name, version: None, lambda *slot: Window()) is None
