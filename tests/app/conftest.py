@@ -1,8 +1,11 @@
-"""What tests of the processes share: an authority that signs certificates, and one apart."""
+"""What tests of the processes share: authorities that sign certificates, and a server."""
 
+import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from app.scripted import Threaded
 from certificates import Authority
 
 
@@ -17,3 +20,14 @@ def stranger(tmp_path: Path) -> Authority:
     folder = tmp_path / "stranger"
     folder.mkdir()
     return Authority(folder)
+
+
+@pytest.fixture
+def threaded() -> Iterator[Threaded]:
+    """An HTTP server in a thread of its own."""
+    with Threaded() as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield server
+        server.shutdown()
+        thread.join()

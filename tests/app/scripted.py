@@ -1,6 +1,8 @@
-"""An HTTP server whose every byte is scripted, for questions between our own processes."""
+"""HTTP servers that are scripted: every byte of one, and one in a thread for blocking clients."""
 
 import asyncio
+import queue
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 
@@ -64,3 +66,33 @@ class Scripted:
             await writer.drain()
             await asyncio.sleep(0)
         return bool(said)
+
+
+class Threaded(ThreadingHTTPServer):
+    """Answers every request with its `status` and `text`; `requests` are their paths and bodies."""
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), _Handler)
+        self.status, self.text = 200, ""
+        self.requests = queue.Queue[tuple[str, bytes]]()
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.server_port}"
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: Threaded
+
+    def do_GET(self) -> None:
+        body = self.rfile.read(int(self.headers.get("content-length", 0)))
+        self.server.requests.put((self.path, body))
+        text = self.server.text.encode()
+        self.send_response(self.server.status)
+        self.send_header("content-length", str(len(text)))
+        self.end_headers()
+        self.wfile.write(text)
+
+    do_POST = do_GET
+
+    def log_message(self, format: str, *args: object) -> None: ...

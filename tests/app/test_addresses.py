@@ -57,12 +57,9 @@ OPEN = {"host": "0.0.0.0", "tls_cert": "cert.pem"}
 ADMIN_OPEN = {"admin_host": "0.0.0.0", "tls_cert": "cert.pem"}
 
 
-@pytest.mark.parametrize("auth", ["auto", "keys", "none"])
-def test_loopback_needs_nothing(scene: Scene, auth: str) -> None:
-    assert scene.refusal("data", "admin", auth=auth) == ""
-
-
-def test_an_address_that_is_not_opened_is_not_looked_at(scene: Scene) -> None:
+def test_loopback_and_an_address_that_is_not_opened_need_nothing(scene: Scene) -> None:
+    for auth in ("auto", "keys", "none"):
+        assert scene.refusal("data", "admin", auth=auth) == ""
     assert scene.refusal("data", admin_host="0.0.0.0") == ""
     assert scene.refusal("admin", host="0.0.0.0") == ""
 
@@ -74,6 +71,8 @@ def test_without_tls_a_port_that_others_reach_is_refused_whatever_keys_there_are
     told = scene.refusal("data", host="10.0.0.1")
     assert told.startswith("listening on 10.0.0.1 is refused: without TLS, API keys would cross")
     assert "--tls-cert FILE --tls-key FILE" in told and "--insecure" in told
+    both = scene.refusal("data", "admin", host="10.0.0.1", admin_host="10.0.0.2")
+    assert "10.0.0.1, 10.0.0.2" in both
 
 
 def test_without_any_authentication_tls_does_not_help(scene: Scene) -> None:
@@ -81,15 +80,13 @@ def test_without_any_authentication_tls_does_not_help(scene: Scene) -> None:
     assert "auth is none" in told and "auth auto" in told
 
 
-def test_a_data_port_opens_once_there_is_a_key_of_any_role(scene: Scene) -> None:
+def test_a_data_port_opens_once_there_is_any_key_and_the_admin_port_once_there_is_an_admins(
+    scene: Scene,
+) -> None:
     told = scene.refusal("data", **OPEN)
     assert "no API key" in told and "servegate key create --role predictor" in told
     scene.key(Role.PREDICTOR)
     assert scene.refusal("data", **OPEN) == ""
-
-
-def test_the_admin_port_opens_once_there_is_an_admin_key(scene: Scene) -> None:
-    scene.key(Role.PREDICTOR)
     told = scene.refusal("admin", **ADMIN_OPEN)
     assert "no admin key" in told and "servegate key create --role admin" in told
     scene.key(Role.ADMIN)
@@ -119,20 +116,15 @@ async def _expired(scene: Scene) -> None:
     store.close()
 
 
-@pytest.mark.parametrize("auth", ["auto", "none"])
-def test_the_operator_may_say_that_the_network_protects_the_ports(scene: Scene, auth: str) -> None:
-    hosts = {"host": "0.0.0.0", "admin_host": "::"}
-    assert scene.refusal("data", "admin", insecure=True, auth=auth, **hosts) == ""
+def test_the_operator_may_say_that_the_network_protects_the_ports(scene: Scene) -> None:
+    for auth in ("auto", "none"):
+        hosts = {"host": "0.0.0.0", "admin_host": "::"}
+        assert scene.refusal("data", "admin", insecure=True, auth=auth, **hosts) == ""
 
 
 def test_a_proxy_asks_for_tls_and_leaves_the_keys_to_the_snapshot(scene: Scene) -> None:
     assert scene.refusal("data", knows_keys=False, **OPEN) == ""
     assert "without TLS" in scene.refusal("data", knows_keys=False, host="0.0.0.0")
-
-
-def test_both_addresses_are_named_at_once(scene: Scene) -> None:
-    told = scene.refusal("data", "admin", host="10.0.0.1", admin_host="10.0.0.2")
-    assert "10.0.0.1, 10.0.0.2" in told
 
 
 def test_looking_for_keys_makes_no_store(scene: Scene) -> None:

@@ -2,10 +2,10 @@
 
 import asyncio
 import threading
-from collections.abc import Iterator, Mapping
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from collections.abc import Mapping
 
 import pytest
+from app.scripted import Threaded
 
 from serve.app.gpus import Gpus
 from serve.core.replicas import Replica
@@ -24,39 +24,10 @@ DCGM_FI_DEV_GPU_UTIL{gpu="1",UUID="GPU-2",device="nvidia1",pod="another"} 90
 """
 
 
-class Exporter:
-    """Answers every question with its `status` and `text`."""
-
-    def __init__(self) -> None:
-        self.status, self.text = 200, DCGM
-        exporter = self
-
-        class Handler(BaseHTTPRequestHandler):
-            def do_GET(self) -> None:
-                body = exporter.text.encode()
-                self.send_response(exporter.status)
-                self.send_header("content-length", str(len(body)))
-                self.end_headers()
-                self.wfile.write(body)
-
-            def log_message(self, format: str, *args: object) -> None:
-                pass
-
-        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-
-    def url(self, replica: Replica) -> str:
-        return f"http://127.0.0.1:{self.server.server_port}/metrics"
-
-
 @pytest.fixture
-def exporter() -> Iterator[Exporter]:
-    made = Exporter()
-    thread = threading.Thread(target=made.server.serve_forever)
-    thread.start()
-    yield made
-    made.server.shutdown()
-    thread.join()
-    made.server.server_close()
+def exporter(threaded: Threaded) -> Threaded:
+    threaded.text = DCGM
+    return threaded
 
 
 class Library:
@@ -99,19 +70,19 @@ DCGM_OF_ITS_POD = {"GPU-1": Gpu("dcgm", 0.4, sm_active=0.25)}
     ],
 )
 def test_the_exporter_adds(
-    exporter: Exporter, replica: Replica, readings: str | None, told_of: dict[str, Gpu]
+    exporter: Threaded, replica: Replica, readings: str | None, told_of: dict[str, Gpu]
 ) -> None:
-    gpus = Gpus(exporter.url, nvml=Library({}))
+    gpus = Gpus(lambda _: exporter.url, nvml=Library({}))
     assert told(gpus, replica, None if readings is None else read(readings)) == told_of
 
 
 def test_an_exporter_that_tells_nothing_or_is_not_there_takes_nothing_away(
-    exporter: Exporter,
+    exporter: Threaded,
 ) -> None:
-    gpus = Gpus(exporter.url, nvml=Library({}))
+    gpus = Gpus(lambda _: exporter.url, nvml=Library({}))
     for exporter.status, exporter.text in ((404, ""), (200, "<html>"), (200, "")):
         assert told(gpus, HERE, read(BUSY)) == {"GPU-1": Gpu("triton", 0.5)}
-    exporter.server.socket.close()
+    exporter.socket.close()
     assert told(gpus, ELSEWHERE, read(BUSY)) == {"GPU-1": Gpu("triton", 0.5)}
 
 
@@ -130,12 +101,12 @@ def test_nvml_is_not_asked_where_triton_tells_or_is_elsewhere() -> None:
     assert library.asked == 0
 
 
-def test_nvml_is_not_asked_where_the_exporter_tells_slices(exporter: Exporter) -> None:
+def test_nvml_is_not_asked_where_the_exporter_tells_slices(exporter: Threaded) -> None:
     exporter.text = (
         'DCGM_FI_PROF_SM_ACTIVE{gpu="0",UUID="GPU-1",GPU_I_PROFILE="2g.10gb",GPU_I_ID="5"} 0.5\n'
     )
     library = Library({"GPU-1": Gpu("nvml", 0.7)})
-    found = told(Gpus(exporter.url, nvml=library), HERE, read(UNREAD))
+    found = told(Gpus(lambda _: exporter.url, nvml=library), HERE, read(UNREAD))
     assert found["GPU-1/5"] == Gpu("dcgm", sm_active=0.5, mig="2g.10gb")
     assert found["GPU-1"] == Gpu("triton", mig="enabled")
     assert library.asked == 0

@@ -3,58 +3,45 @@
 import subprocess
 import sys
 
-import pytest
-
 from serve.app.open_files import LEAST
 
 START = """
-import resource, sys
+import os, resource, sys
 from serve.app.open_files import allow_open_files
 from serve.core.errors import CannotStart
 from serve.settings import Settings
 
-soft, hard, connections, data = map(int, sys.argv[1:])
-resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-try:
-    print(allow_open_files(Settings(max_connections=connections, max_in_flight=100), data=data))
-except CannotStart as error:
-    print(error)
-print(resource.getrlimit(resource.RLIMIT_NOFILE)[0])
+for case in sys.argv[1:]:
+    if os.fork():
+        os.wait()
+        continue
+    soft, hard, data = map(int, case.split())
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    try:
+        said = allow_open_files(Settings(max_connections=1000, max_in_flight=100), data=bool(data))
+    except CannotStart as error:
+        said = error
+    print(resource.getrlimit(resource.RLIMIT_NOFILE)[0], said, sep="|", flush=True)
+    os._exit(0)
 """
+FEW = "a process may open only 64 files here (ulimit -n): it needs 256"
+LESS = "warning: a process may open only 500 files here (ulimit -n). "
+CASES = {  # the soft and the hard limit, and whether it is a data plane: the soft limit then
+    "64 4000 1": (2200, ()),
+    "3000 4000 1": (3000, ()),
+    "64 500 1": (500, (LESS, "needs 2200 for max_connections = 1000")),
+    "64 500 0": (LEAST, ()),
+    "64 64 1": (64, (FEW, "ulimit -n 2200 before the start")),
+    "64 64 0": (64, (FEW, f"ulimit -n {LEAST} before the start")),
+}
 
 
-def start(soft: int, hard: int, *, connections: int = 1000, data: bool = True) -> tuple[str, int]:
-    """What a process says that starts under these limits, and its soft limit then."""
-    words = [str(word) for word in (soft, hard, connections, int(data))]
+def test_the_soft_limit_is_raised_as_far_as_is_needed_and_a_hard_one_below_that_is_named() -> None:
     done = subprocess.run(
-        [sys.executable, "-c", START, *words], capture_output=True, text=True, check=True
+        [sys.executable, "-c", START, *CASES], capture_output=True, text=True, check=True
     )
-    said, limit = done.stdout.splitlines()
-    return said, int(limit)
-
-
-def test_the_soft_limit_is_raised_to_what_the_settings_need() -> None:
-    assert start(64, 4000) == ("", 2200)
-
-
-def test_a_limit_that_is_higher_stays() -> None:
-    assert start(3000, 4000) == ("", 3000)
-
-
-def test_a_hard_limit_below_that_is_a_warning_with_the_number_that_is_needed() -> None:
-    said, limit = start(64, 500)
-    assert limit == 500
-    assert said.startswith("warning: a process may open only 500 files here (ulimit -n). ")
-    assert "needs 2200 for max_connections = 1000" in said
-
-
-def test_a_control_plane_alone_needs_few() -> None:
-    assert start(64, 500, data=False) == ("", LEAST)
-
-
-@pytest.mark.parametrize("data", [True, False])
-def test_too_few_to_work_at_all_are_refused_with_the_number_that_is_needed(data: bool) -> None:
-    said, _ = start(64, 64, data=data)
-    wanted = 2200 if data else LEAST
-    assert said.startswith("a process may open only 64 files here (ulimit -n): it needs 256")
-    assert f"ulimit -n {wanted} before the start" in said
+    lines = done.stdout.splitlines()
+    for line, (case, (limit, words)) in zip(lines, CASES.items(), strict=True):
+        found, _, said = line.partition("|")
+        assert int(found) == limit, case
+        assert bool(said) == bool(words) and all(one in said for one in words), (case, said)

@@ -4,6 +4,7 @@ import contextlib
 import socket
 import stat
 from collections.abc import Iterator
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -66,16 +67,15 @@ def test_a_port_is_free_while_clients_have_not_closed_what_an_earlier_run_has(po
         serve_one(second).close()
 
 
-@pytest.mark.parametrize("options", [(), _REUSE[:1], _REUSE[1:], _REUSE])
-@pytest.mark.parametrize("host", [LOOPBACK, "0.0.0.0"])
-def test_a_port_on_which_a_program_listens_is_refused(options: tuple[int, ...], host: str) -> None:
-    with listening(0, *options, host=host) as other:
-        port = other.getsockname()[1]
-        with pytest.raises(CannotStart) as refused:
-            reserve(LOOPBACK, port, "metrics-port")
-    said = str(refused.value)
-    assert f"port {port} on {LOOPBACK} cannot be used" in said
-    assert "Address already in use" in said and "--metrics-port" in said
+def test_a_port_on_which_a_program_listens_is_refused() -> None:
+    for host, options in product((LOOPBACK, "0.0.0.0"), ((), _REUSE[:1], _REUSE[1:], _REUSE)):
+        with listening(0, *options, host=host) as other:
+            port = other.getsockname()[1]
+            with pytest.raises(CannotStart) as refused:
+                reserve(LOOPBACK, port, "metrics-port")
+        said = str(refused.value)
+        assert f"port {port} on {LOOPBACK} cannot be used" in said, (host, options)
+        assert "Address already in use" in said and "--metrics-port" in said
 
 
 @pytest.mark.parametrize("lingers", [False, True])

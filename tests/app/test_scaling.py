@@ -50,7 +50,11 @@ def lost(folder: Path) -> ControlPlane:
 
 def test_every_pool_has_a_hint_within_what_is_usual_for_it(tmp_path: Path) -> None:
     scaling = composed(lost(tmp_path), usual_of("default", 3, 5))
+    assert all(not family.samples for family in scaling.meters.collect())
     asyncio.run(scaling.scaler.round())
+    families = {family.name: family for family in scaling.meters.collect()}
+    pools = [sample.labels["pool"] for sample in families["servegate_desired_replicas"].samples]
+    assert pools == ["default", "large"]
     told = {one.pool: one for one in scaling.board.all()}
     assert set(told) == {"default", "large"}
     assert (told["default"].bounds.least, told["default"].bounds.most) == (3, 5)
@@ -81,15 +85,6 @@ def test_hints_are_made_whatever_is_wrong_with_a_gpu(
     asyncio.run(scaling.scaler.round())
     assert "the GPUs of a cannot be read" in caplog.text
     assert scaling.board.of("default").hint.ready == 1
-
-
-def test_the_hints_are_numbers_as_soon_as_they_are_made(tmp_path: Path) -> None:
-    scaling = composed(lost(tmp_path))
-    assert all(not family.samples for family in scaling.meters.collect())
-    asyncio.run(scaling.scaler.round())
-    families = {family.name: family for family in scaling.meters.collect()}
-    pools = [sample.labels["pool"] for sample in families["servegate_desired_replicas"].samples]
-    assert pools == ["default", "large"]
 
 
 def test_there_is_no_hint_before_it_is_known_which_replicas_there_are(tmp_path: Path) -> None:

@@ -1,12 +1,10 @@
 """OpenTelemetry spans: what they say, whose children they are, and that they arrive."""
 
-import threading
-from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
 
 import pytest
+from app.scripted import Threaded
 from builders import Clock, call, choice, replica
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.sdk.trace import ReadableSpan
@@ -62,15 +60,19 @@ class Scene:
     def made(self) -> list[ReadableSpan]:
         return list(self._exporter.get_finished_spans())
 
+    def written(self, one: Call, **more: Any) -> ReadableSpan:
+        """The span of this one call."""
+        self.write(one, **more)
+        (span,) = self.made()
+        return span
+
 
 def attributes(span: ReadableSpan) -> dict[str, Any]:
     return dict(span.attributes or {})
 
 
 def test_a_call_becomes_a_server_span_with_the_times_that_it_had() -> None:
-    scene = Scene()
-    scene.write(asked(), key="abcde")
-    (span,) = scene.made()
+    span = Scene().written(asked(), key="abcde")
     assert (span.name, span.kind, span.parent) == ("infer m", SpanKind.SERVER, None)
     assert (span.start_time, span.end_time) == ((NOON - 0.25) * 1e9, NOON * 1e9)
     assert attributes(span) == {
@@ -95,10 +97,7 @@ def test_a_call_becomes_a_server_span_with_the_times_that_it_had() -> None:
 
 
 def test_a_grpc_call_says_so_in_the_words_of_rpc() -> None:
-    scene = Scene()
-    scene.write(asked(protocol="grpc"), code="NOT_FOUND", good=False)
-    (span,) = scene.made()
-    said = attributes(span)
+    said = attributes(Scene().written(asked(protocol="grpc"), code="NOT_FOUND", good=False))
     assert (said["rpc.system"], said["rpc.grpc.status_code"]) == ("grpc", 5)
     assert not any(name.startswith("http.") for name in said)
 
@@ -130,19 +129,14 @@ def test_a_span_is_the_child_of_the_callers_and_only_made_when_that_one_is() -> 
 def test_what_the_caller_did_wrong_is_no_error_of_the_span(
     protocol: str, code: str, error: str, is_fault: bool
 ) -> None:
-    scene = Scene()
-    scene.write(asked(protocol=protocol), code=code, error=error, good=False)
-    (span,) = scene.made()
+    span = Scene().written(asked(protocol=protocol), code=code, error=error, good=False)
     assert (span.status.status_code is StatusCode.ERROR) == is_fault
     assert attributes(span).get("error.type", "") == error
 
 
-def test_a_model_that_nobody_knows_names_no_span() -> None:
-    scene = Scene()
-    one = asked(model="made-up")
-    scene.write(one, choice=None, code="unknown_model", error="unknown_model", good=False)
-    (span,) = scene.made()
-    assert span.name == "infer"
+def test_a_model_that_is_unknown_names_no_span() -> None:
+    unknown = {"choice": None, "code": "unknown_model", "error": "unknown_model", "good": False}
+    assert Scene().written(asked(model="made-up"), **unknown).name == "infer"
 
 
 def test_every_call_is_a_span_while_the_log_takes_its_share(tmp_path: Path) -> None:
@@ -163,66 +157,31 @@ def test_every_call_is_a_span_while_the_log_takes_its_share(tmp_path: Path) -> N
 # --- what the settings ask for --------------------------------------------------------------------
 
 
-class Collector:
-    """Takes OTLP over HTTP."""
-
-    def __init__(self) -> None:
-        self.spans: list[tuple[str, str]] = []
-        self.came = threading.Event()
-        collector = self
-
-        class Handler(BaseHTTPRequestHandler):
-            def do_POST(self) -> None:
-                body = self.rfile.read(int(self.headers["content-length"]))
-                request = ExportTraceServiceRequest.FromString(body)
-                for resource in request.resource_spans:
-                    for scope in resource.scope_spans:
-                        collector.spans += [(self.path, span.name) for span in scope.spans]
-                self.send_response(200)
-                self.end_headers()
-                collector.came.set()
-
-            def log_message(self, format: str, *args: object) -> None: ...
-
-        self._server = HTTPServer(("127.0.0.1", 0), Handler)
-        self.url = f"http://127.0.0.1:{self._server.server_port}"
-        threading.Thread(target=self._server.serve_forever, daemon=True).start()
-
-    def close(self) -> None:
-        self._server.shutdown()
-        self._server.server_close()
+def journals_of(**settings: str) -> Journals:
+    made = Journals.of(
+        Settings(access_log="", **settings),  # type: ignore[arg-type]
+        instance="worker-0",
+        draw=lambda: 0.5,
+    )
+    if made.journal is not None:
+        write(made.journal, asked())
+    return made
 
 
-@pytest.fixture
-def collector() -> Iterator[Collector]:
-    one = Collector()
-    yield one
-    one.close()
+def test_spans_arrive_at_the_collector_when_a_worker_ends(threaded: Threaded) -> None:
+    require_otel(Settings(otel=threaded.url))
+    journals_of(otel=threaded.url).close()
+    path, body = threaded.requests.get(timeout=10)
+    (resource,) = ExportTraceServiceRequest.FromString(body).resource_spans
+    names = [span.name for scope in resource.scope_spans for span in scope.spans]
+    assert (path, names) == ("/v1/traces", ["infer m"])
 
 
-def test_spans_arrive_at_the_collector_when_a_worker_ends(collector: Collector) -> None:
-    settings = Settings(otel=collector.url, access_log="")
-    require_otel(settings)
-    journals = Journals.of(settings, instance="worker-0", draw=lambda: 0.5)
-    assert journals.journal is not None
-    write(journals.journal, asked())
-    journals.close()
-    assert collector.came.wait(10)
-    assert collector.spans == [("/v1/traces", "infer m")]
-
-
-def test_a_collector_that_is_away_holds_nobody_up() -> None:
-    settings = Settings(otel="http://127.0.0.1:9", access_log="")
-    journals = Journals.of(settings, instance="worker-0", draw=lambda: 0.5)
-    assert journals.journal is not None
-    write(journals.journal, asked())
-    journals.close()
-
-
-def test_nothing_is_written_when_nothing_is_asked_for() -> None:
-    journals = Journals.of(Settings(access_log=""), instance="worker-0", draw=lambda: 0.5)
-    assert journals.journal is None
-    journals.close()
+def test_a_collector_that_is_away_holds_nobody_up_and_without_one_nothing_is_written() -> None:
+    journals_of(otel="http://127.0.0.1:9").close()
+    nothing = journals_of()
+    assert nothing.journal is None
+    nothing.close()
 
 
 def test_without_the_extra_nothing_starts_that_wants_spans() -> None:
