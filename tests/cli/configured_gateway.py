@@ -2,13 +2,13 @@
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from threading import Thread
 from typing import Any
 from urllib.parse import urlsplit
+
+from cli.http_servers import Request, answering
 
 from serve.triton.canonical import canonical_text
 from serve.triton.config import parse
@@ -104,33 +104,12 @@ def error(code: str, what: str, why: str = "") -> dict[str, str]:
     return {"code": code, "what": what, "why": why, "try_this": ""}
 
 
-@contextmanager
-def serving(gateway: Gateway) -> Iterator[str]:
+def serving(gateway: Gateway) -> AbstractContextManager[str]:
     """Its URL while it runs."""
 
-    class Handler(BaseHTTPRequestHandler):
-        def respond(self) -> None:
-            sent = self.rfile.read(int(self.headers.get("content-length") or 0))
-            if_match = self.headers.get("if-match", "")
-            body = json.loads(sent) if sent else None
-            status, page = gateway.answer(self.command, self.path, body, if_match)
-            told = json.dumps(page).encode()
-            self.send_response(status)
-            self.send_header("content-length", str(len(told)))
-            self.end_headers()
-            self.wfile.write(told)
+    def answer(request: Request) -> tuple[int, Any]:
+        body = json.loads(request.body) if request.body else None
+        etag = request.headers.get("if-match", "")
+        return gateway.answer(request.method, request.path, body, etag)
 
-        do_GET = do_PUT = respond
-
-        def log_message(self, format: str, *args: object) -> None:
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}"
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
+    return answering(answer)

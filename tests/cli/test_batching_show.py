@@ -64,85 +64,40 @@ def test_batches_are_drawn_as_bars_with_their_times(tmp_path: Path) -> None:
     assert any("█" in line for line in shown(scene, blocks=True))
 
 
-def test_many_sizes_are_put_together(tmp_path: Path) -> None:
-    scene = plain(tmp_path)
-    scene.look(dict.fromkeys(range(1, 41), (10, 5)))
-    drawn = from_line(shown(scene), "batches")
-    assert drawn[1] == "    1-3  30    7.5%      5 ms  ########################"
-    assert drawn[14] == "     40  10    2.5%      5 ms  ########"
-
-
-def test_every_field_is_told_in_words(tmp_path: Path) -> None:
-    found = shown(plain(tmp_path))
-    assert any(line.startswith("  max_batch_size: ") for line in found)
-    assert any(line.startswith("  dynamic_batching: ") for line in found)
-
-
-def test_advice_is_told_with_its_command(tmp_path: Path) -> None:
+def test_advice_and_hints_are_told_with_their_commands(tmp_path: Path) -> None:
     scene = plain(tmp_path, config=OFF)
-    scene.look({1: (3000, 10)}, queue=20)
-    assert from_line(shown(scene), "advice") == [
-        "advice:",
-        "  dynamic_batching: it is off, although calls of 1 row wait 20 ms for 10 ms of "
-        "computing, and up to 8 rows could be executed together",
-        "    try: servegate batching set m@1 --on  [batching-off]",
-    ]
-
-
-def test_hints_are_told_with_what_it_was_tuned_for(tmp_path: Path) -> None:
-    scene = plain(tmp_path)
+    scene.look({1: (30, 10)}, queue=20)
+    assert shown(scene)[-1] == "advice: not enough calls yet (30 of 100)"
     tuned = {"objective": "p99<50ms", "rate": 2.0}
     decide(scene.plane, "m", {"fields": {"max_batch_size": 16}, "group": "", "tuned": tuned})
-    scene.look({1: (1000, 5)})
+    scene.look({1: (3000, 10)}, queue=20)
     for _ in range(BEGINS):
         scene.overviews.judge()
     found = shown(scene)
     assert "  changed here: max_batch_size" in found
     assert "  tuned for: p99<50ms, up to 2 calls/s of a replica" in found
-    assert from_line(found, "hints") == [
-        "hints:",
-        "  10 calls/s come to a replica, and it was tuned for up to 2 (since 2023-11-14 22:13Z)",
-        "    try: servegate batching tune m@1 --slo 'p99<50ms'  [rate-above]",
-    ]
+    assert from_line(found, "hints")[1].startswith("  30 calls/s come to a replica, and it was")
+    assert from_line(found, "hints")[2] == (
+        "    try: servegate batching tune m@1 --slo 'p99<50ms'  [rate-above]"
+    )
+    assert "    try: servegate batching set m@1 --on  [batching-off]" in from_line(found, "advice")
 
 
-def test_what_was_not_looked_at_yet_is_told_so(tmp_path: Path) -> None:
-    found = shown(plain(tmp_path))
-    assert "nothing was counted yet: replicas were read once, and a difference needs two" in (found)
-    assert found[-1] == "advice: not enough calls yet (0 of 100)"
-
-
-def test_what_nobody_called_is_told_so(tmp_path: Path) -> None:
+def test_what_is_not_known_is_told_with_the_reason(tmp_path: Path) -> None:
     scene = plain(tmp_path)
+    found = shown(scene)
+    assert "nothing was counted yet: replicas were read once, and a difference needs two" in found
+    assert found[-1] == "advice: not enough calls yet (0 of 100)"
+    for field in ("max_batch_size", "dynamic_batching"):
+        assert any(line.startswith(f"  {field}: ") for line in found)
     scene.look({})
     assert "no call was seen in the last 100 s" in shown(scene)
-
-
-def test_a_version_that_nobody_holds_is_told_with_the_reason(tmp_path: Path) -> None:
-    found = shown(plain(tmp_path), 2)
-    assert found[0].startswith("m@2: max_batch_size 8, not loaded: ")
-    assert "nothing was counted: no replica holds it" in found
-
-
-def test_a_version_whose_configuration_nobody_tells_is_told_so(tmp_path: Path) -> None:
-    found = shown(plain(tmp_path, config=None), 2)
-    assert found[1] == (
-        "  nobody tells its configuration: it has no config.pbtxt, and no replica holds it"
-    )
-
-
-def test_few_calls_give_no_advice(tmp_path: Path) -> None:
-    scene = plain(tmp_path, config=OFF)
-    scene.look({1: (30, 10)}, queue=20)
-    assert shown(scene)[-1] == "advice: not enough calls yet (30 of 100)"
-
-
-def test_a_backend_that_reports_no_executions_is_told_so(tmp_path: Path) -> None:
-    scene = plain(tmp_path)
     scene.look({}, calls=200)
-    assert "  its backend does not report executions, so nothing is known of batches" in shown(
-        scene
-    )
+    no_report = "  its backend does not report executions, so nothing is known of batches"
+    assert no_report in shown(scene)
+    unheld = shown(scene, 2)
+    assert unheld[0].startswith("m@2: max_batch_size 8, not loaded: ")
+    assert "nothing was counted: no replica holds it" in unheld
 
 
 def step(**others: Any) -> dict[str, Any]:
