@@ -4,7 +4,6 @@ import json
 import math
 
 import numpy as np
-import pytest
 
 from serve.cli.answers import Reading, Tally, bar, document, lines
 from serve.cli.calling import Answer
@@ -39,7 +38,7 @@ def texts(given, reading=READING):
     return [line.text for line in lines("m", given, reading, blocks=True)]
 
 
-def test_scores_are_a_table_with_labels_under_the_decision():
+def test_scores_are_a_table_with_labels_under_the_decision_if_there_are_any():
     assert texts(answer(scores=floats([0.25, 0.5, 0.125]))) == [
         "m version 2 (by split, generation 7), 3.1 ms",
         "scores  FP32 [1, 3]",
@@ -47,6 +46,11 @@ def test_scores_are_a_table_with_labels_under_the_decision():
         "      1  dog    0.5000",
         "      0  cat    0.2500",
     ]
+    unlabelled = ["  index  score", "      1     30", "      2     20"]
+    assert texts(answer(one=floats(10, 30, 20)))[2:] == unlabelled
+    of_triton = Answer(InferReply("m", "", {}, {}), "", "", None, 1.0)
+    assert texts(of_triton) == ["m, 1.0 ms"]
+    assert document("m", of_triton, READING)["version"] is None
 
 
 def test_every_row_of_a_batch_has_its_table_and_many_rows_are_cut():
@@ -70,39 +74,13 @@ def test_what_is_no_row_of_scores_is_not_taken_for_one():
     assert READING.scores("scores", np.array([[1, 2, 3]])) is None
 
 
-def test_without_labels_the_index_stands_alone():
-    assert texts(answer(one=floats(10, 30, 20)))[2:] == [
-        "  index  score",
-        "      1     30",
-        "      2     20",
-    ]
-
-
-def test_bars_are_shares_of_one_or_of_the_highest_score():
-    given = [
-        line.bar for line in lines("m", answer(scores=floats([0.5, 1, 0])), READING, blocks=False)
-    ]
-    assert given[3:] == ["#" * 24, "#" * 12]
-    given = [
-        line.bar for line in lines("m", answer(scores=floats([8, 4, -1])), READING, blocks=False)
-    ]
-    assert given[3:] == ["#" * 24, "#" * 12]
-
-
-@pytest.mark.parametrize(
-    ("share", "drawn"),
-    [
-        (0, ""),
-        (-1, ""),
-        (math.nan, ""),
-        (math.inf, ""),
-        (1 / 192, "▏"),
-        (0.5, "█" * 12),
-        (1, "█" * 24),
-    ],
-)
-def test_a_bar_has_eighths_of_a_character(share, drawn):
-    assert bar(share, blocks=True) == drawn
+def test_bars_are_shares_of_one_or_of_the_highest_score_in_eighths_of_a_character():
+    for scores in ([0.5, 1, 0], [8, 4, -1]):
+        shown = lines("m", answer(scores=floats(scores)), READING, blocks=False)
+        assert [line.bar for line in shown][3:] == ["#" * 24, "#" * 12]
+    drawn = {0: "", -1: "", math.nan: "", math.inf: "", 1 / 192: "▏", 0.5: "█" * 12, 1: "█" * 24}
+    for share, blocks in drawn.items():
+        assert bar(share, blocks=True) == blocks
 
 
 def test_programs_get_one_json_object():
@@ -131,16 +109,9 @@ def test_programs_get_one_json_object():
 
 def test_values_that_json_lacks_are_null():
     given = answer(scores=floats([math.nan, 1, math.inf]), map=floats([[math.nan, 1]]))
-    text = json.dumps(document("m", given, READING), allow_nan=False)
-    outputs = json.loads(text)["outputs"]
+    outputs = json.loads(json.dumps(document("m", given, READING), allow_nan=False))["outputs"]
     assert [row["value"] for row in outputs["scores"]["top_k"][0]] == [None, 1.0]
     assert outputs["map"]["data"] == [[[None, 1.0]]]
-
-
-def test_an_answer_of_triton_itself_has_no_decision():
-    given = Answer(InferReply("m", "", {}, {}), "", "", None, 1.0)
-    assert texts(given) == ["m, 1.0 ms"]
-    assert document("m", given, READING)["version"] is None
 
 
 def test_repeated_calls_are_counted_by_version():

@@ -52,20 +52,17 @@ def test_a_store_moves_to_postgres_and_back(folder: Path, postgresql: PostgresSe
     assert not any(PASSWORD in done.stderr or url in done.stderr for done in (there, saved, back))
 
 
-def test_a_store_that_is_not_empty_wants_to_be_replaced_in_so_many_words(folder: Path) -> None:
+def test_a_store_in_use_is_not_replaced_and_another_one_only_in_so_many_words(folder: Path) -> None:
     plain = run(folder, "restore", "monday")
     assert plain.returncode == 5 and "--replace" in plain.stderr
     unasked = run(folder, "restore", "monday", "--replace")
     assert unasked.returncode == 2 and "--yes" in unasked.stderr
-    done = run(folder, "restore", "monday", "--replace", "--yes")
-    assert done.returncode == 0, done.stderr
-
-
-def test_nothing_is_restored_while_a_gateway_runs(folder: Path) -> None:
     with hold_lock(folder / ".servegate" / LOCK_FILE):
         done = run(folder, "restore", "monday", "--replace", "--yes")
         assert done.returncode == 1 and "is in use" in done.stderr
         assert run(folder, "backup", "tuesday").returncode == 0
+    done = run(folder, "restore", "monday", "--replace", "--yes")
+    assert done.returncode == 0, done.stderr
 
 
 def test_nothing_is_restored_while_a_control_plane_leads(

@@ -1,14 +1,13 @@
 """`servegate compare`: what is asked, what is shown, and when it fails."""
 
 import json
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import pytest
 from cli.commands import Done, servegate
+from cli.http_servers import Request, answering
 
 from serve.cli.compare import Condition, measured
 from serve.core.errors import Invalid
@@ -34,42 +33,31 @@ def made(**more: Any) -> dict[str, Any]:
     return page | {"difference": {"y": SAME | {"max_abs": 0.2}}} | more
 
 
-class Admin(BaseHTTPRequestHandler):
+class Admin:
     """Answers what is scripted, and notes what it was asked."""
 
-    answer: ClassVar[dict[str, Any]] = {}
-    asked: ClassVar[list[Any]] = []
+    def __init__(self) -> None:
+        self.url = ""
+        self.answer = made()
+        self.asked: list[tuple[str, Any]] = []
 
-    def do_POST(self) -> None:
-        body = self.rfile.read(int(self.headers["content-length"]))
-        self.asked.append((self.path, json.loads(body)))
-        data = json.dumps(self.answer).encode()
-        self.send_response(201)
-        self.send_header("content-length", str(len(data)))
-        self.end_headers()
-        self.wfile.write(data)
-
-    def log_message(self, *args: Any) -> None:
-        pass
+    def respond(self, request: Request) -> tuple[int, Any]:
+        self.asked.append((request.path, json.loads(request.body)))
+        return 201, self.answer
 
 
 @pytest.fixture
-def admin() -> Iterator[str]:
-    Admin.answer = made()
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Admin)
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-    thread.start()
-    yield f"http://127.0.0.1:{server.server_port}"
-    server.shutdown()
-    thread.join()
-    server.server_close()
+def admin() -> Iterator[Admin]:
+    one = Admin()
+    with answering(one.respond) as one.url:
+        yield one
 
 
-def compare(admin: str, *words: str, folder: Path | None = None) -> Done:
-    return servegate("compare", *words, "--admin-url", admin, folder=folder)
+def compare(admin: Admin, *words: str, folder: Path | None = None) -> Done:
+    return servegate("compare", *words, "--admin-url", admin.url, folder=folder)
 
 
-def test_both_answers_stand_side_by_side_with_their_permalink(admin: str) -> None:
+def test_both_answers_stand_side_by_side_with_their_permalink(admin: Admin) -> None:
     done = compare(admin, "m@1", "m@2", "--input", "random", "--seed", "7", "--batch", "3")
     assert done.returncode == 0, done.stderr
     first, _, differences = done.stdout.partition("\n\n")
@@ -79,18 +67,18 @@ def test_both_answers_stand_side_by_side_with_their_permalink(admin: str) -> Non
         "latency\tround trip\t6.1 ms\t6.1 ms",
     ]
     assert differences.splitlines()[1] == "y\t1\t0.2\t0\t1\t"
-    assert done.stderr.splitlines() == ["a note", f"kept: {admin}/runs/0abc"]
-    path, body = Admin.asked[-1]
+    assert done.stderr.splitlines() == ["a note", f"kept: {admin.url}/runs/0abc"]
+    path, body = admin.asked[-1]
     assert path == "/api/tries"
     assert body["inputs"] == {"": {"form": "random", "data": "", "name": ""}}
     assert (body["a"], body["b"], body["seed"], body["batch"]) == ("1", "2", 7, 3)
 
 
-def test_files_are_sent_with_their_forms_and_names(admin: str, tmp_path: Path) -> None:
+def test_files_are_sent_with_their_forms_and_names(admin: Admin, tmp_path: Path) -> None:
     (tmp_path / "rows.csv").write_text("1,2\n")
     words = ("m:stable", "m", "--input", "x=@rows.csv", "--input", "z=random", "--via", "grpc")
     assert compare(admin, *words, folder=tmp_path).returncode == 0
-    _, body = Admin.asked[-1]
+    _, body = admin.asked[-1]
     assert body["inputs"]["x"] == {"form": "csv", "data": "MSwyCg==", "name": "rows.csv"}
     assert (body["a"], body["b"], body["via"]) == ("stable", "", "grpc")
 
@@ -99,34 +87,30 @@ def test_files_are_sent_with_their_forms_and_names(admin: str, tmp_path: Path) -
     ("condition", "code"),
     [("max_abs>0.1", 7), ("max_abs > 0.3", 0), ("agreement<0.97", 0), ("cosine<=1", 7)],
 )
-def test_a_condition_that_holds_is_a_failure(admin: str, condition: str, code: int) -> None:
+def test_a_condition_that_holds_is_a_failure(admin: Admin, condition: str, code: int) -> None:
     done = compare(admin, "m@1", "m@2", "--fail-if", condition, "--json")
     assert done.returncode == code, done.stderr
-    assert json.loads(done.stdout)["url"] == f"{admin}/runs/0abc"
+    assert json.loads(done.stdout)["url"] == f"{admin.url}/runs/0abc"
     assert ("output 'y': " in done.stderr) == bool(code)
 
 
-def test_a_side_without_an_answer_is_a_failure(admin: str) -> None:
+def test_a_side_or_an_output_without_a_comparison_is_a_failure(admin: Admin) -> None:
+    admin.answer = made(difference={"y": SAME | {"refused": "shapes differ"}})
+    assert compare(admin, "m@1", "m@2").returncode == 0
+    done = compare(admin, "m@1", "m@2", "--fail-if", "max_abs>1e9")
+    assert done.returncode == 7 and "shapes differ" in done.stderr
     error = {"code": "unknown_version", "what": "there is no version 2", "why": "", "try_this": ""}
     sides = [side("a", "1", output(0.9)), side("b", "2", error=error)]
-    Admin.answer = made(sides=sides, difference=None)
+    admin.answer = made(sides=sides, difference=None)
     done = compare(admin, "m@1", "m@2")
     assert done.returncode == 7
     assert "error\t\t\tthere is no version 2" in done.stdout
     assert "side B: there is no version 2" in done.stderr
 
 
-def test_outputs_that_cannot_be_compared_fail_every_condition(admin: str) -> None:
-    Admin.answer = made(difference={"y": SAME | {"refused": "shapes differ"}})
-    assert compare(admin, "m@1", "m@2").returncode == 0
-    done = compare(admin, "m@1", "m@2", "--fail-if", "max_abs>1e9")
-    assert done.returncode == 7
-    assert "shapes differ" in done.stderr
-
-
-def test_outputs_without_scores_show_their_first_values(admin: str) -> None:
+def test_outputs_without_scores_show_their_first_values(admin: Admin) -> None:
     plain = output(0.5, top=[], values=list(range(20)), truncated=True)
-    Admin.answer = made(sides=[side("a", "1", plain), side("b", "2", plain)])
+    admin.answer = made(sides=[side("a", "1", plain), side("b", "2", plain)])
     line = compare(admin, "m@1", "m@2").stdout.splitlines()[1]
     assert line.split("\t")[2] == "FP32 [1, 2]: 0, 1, 2, 3, 4, 5, 6, 7, …"
 
@@ -142,22 +126,16 @@ def test_outputs_without_scores_show_their_first_values(admin: str) -> None:
         ("m@1", "m@2", "--via", "smtp"),
     ],
 )
-def test_what_cannot_be_asked_is_a_usage_error(admin: str, words: tuple[str, ...]) -> None:
+def test_what_cannot_be_asked_is_a_usage_error(admin: Admin, words: tuple[str, ...]) -> None:
     assert compare(admin, *words).returncode == 2
 
 
-def test_an_infinite_difference_is_more_than_anything() -> None:
-    infinite = SAME | {"max_abs": None, "infinite": True}
-    assert Condition.parse("max_abs>1e300").finding("y", infinite)
-
-
-def test_agreement_is_of_highest_scores_or_else_of_values() -> None:
-    assert measured(SAME | {"top_1": 0.5}, "agreement") == 0.5
-    assert measured(SAME | {"top_1": None, "equal": 0.25}, "agreement") == 0.25
-    assert measured(SAME | {"cosine": None}, "cosine") is None
-
-
-def test_a_condition_is_told_as_it_was_written() -> None:
+def test_conditions_are_read_and_measured() -> None:
     assert str(Condition.parse(" max_abs >= 1e-3 ")) == "max_abs>=0.001"
     with pytest.raises(Invalid, match="cannot be read"):
         Condition.parse("max_abs")
+    infinite = SAME | {"max_abs": None, "infinite": True}
+    assert Condition.parse("max_abs>1e300").finding("y", infinite)
+    assert measured(SAME | {"top_1": 0.5}, "agreement") == 0.5
+    assert measured(SAME | {"top_1": None, "equal": 0.25}, "agreement") == 0.25
+    assert measured(SAME | {"cosine": None}, "cosine") is None

@@ -69,21 +69,10 @@ def test_a_report_is_readable_without_colour():
     assert "drop +2.00 pp (+1.00 to +3.00), McNemar p 0.0123 (20 only A, 8 only B)" in shown[3]
     assert shown[4] == "  rows: both-right 560, only-a 20, only-b 8"
     assert shown[-1] == "  FAILED  drop<=0.5pp  (0.02)"
-
-
-def test_gates_that_failed_are_one_error():
     error = gates_error(page()["report"]["gates"])
     assert error is not None
     assert error.findings == ("drop<=0.5pp: it is 0.02",)
     assert gates_error([{"text": "x", "value": 1.0, "passed": True}]) is None
-
-
-@pytest.mark.parametrize(
-    ("path", "name"),
-    [("a b/My Data.csv", "My-Data"), ("..hidden.npz", "hidden"), ("ü.zip", "dataset")],
-)
-def test_a_dataset_is_called_as_its_file(path, name, tmp_path):
-    assert name_of(tmp_path / path) == name
 
 
 class Client:
@@ -118,35 +107,27 @@ def test_a_folder_is_sent_as_an_archive_without_hidden_files(tmp_path):
         assert archive.namelist() == ["7/a.png"]
 
 
-def test_a_file_is_sent_as_it_is(tmp_path):
+def test_a_file_is_sent_as_it_is_under_its_name(tmp_path):
     path = tmp_path / "rows.CSV"
     path.write_bytes(b"x,label\n1,2\n")
     client = sent(path)
     assert (client.body, "format=csv" in client.path) == (b"x,label\n1,2\n", True)
+    names = {"a b/My Data.csv": "My-Data", "..hidden.npz": "hidden", "ü.zip": "dataset"}
+    assert {path: name_of(tmp_path / path) for path in names} == names
 
 
-@pytest.mark.parametrize("name", ["rows.xlsx", "missing.csv"])
-def test_what_is_no_dataset_is_not_sent(name, tmp_path):
-    (tmp_path / "rows.xlsx").write_bytes(b"")
-    with pytest.raises(Invalid):
-        sent(tmp_path / name)
-
-
-def test_an_empty_folder_is_not_sent(tmp_path):
+def test_what_is_no_dataset_is_not_sent(tmp_path):
     with pytest.raises(Invalid, match="holds no files"):
         sent(tmp_path)
+    (tmp_path / "rows.xlsx").write_bytes(b"")
+    for name in ("rows.xlsx", "missing.csv"):
+        with pytest.raises(Invalid):
+            sent(tmp_path / name)
 
 
-def test_removing_asks_where_somebody_can_be_asked():
+def test_every_verb_has_an_example_and_needs_a_gateway():
+    for verb in ("run", "ls", "show", "rows", "export", "gate", "cancel", "resume"):
+        done = servegate("eval", verb, "--help")
+        assert done.returncode == 0 and "Example" in done.stdout, verb
     done = servegate("eval", "rm", "x", "--admin-url", "http://127.0.0.1:1")
-    assert done.returncode == 6
-    assert "does not answer" in done.stderr
-
-
-@pytest.mark.parametrize(
-    "verb", ["run", "ls", "show", "rows", "export", "gate", "cancel", "resume"]
-)
-def test_every_verb_has_an_example(verb):
-    done = servegate("eval", verb, "--help")
-    assert done.returncode == 0
-    assert "Example" in done.stdout
+    assert done.returncode == 6 and "does not answer" in done.stderr

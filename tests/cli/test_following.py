@@ -43,35 +43,34 @@ def record(recorded: str = "published", state: str = "", **more: Any) -> dict[st
     return page | more
 
 
-@pytest.mark.parametrize("state", ["uploaded", "checked"])
-def test_before_it_is_published_there_is_only_the_record(state: str) -> None:
-    assert standing(record(state, reason="the disk is full"), None, ()) == Standing(
-        state, why="the disk is full"
-    )
-
-
-@pytest.mark.parametrize(
-    ("state", "holders", "now"),
-    [
+def test_a_published_version_is_ready_when_every_replica_of_its_pool_has_it() -> None:
+    for state in ("uploaded", "checked"):
+        now = standing(record(state, reason="the disk is full"), None, ())
+        assert now == Standing(state, why="the disk is full")
+    for state, holders, wanted in (
         ("loading", [], Standing("loading", 0, 2)),
         ("ready", ["a"], Standing("loading", 1, 2)),
         ("ready", ["a", "b"], Standing("ready", 2, 2)),
         ("serving", ["a", "b", "gone"], Standing("ready", 2, 2)),
         ("failed", [], Standing("failed", 0, 2)),
         ("not wanted", [], Standing("not wanted", 0, 2)),
-    ],
-)
-def test_a_published_version_is_ready_when_every_replica_of_its_pool_has_it(
-    state: str, holders: list[str], now: Standing
-) -> None:
-    assert standing(record("published", state, replicas=holders), MODEL, UP) == now
+    ):
+        assert standing(record("published", state, replicas=holders), MODEL, UP) == wanted
+    others = [replica("a"), replica("b", state="lost"), replica("c", pool="gpu")]
+    now = standing(record("published", "ready", replicas=["a"]), MODEL, others)
+    assert (now, now.is_done) == (Standing("ready", 1, 1), True)
+    now = standing(record("published", "ready"), MODEL, [replica("a", state="lost")])
+    assert not now.is_done and "no replica of the pool 'default' is up" in now.why
 
 
-def test_replicas_that_are_lost_or_of_another_pool_are_not_waited_for() -> None:
-    replicas = [replica("a"), replica("b", state="lost"), replica("c", pool="gpu")]
-    now = standing(record("published", "ready", replicas=["a"]), MODEL, replicas)
-    assert now == Standing("ready", 1, 1)
-    assert now.is_done
+def test_labels_and_the_route_are_waited_for() -> None:
+    for pending, why in (
+        ({"labels": ["candidate"]}, "label 'candidate' not set yet"),
+        ({"live": True}, "the route not set yet"),
+        ({"labels": ["x"], "reason": "too few"}, "label 'x' not set yet: too few"),
+    ):
+        now = standing(record("published", "ready", replicas=["a", "b"], **pending), MODEL, UP)
+        assert (now.why, now.is_done) == (why, False)
 
 
 def test_a_version_whose_pool_was_scaled_to_zero_is_not_waited_for() -> None:
@@ -80,26 +79,6 @@ def test_a_version_whose_pool_was_scaled_to_zero_is_not_waited_for() -> None:
     waits = standing(record("published", "asleep", labels=["stable"]), MODEL, ())
     assert (waits.is_done, str(waits)) == (True, "asleep: label 'stable' not set yet")
     assert "the first call wakes it" in conclusion(MODEL, 3, now.replicas)
-
-
-def test_without_any_replica_it_is_not_ready() -> None:
-    now = standing(record("published", "ready"), MODEL, [replica("a", state="lost")])
-    assert not now.is_done and "no replica of the pool 'default' is up" in now.why
-
-
-@pytest.mark.parametrize(
-    ("pending", "words"),
-    [
-        ({"labels": ["candidate"]}, "label 'candidate' not set yet"),
-        ({"live": True}, "the route not set yet"),
-        ({"labels": ["x"], "reason": "too few"}, "label 'x' not set yet: too few"),
-    ],
-)
-def test_what_still_waits_for_it_is_waited_for(pending: dict[str, Any], words: str) -> None:
-    page = record("published", "ready", replicas=["a", "b"], **pending)
-    now = standing(page, MODEL, UP)
-    assert now.why == words
-    assert not now.is_done
 
 
 @pytest.mark.parametrize(
@@ -119,16 +98,13 @@ def test_a_version_that_failed_is_an_error_of_its_own_kind(
     assert reason in raised.value.why
 
 
-def test_all_findings_of_the_checks_are_told() -> None:
+def test_a_version_that_was_put_away_is_not_waited_for() -> None:
+    for state in ("retired", "removed"):
+        with pytest.raises(Conflict, match=f"is {state}"):
+            standing(record(state), None, ())
     with pytest.raises(CheckFailed) as raised:
         standing(record("failed", reason="x", findings=["one", "two"]), None, ())
     assert raised.value.findings == ("one", "two")
-
-
-@pytest.mark.parametrize("state", ["retired", "removed"])
-def test_a_version_that_was_put_away_is_not_waited_for(state: str) -> None:
-    with pytest.raises(Conflict, match=f"is {state}"):
-        standing(record(state), None, ())
 
 
 @pytest.mark.parametrize(
@@ -182,6 +158,8 @@ WAY = (
 def test_a_version_is_followed_until_it_is_ready_everywhere(
     gateway: FakeGateway, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    restart = [Fault("GET", status=503), Fault("GET", "/api/replicas", status=502)]
+    gateway.faults += restart
     now = followed(gateway, *WAY, {"state": "serving", "replicas": ["a", "b"]})
     assert now.is_done
     assert capsys.readouterr().err.splitlines() == [
@@ -193,26 +171,19 @@ def test_a_version_is_followed_until_it_is_ready_everywhere(
     ]
 
 
-def test_a_restart_of_the_gateway_does_not_end_the_waiting(gateway: FakeGateway) -> None:
-    gateway.faults += [Fault("GET", status=503), Fault("GET", "/api/replicas", status=502)]
-    assert followed(gateway, *WAY, {"state": "ready", "replicas": ["a", "b"]}).is_done
-
-
-def test_a_load_that_fails_once_may_still_succeed(gateway: FakeGateway) -> None:
+def test_a_load_that_fails_may_still_succeed_but_not_for_ever(gateway: FakeGateway) -> None:
     failed = {"state": "failed", "replicas": [], "reason": "no memory"}
     right = {"state": "ready", "replicas": ["a", "b"], "reason": ""}
     assert followed(gateway, failed, failed, right).is_done
-
-
-def test_a_load_that_goes_on_failing_is_an_error(gateway: FakeGateway) -> None:
+    gateway.versions[1].looks.clear()
     with pytest.raises(LoadFailed, match="no memory") as raised:
-        followed(gateway, {"state": "failed", "replicas": [], "reason": "no memory"})
+        followed(gateway, failed)
     assert exit_code(raised.value) == 1
 
 
 def test_who_waits_too_long_hears_how_far_it_is(gateway: FakeGateway) -> None:
     with pytest.raises(DeadlineExceeded) as raised:
-        followed(gateway, {"state": "ready", "replicas": ["a"]}, within=1.0)
+        followed(gateway, {"state": "ready", "replicas": ["a"]}, within=0.2)
     assert "loading (1 of 2 replicas)" in raised.value.why
     assert "servegate model show m@1" in raised.value.try_this
     assert exit_code(raised.value) == 8

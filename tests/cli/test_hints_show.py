@@ -14,6 +14,7 @@ from serve.capacity.scaling.signals import Bounds, Code, Reason
 from serve.capacity.scaling.staffing import borne, enough
 from serve.cli.hints.explaining import Edges, changes, edges, lines
 from serve.cli.hints.showing import allowed, number
+from serve.control.scaling.board import Board
 
 GPU = {
     "local-0/GPU-1": {
@@ -51,35 +52,25 @@ def test_every_pool_is_a_row_with_its_first_reason() -> None:
         ["default", "3", "2", "0", "2.31", "1 to 8", why],
         ["t4", "2 (held)", "2", "0", "2.31", "1 to 8", why],
     ]
-
-
-def test_one_pool_is_told_in_words() -> None:
-    with side(**answers(page(confidence="low"))) as there:
-        done = servegate("hints", "show", "default", "--admin-url", there.url)
-    assert done.stdout.splitlines() == [
-        "default: 3 replicas, 1 more than there are",
-        "  2 ready, 0 starting; 1 to 8 allowed; as of 2023-11-14 22:13:20Z",
-        "  the number is only held: too little is known",
-        "  why: 2.31 replicas would be busy all the time  [demand]",
-    ]
-
-
-def test_programs_get_what_the_gateway_tells() -> None:
-    with side(**answers(page())) as there:
-        every = servegate("hints", "show", "--json", "--admin-url", there.url)
-        one = servegate("hints", "show", "default", "--json", "--admin-url", there.url)
-    assert json.loads(every.stdout) == [page()]
-    assert json.loads(one.stdout) == page()
-
-
-def test_before_the_first_round_there_is_nothing_on_stdout() -> None:
     with side(**answers()) as there:
         done = servegate("hints", "show", "--admin-url", there.url)
     assert (done.returncode, done.stdout) == (0, "")
     assert "there are no hints yet" in done.stderr
 
 
-def test_what_is_allowed_is_told_with_its_schedule_and_its_gpus() -> None:
+def test_one_pool_is_told_in_words_and_to_programs_as_it_is() -> None:
+    with side(**answers(page(confidence="low"))) as there:
+        flags = ("--admin-url", there.url)
+        done = servegate("hints", "show", "default", *flags)
+        one = servegate("hints", "show", "default", "--json", *flags)
+        every = servegate("hints", "show", "--json", *flags)
+    assert done.stdout.splitlines() == [
+        "default: 3 replicas, 1 more than there are",
+        "  2 ready, 0 starting; 1 to 8 allowed; as of 2023-11-14 22:13:20Z",
+        "  the number is only held: too little is known",
+        "  why: 2.31 replicas would be busy all the time  [demand]",
+    ]
+    assert json.loads(every.stdout) == [json.loads(one.stdout)] == [page(confidence="low")]
     bounds = Bounds(least=1, most=9, budget=6, to_zero=True)
     found = page(bounds=bounds, schedule="mon-fri 08:00-18:00")["bounds"]
     assert allowed(found) == "0 or 1 to 9, with GPUs for 6 (mon-fri 08:00-18:00)"
@@ -126,62 +117,44 @@ def test_the_arithmetic_is_told_from_calls_to_replicas() -> None:
 
 
 def test_what_the_admin_api_answers_is_what_is_explained(tmp_path: Path) -> None:
-    app = application(plane(tmp_path))
-    app.state.control.board.put([told(utilization=0.83, gpus=GPU)])
+    board = Board()
+    board.put([told(utilization=0.83, gpus=GPU)])
+    app = application(plane(tmp_path), board=board)
     answered = send(app, "GET", "/api/hints/default").json()
     assert list(lines(answered)) == list(lines(page(utilization=0.83, gpus=GPU)))
 
 
-def test_several_models_are_added_up() -> None:
-    found = list(lines(page(models=(model(), model("other", capacity=400.0)))))
-    assert "  together: 2.31" in found
-
-
-def test_a_model_whose_capacity_is_unknown_is_told_so() -> None:
+def test_what_differs_from_the_usual_is_told() -> None:
     reasons = (Reason(Code.UNKNOWN, "too little was executed to tell what digits needs"),)
     unknown = page(models=(model(capacity=None),), reasons=reasons, demand=float("nan"))
-    found = list(lines(unknown))
-    assert "  digits: it is not known yet what a replica bears" in found
-    assert "  together: not known, so no number is made of it" in found
-    assert found[-1].startswith("  capacity-unknown: some dozens of executions")
+    newer = page()
+    newer["reasons"].append({"code": "new", "text": "of a later version"})
+    for told_, line in (
+        (page(), "  GPUs: nobody tells how busy they are, and the hint does not need it"),
+        (page(models=(model(), model("other", capacity=400.0))), "  together: 2.31"),
+        (unknown, "  digits: it is not known yet what a replica bears"),
+        (unknown, "  together: not known, so no number is made of it"),
+        (page(demand=2.1), "    − 0.11, because the rate is smoothed = 2.1"),
+        (newer, "  why: of a later version  [new]"),
+    ):
+        assert line in list(lines(told_)), line
 
 
-def test_without_readings_of_gpus_that_is_told() -> None:
-    assert "  GPUs: nobody tells how busy they are, and the hint does not need it" in list(
-        lines(page())
-    )
-
-
-def test_a_pool_at_its_most_would_not_get_more_and_the_command_is_named() -> None:
-    reasons = (Reason(Code.MOST, "9 would be right, and 8 are allowed"),)
-    found = page(desired=8, ready=8, demand=7.5, reasons=reasons)
-    assert edges(found).more is None
-    assert "most: servegate hints set default --most N" in list(changes(found))
-
-
-def test_fewer_are_wanted_only_after_a_while_once_the_number_was_followed() -> None:
-    found = page(desired=2, ready=2, demand=1.5)
-    assert edges(found) == Edges(borne(2), borne(1), fewer_at_once=False)
+def test_the_edges_are_where_the_number_would_be_another() -> None:
+    most = Reason(Code.MOST, "9 would be right, and 8 are allowed")
+    full = page(desired=8, ready=8, demand=7.5, reasons=(most,))
+    assert edges(full).more is None
+    assert "most: servegate hints set default --most N" in list(changes(full))
+    assert edges(page(desired=1, ready=1)).fewer is None
+    followed = page(desired=2, ready=2, demand=1.5)
+    assert edges(followed) == Edges(borne(2), borne(1), fewer_at_once=False)
     assert (
         f"fewer: a demand below {borne(1):.3g} ({calls(1.5, borne(1))} fewer of digits) for "
         f"{HELD:.0f} s, unless more was needed too often in the last hour"
-    ) in list(changes(found))
-
-
-def test_a_demand_that_is_low_enough_already_has_to_last() -> None:
-    found = list(changes(page(desired=2, ready=2, demand=0.5)))
-    assert found[1].startswith(
+    ) in list(changes(followed))
+    assert list(changes(page(desired=2, ready=2, demand=0.5)))[1].startswith(
         f"fewer: below {borne(1):.3g} it is already; that has to last {HELD:.0f} s"
     )
-
-
-def test_a_rate_that_is_smoothed_may_be_lower_than_the_last_calls() -> None:
-    found = list(lines(page(demand=2.1)))
-    assert "    − 0.11, because the rate is smoothed = 2.1" in found
-
-
-def test_a_pool_at_its_least_does_not_fall() -> None:
-    assert edges(page(desired=1, ready=1)).fewer is None
 
 
 def test_explaining_for_programs_has_the_parts_and_the_edges() -> None:
@@ -197,9 +170,3 @@ def test_every_reason_but_those_that_are_the_rule_says_what_would_change_it() ->
     for code in set(Code) - {Code.DEMAND, Code.STEADY}:
         found = page(reasons=(Reason(code, "so it is"),))
         assert any(one.startswith(f"{code}: ") for one in changes(found)), code
-
-
-def test_a_reason_that_is_not_known_yet_is_told_all_the_same() -> None:
-    found = page()
-    found["reasons"].append({"code": "new", "text": "of a later version"})
-    assert "  why: of a later version  [new]" in list(lines(found))

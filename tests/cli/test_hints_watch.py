@@ -3,12 +3,12 @@
 import json
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from contextlib import contextmanager
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 from cli.commands import servegate
+from cli.http_servers import Request, answering
 from control.live.advised import told
 
 from serve.capacity.scaling.signals import Code, Reason
@@ -30,16 +30,7 @@ def test_only_what_differs_is_news() -> None:
     other_words = (Reason(Code.DEMAND, "2.4 replicas would be busy all the time"),)
     assert news(told_, page(reasons=other_words, demand=2.4), page(pool="t4")) == []
     assert news(told_, page(desired=4), page(pool="t4")) == [("default", True)]
-
-
-def test_a_pool_that_is_gone_is_news_once() -> None:
-    told_ = News()
-    news(told_, page(), page(pool="t4"))
-    assert news(told_, page()) == [("t4", False)]
-    assert news(told_, page()) == []
-
-
-def test_other_pools_are_no_news_where_one_is_named() -> None:
+    assert [news(told_, page(desired=4)) for _ in range(2)] == [[("t4", False)], []]
     assert news(News("t4"), page(), page(pool="t4")) == [("t4", True)]
 
 
@@ -59,51 +50,27 @@ def rounds(*rounds_: list[dict[str, Any]], waits: bool = False) -> Iterator[tupl
     over = threading.Event()
     left, asked = list(rounds_), []
 
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            url = urlsplit(self.path)
-            if url.path != "/api/hints":
-                self._answer(200, rounds_[0][0])
-                return
-            asked.append(int(parse_qs(url.query)["after"][0]))
-            if left:
-                self._answer(200, {"number": len(rounds_) - len(left) + 7, "hints": left.pop(0)})
-                return
-            if waits:
-                over.wait()
-            self._answer(403, {"what": "no more", "why": "", "try_this": "", "code": "forbidden"})
+    def answer(request: Request) -> tuple[int, Any]:
+        url = urlsplit(request.path)
+        if url.path != "/api/hints":
+            return 200, rounds_[0][0]
+        asked.append(int(parse_qs(url.query)["after"][0]))
+        if left:
+            return 200, {"number": len(rounds_) - len(left) + 7, "hints": left.pop(0)}
+        if waits:
+            over.wait()
+        return 403, {"what": "no more", "why": "", "try_this": "", "code": "forbidden"}
 
-        def _answer(self, status: int, answer: Any) -> None:
-            body = json.dumps(answer).encode()
-            self.send_response(status)
-            self.send_header("content-length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-
-        def log_message(self, format: str, *args: Any) -> None:
-            pass
-
-        def handle(self) -> None:
-            with suppress(ConnectionError):  # the command has left
-                super().handle()
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.daemon_threads = True
-    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}", asked
-    finally:
+    with answering(answer) as url:
+        yield url, asked
         over.set()
-        server.shutdown()
-        thread.join()
-        server.server_close()
 
 
 def test_people_get_a_line_for_each_change() -> None:
     first, second = page(), page(desired=4)
-    with rounds([first], [first], [second]) as (url, _):
+    with rounds([first], [first], [second]) as (url, asked):
         done = servegate("hints", "watch", "--admin-url", url)
+    assert asked == [0, 7, 8, 9], "each question is for what is newer than the last answer"
     assert done.stdout.splitlines() == [line(first), line(second)]
     assert "no more" in done.stderr
 
@@ -122,20 +89,10 @@ def test_programs_get_an_event_for_each_change_and_a_result() -> None:
     assert (done.returncode, found[-1]["code"]) == (4, "forbidden")
 
 
-def test_each_question_is_for_what_is_newer_than_the_last_answer() -> None:
-    with rounds([page()], [page()]) as (url, asked):
-        servegate("hints", "watch", "--admin-url", url)
-    assert asked == [0, 7, 8]
-
-
 def test_it_ends_by_itself_after_the_time_it_was_given() -> None:
     with rounds([page()], waits=True) as (url, _):
         done = servegate("hints", "watch", "--for", "100ms", "--json", "--admin-url", url)
     assert done.returncode == 0
     assert json.loads(done.stdout.splitlines()[-1]) == {"type": "result", "ok": True, "exit": 0}
-
-
-def test_a_length_of_time_that_is_none_is_refused_before_anybody_is_asked() -> None:
     done = servegate("hints", "watch", "--for", "soon", "--admin-url", "http://127.0.0.1:9")
-    assert done.returncode == 2
-    assert "'soon' is no length of time" in done.stderr
+    assert done.returncode == 2 and "'soon' is no length of time" in done.stderr

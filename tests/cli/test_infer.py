@@ -49,20 +49,12 @@ def command(http_url, grpc_url):
     return run
 
 
-@pytest.mark.parametrize(
-    ("text", "asked"),
-    [("m", Asked("m")), ("m@3", Asked("m", "3")), ("m:stable", Asked("m", "stable"))],
-)
-def test_a_name_may_carry_a_version_or_a_label(text, asked):
-    assert parse_asked(text) == asked
-
-
-@pytest.mark.parametrize(
-    "text", ["", "m@", "m@x", "m@-1", "m:", "m:2", "a/b", "m@3:stable", "stats"]
-)
-def test_other_names_are_refused(text):
-    with pytest.raises(Invalid):
-        parse_asked(text)
+def test_a_name_may_carry_a_version_or_a_label():
+    names = {"m": Asked("m"), "m@3": Asked("m", "3"), "m:stable": Asked("m", "stable")}
+    assert {text: parse_asked(text) for text in names} == names
+    for text in ("", "m@", "m@x", "m@-1", "m:", "m:2", "a/b", "m@3:stable", "stats"):
+        with pytest.raises(Invalid):
+            parse_asked(text)
 
 
 def test_the_command_shows_who_answered_and_the_labelled_scores(command):
@@ -71,6 +63,17 @@ def test_the_command_shows_who_answered_and_the_labelled_scores(command):
     assert first.startswith("m version 2 (by label:stable, generation 7), ")
     assert rest == ["y  FP32 [1, 2]", "  index  label   score", "      1  dog    0.7500"]
     assert result.stderr == ""
+    unlabelled = command("m", "--input", "random", admin="http://127.0.0.1:9")
+    assert "      1  0.7500" in unlabelled.stdout
+    assert unlabelled.stderr.startswith("no label texts: ")
+    command("m:stable", "--input", "random", "--batch", "3")
+    path, headers, body = Gateway.asked[-1]
+    assert path == "/v2/models/m/versions/stable/infer"
+    length = int(headers["Inference-Header-Content-Length"])
+    assert json.loads(body[:length])["inputs"][0]["shape"] == [3, 2]
+    assert len(body) == length + 3 * 2 * 4
+    with pytest.raises(NotFound, match="not here"):
+        command("nope", "--input", "random")
 
 
 def test_json_is_one_object_on_stdout_over_grpc_too(command):
@@ -81,51 +84,22 @@ def test_json_is_one_object_on_stdout_over_grpc_too(command):
     assert shown["repeat"]["versions"] == {"3": 3}
 
 
-def test_without_the_admin_api_the_answer_has_no_labels_and_says_so(command):
-    result = command("m", "--input", "random", admin="http://127.0.0.1:9")
-    assert "      1  0.7500" in result.stdout
-    assert result.stderr.startswith("no label texts: ")
-
-
-def test_the_selector_and_binary_tensors_are_sent(command):
-    command("m:stable", "--input", "random", "--batch", "3")
-    path, headers, body = Gateway.asked[-1]
-    assert path == "/v2/models/m/versions/stable/infer"
-    length = int(headers["Inference-Header-Content-Length"])
-    assert json.loads(body[:length])["inputs"][0]["shape"] == [3, 2]
-    assert len(body) == length + 3 * 2 * 4
-
-
-@pytest.mark.parametrize("name", FAULTS)
-def test_what_the_gateway_refuses_becomes_the_same_error_here(name, http_url, grpc_url):
-    kind = FAULTS[name][1]
+def test_what_the_gateway_refuses_becomes_the_same_error_here(http_url, grpc_url):
     with HttpCaller(http_url) as over_http, GrpcCaller(grpc_url) as over_grpc:
         for caller in (over_http, over_grpc):
-            with pytest.raises(ServegateError) as raised:
-                caller.infer(Asked(name), RAW, {})
-            assert type(raised.value) is kind
-            if kind is not DeadlineExceeded:
-                assert raised.value.what == "it failed: for a reason"
-                assert raised.value.try_this == "something else"
-                assert raised.value.code == "a_code"
-
-
-def test_a_model_that_does_not_exist_is_not_found(command):
-    with pytest.raises(NotFound, match="not here"):
-        command("nope", "--input", "random")
-
-
-def test_an_error_without_json_is_told_in_one_line(http_url):
-    with HttpCaller(http_url) as caller, pytest.raises(OutcomeUnknown) as raised:
-        caller.infer(Asked("html"), RAW, {})
-    assert raised.value.what == "the gateway answered 502: <html> <b>proxy</b></html>"
-
-
-def test_a_reply_that_breaks_the_protocol_is_a_malformed_reply(http_url, grpc_url):
-    with HttpCaller(http_url) as over_http, GrpcCaller(grpc_url) as over_grpc:
-        for caller in (over_http, over_grpc):
+            for name, (_, kind) in FAULTS.items():
+                with pytest.raises(ServegateError) as raised:
+                    caller.infer(Asked(name), RAW, {})
+                assert type(raised.value) is kind, name
+                if kind is not DeadlineExceeded:
+                    assert raised.value.what == "it failed: for a reason"
+                    assert raised.value.try_this == "something else"
+                    assert raised.value.code == "a_code"
             with pytest.raises(MalformedReply):
                 caller.infer(Asked("broken"), RAW, {})
+        with pytest.raises(OutcomeUnknown) as raised:
+            over_http.infer(Asked("html"), RAW, {})
+    assert raised.value.what == "the gateway answered 502: <html> <b>proxy</b></html>"
 
 
 def test_a_gateway_that_is_not_there_says_what_to_try():

@@ -42,34 +42,21 @@ def write(folder, name, document):
     (folder / name).write_text(json.dumps(document), "utf-8")
 
 
-@pytest.mark.parametrize("text", ["x=@cat.png", "@cat.png"])
-def test_a_picture_goes_through_the_recorded_preprocessing(folder, text):
-    made = reader().read([text]).tensors["x"]
+@pytest.mark.parametrize("name", ["x=", ""])
+def test_a_file_of_each_kind_becomes_a_tensor(folder, name):
+    made = reader().read([f"{name}@cat.png"]).tensors["x"]
     expected = np.array([SQUARE], dtype=np.float32) * np.float32(1 / 255)
     assert made.tobytes() == expected.tobytes() and made.shape == (1, 2, 2, 1)
-
-
-@pytest.mark.parametrize("text", ["x=@a.npy", "@a.npy"])
-def test_a_numpy_file_is_its_array_with_the_batch_dimension_added(folder, text):
-    ready = reader().read([text])
-    assert ready.tensors["x"].shape == (1, 2, 2, 1)
-    assert ready.datatypes == {"x": "FP32"}
-    assert ready.notes == ()
-
-
-def test_a_numpy_archive_gives_one_array_or_all(folder):
-    assert set(reader(X, ID).read(["x=@a.npz"]).tensors) == {"x"}
-    both = reader(X, ID).read(["@a.npz"]).tensors
-    assert both["x"].shape == (3, 2, 2, 1) and both["id"].tolist() == [[7], [7], [7]]
-
-
-@pytest.mark.parametrize(
-    "text", ["x=@plain.json", "@plain.json", "x=@request.json", "@request.json"]
-)
-def test_json_is_nested_lists_or_a_whole_request(folder, text):
-    made = reader().read([text]).tensors["x"]
-    assert made.dtype == np.float32 and made.ravel().tolist() == [1, 2, 3, 4]
-    assert made.shape == (1, 2, 2, 1)
+    ready = reader().read([f"{name}@a.npy"])
+    assert ready.tensors["x"].shape == (1, 2, 2, 1), "the batch dimension is added"
+    assert (ready.datatypes, ready.notes) == ({"x": "FP32"}, ())
+    for file in ("plain.json", "request.json"):
+        made = reader().read([f"{name}@{file}"]).tensors["x"]
+        assert made.dtype == np.float32 and made.shape == (1, 2, 2, 1)
+        assert made.ravel().tolist() == [1, 2, 3, 4]
+    found = reader(X, ID).read([f"{name}@a.npz"]).tensors
+    assert found["x"].shape == (3, 2, 2, 1)
+    assert name or found["id"].tolist() == [[7], [7], [7]]
 
 
 def test_what_a_request_file_says_beside_its_inputs_is_not_dropped_silently(folder):
@@ -106,9 +93,6 @@ def test_another_datatype_is_cast_and_the_cast_is_told(folder):
     np.save("half.npy", np.array([[0.5]]))
     with pytest.raises(Invalid, match="INT64 does not have"):
         reader(ID).read(["@half.npy"])
-
-
-def test_texts_may_come_from_numpy_and_from_json(folder):
     np.save("words.npy", np.array([["a"], ["bc"]]))
     assert reader(TEXT).read(["@words.npy"]).tensors["text"].shape == (2, 1)
     write(folder, "words.json", ["a"])
@@ -123,6 +107,16 @@ def test_a_shape_that_the_model_does_not_want_is_refused_here(folder):
     assert raised.value.why == "the model wants [-1, 2, 2, 1], the first of which is the batch"
 
 
+def test_the_record_is_fetched_for_pictures_only(folder):
+    def fetch():
+        raise NoControl("nobody answers")
+
+    lazy = Reader("m", {"x": X}, fetch, np.random.default_rng(0))
+    assert lazy.read(["@a.npy"]).tensors
+    with pytest.raises(NoControl):
+        lazy.read(["@cat.png"])
+
+
 def test_without_recorded_preprocessing_a_picture_says_how_to_record_it(folder):
     for record in ({}, {"inputs": {}}, {"inputs": {"y": STEPS}}):
         with pytest.raises(Invalid, match="no preprocessing is recorded") as raised:
@@ -132,22 +126,6 @@ def test_without_recorded_preprocessing_a_picture_says_how_to_record_it(folder):
         (folder / "small.png").write_bytes((folder / "cat.png").read_bytes())
         wide = TensorSpec("x", "FP32", (-1, 224, 224, 3))
         assert reader(wide, record=json.loads(example)).read(["@small.png"]).tensors["x"].any()
-
-
-def test_the_record_is_fetched_for_pictures_only(folder):
-    def nobody():
-        raise NoControl("nobody answers")
-
-    lazy = Reader("m", {"x": X}, nobody, np.random.default_rng(0))
-    assert lazy.read(["@a.npy"]).tensors
-    with pytest.raises(NoControl):
-        lazy.read(["@cat.png"])
-
-
-def test_no_input_says_what_the_model_wants():
-    with pytest.raises(Invalid) as raised:
-        reader(X, TEXT).read([])
-    assert "x FP32 [-1, 2, 2, 1], text BYTES [-1, 1]" in raised.value.why
 
 
 @pytest.mark.parametrize(
@@ -209,12 +187,12 @@ def test_what_cannot_be_read_says_why(folder, text, said):
     assert said in str(raised.value)
 
 
-def test_an_input_given_twice_is_refused(folder):
+def test_what_is_missing_or_given_twice_is_told_with_the_inputs_of_the_model(folder):
     with pytest.raises(Invalid, match="input 'x' is given twice"):
         reader().read(["@a.npy", "x=random"])
-
-
-def test_a_file_without_a_name_needs_a_model_with_one_input(folder):
+    with pytest.raises(Invalid) as raised:
+        reader(X, TEXT).read([])
+    assert "x FP32 [-1, 2, 2, 1], text BYTES [-1, 1]" in raised.value.why
     with pytest.raises(Invalid) as raised:
         reader(X, ID).read(["@cat.png"])
     assert "x FP32" in raised.value.why and "id INT64" in raised.value.why
