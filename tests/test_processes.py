@@ -2,8 +2,9 @@
 
 import asyncio
 import contextlib
+import functools
+import inspect
 import json
-import logging
 import os
 import resource
 import signal
@@ -36,24 +37,26 @@ from serve.processes import (
     sweep_shared_memory,
 )
 from serve.processes.children import LINE_LIMIT
-from serve.processes.ledger import MARK_VARIABLE, own_mark
 from serve.processes.table import start_time
 
 ROOT = Path(__file__).parents[1]
-MINE = f"{MARK_VARIABLE}={own_mark()}"
 PATIENCE = 10.0  # seconds; a bound for what takes milliseconds
 
-Run = Callable[[Coroutine[Any, Any, None]], None]
+Story = Callable[..., Coroutine[Any, Any, None]]
 
 
-@pytest.fixture(params=[asyncio.run, uvloop.run], ids=["asyncio", "uvloop"])
-def run(request: pytest.FixtureRequest) -> Run:
-    """Run a coroutine on either event loop, within the test's patience."""
+def on_either_loop(story: Story) -> Callable[..., None]:
+    """A test that runs this coroutine on either event loop, within the test's patience."""
 
-    async def bounded(work: Coroutine[Any, Any, None]) -> None:
-        await asyncio.wait_for(work, PATIENCE)
+    @pytest.mark.parametrize("run", [asyncio.run, uvloop.run], ids=["asyncio", "uvloop"])
+    @functools.wraps(story)
+    def test(run: Callable[..., None], **given: Any) -> None:
+        run(asyncio.wait_for(story(**given), PATIENCE))
 
-    return lambda work: request.param(bounded(work))
+    signature = inspect.signature(story)
+    run = inspect.Parameter("run", inspect.Parameter.KEYWORD_ONLY)
+    test.__signature__ = signature.replace(parameters=[*signature.parameters.values(), run])
+    return test
 
 
 def python(code: str, *, grace: float = PATIENCE) -> Program:
@@ -127,171 +130,143 @@ TOLD = """import os
 print(os.getpriority(os.PRIO_PROCESS, 0), open("/proc/self/oom_score_adj").read())"""
 
 
-@pytest.mark.parametrize("nice", [None, 0, 7])
-def test_a_child_that_stands_behind_others_does_so_from_its_first_moment_on(
-    run: Run, nice: int | None
-) -> None:
-    mine = os.getpriority(os.PRIO_PROCESS, 0), Path("/proc/self/oom_score_adj").read_text().strip()
+MINE = os.getpriority(os.PRIO_PROCESS, 0), Path("/proc/self/oom_score_adj").read_text().strip()
 
-    async def main() -> None:
+
+@on_either_loop
+async def test_a_child_that_stands_behind_others_does_so_from_its_first_moment_on() -> None:
+    for nice, claims in ((None, MINE), (0, (0, 1000)), (7, (7, 1000))):
         lines = Lines()
         async with spawn(replace(python(TOLD), nice=nice), on_line=lines) as child:
             assert await child.wait() == Exit(0)
-        claims = mine if nice is None else (nice, 1000)
-        assert lines.seen[0] == f"{claims[0]} {claims[1]}"
-
-    run(main())
+        assert lines.seen[0] == f"{claims[0]} {claims[1]}", nice
 
 
-def test_output_and_errors_arrive_as_one_stream_of_lines(run: Run) -> None:
-    async def main() -> None:
-        lines = Lines()
-        child = spawn(shell("echo one; echo two >&2; printf three"), on_line=lines)
-        assert str(await child.wait()) == "exit status 0"
-        assert lines.seen == ["one", "two", "three"]
-
-    run(main())
-
-
-def test_long_lines_are_cut_and_undecodable_bytes_replaced(run: Run) -> None:
-    async def main() -> None:
-        lines = Lines()
-        code = "import os; os.write(1, b'a' * 300_000 + b'\\nb\\xff\\r\\n')"
-        await spawn(python(code), on_line=lines).wait()
-        assert [len(line) for line in lines.seen] == [LINE_LIMIT + 1, 2]
-        assert lines.seen[0].endswith("a…")
-        assert lines.seen[1] == "b\ufffd"
-
-    run(main())
+@on_either_loop
+async def test_output_and_errors_arrive_as_one_stream_of_lines_before_the_exit_status() -> None:
+    lines = Lines()
+    child = spawn(shell("echo one; echo two >&2; printf three"), on_line=lines)
+    assert str(await child.wait()) == "exit status 0"
+    assert lines.seen == ["one", "two", "three"]
+    assert str(await spawn(shell("exit 3"), on_line=lines).wait()) == "exit status 3"
 
 
-def test_a_chatty_child_is_read_to_its_last_line(run: Run) -> None:
-    async def main() -> None:
-        lines = Lines()
-        await spawn(python("for n in range(100_000): print(n)"), on_line=lines).wait()
-        assert lines.seen == [str(number) for number in range(100_000)]
-
-    run(main())
-
-
-@pytest.mark.parametrize(
-    ("script", "words"),
-    [("exit 3", "exit status 3"), ("kill -9 $$", "killed by signal 9 (SIGKILL)")],
-)
-def test_an_exit_is_told_in_words(run: Run, script: str, words: str) -> None:
-    async def main() -> None:
-        assert str(await spawn(shell(script), on_line=Lines()).wait()) == words
-
-    run(main())
+@on_either_loop
+async def test_long_lines_are_cut_and_undecodable_bytes_replaced() -> None:
+    lines = Lines()
+    code = "import os; os.write(1, b'a' * 300_000 + b'\\nb\\xff\\r\\n')"
+    await spawn(python(code), on_line=lines).wait()
+    assert [len(line) for line in lines.seen] == [LINE_LIMIT + 1, 2]
+    assert lines.seen[0].endswith("a…")
+    assert lines.seen[1] == "b\ufffd"
 
 
-def test_a_program_that_does_not_exist_is_an_os_error(run: Run) -> None:
-    async def main() -> None:
-        with pytest.raises(FileNotFoundError):
-            spawn(Program("child", ("/nowhere/program",)), on_line=Lines())
-
-    run(main())
-
-
-def test_stop_lets_the_child_finish_and_may_be_called_again(run: Run) -> None:
-    async def main() -> None:
-        lines = Lines()
-        child = spawn(
-            shell("trap 'echo bye; exit 7' TERM; echo up; sleep 60 & wait"), on_line=lines
-        )
-        await lines.first()
-        await asyncio.gather(child.stop(), child.stop())
-        await child.stop()
-        assert lines.seen == ["up", "bye"]
-        assert str(await child.wait()) == "exit status 7"
-
-    run(main())
+@on_either_loop
+async def test_a_chatty_child_is_read_to_its_last_line() -> None:
+    lines = Lines()
+    await spawn(python("for n in range(100_000): print(n)"), on_line=lines).wait()
+    assert lines.seen == [str(number) for number in range(100_000)]
 
 
-def test_a_child_that_ignores_sigterm_is_killed_after_its_grace(run: Run) -> None:
-    async def main() -> None:
-        lines = Lines()
-        child = spawn(shell("trap '' TERM; echo up; sleep 60 & wait; wait"), on_line=lines)
-        await lines.first()
-        await child.stop(grace=0.1)
-        assert str(await child.wait()) == "killed by signal 9 (SIGKILL)"
-
-    run(main())
+@on_either_loop
+async def test_a_program_that_does_not_exist_is_an_os_error() -> None:
+    with pytest.raises(FileNotFoundError):
+        spawn(Program("child", ("/nowhere/program",)), on_line=Lines())
 
 
-def test_a_stop_that_is_cancelled_kills_at_once(run: Run) -> None:
-    async def main() -> None:
-        lines = Lines()
-        child = spawn(shell("trap '' TERM; echo up; sleep 60 & wait; wait"), on_line=lines)
-        await lines.first()
-        stopping = asyncio.create_task(child.stop(grace=PATIENCE))
-        await asyncio.sleep(0)
-        stopping.cancel()
-        assert str(await child.wait()) == "killed by signal 9 (SIGKILL)"
-
-    run(main())
+@on_either_loop
+async def test_stop_lets_the_child_finish_and_may_be_called_again() -> None:
+    lines = Lines()
+    child = spawn(shell("trap 'echo bye; exit 7' TERM; echo up; sleep 60 & wait"), on_line=lines)
+    await lines.first()
+    await asyncio.gather(child.stop(), child.stop())
+    await child.stop()
+    assert lines.seen == ["up", "bye"]
+    assert str(await child.wait()) == "exit status 7"
 
 
-def test_the_end_of_a_child_ends_its_whole_group(run: Run) -> None:
-    async def main() -> None:
-        lines = Lines()
-        child = spawn(shell("sleep 60 & echo $!; exit 0"), on_line=lines)
-        await child.wait()
-        assert not lives(int(lines.seen[0]))
+@on_either_loop
+async def test_a_child_that_ignores_sigterm_is_killed_after_its_grace() -> None:
+    lines = Lines()
+    child = spawn(shell("trap '' TERM; echo up; sleep 60 & wait; wait"), on_line=lines)
+    await lines.first()
+    await child.stop(grace=0.1)
+    assert str(await child.wait()) == "killed by signal 9 (SIGKILL)"
 
-    run(main())
+
+@on_either_loop
+async def test_a_stop_that_is_cancelled_kills_at_once() -> None:
+    lines = Lines()
+    child = spawn(shell("trap '' TERM; echo up; sleep 60 & wait; wait"), on_line=lines)
+    await lines.first()
+    stopping = asyncio.create_task(child.stop(grace=PATIENCE))
+    await asyncio.sleep(0)
+    stopping.cancel()
+    assert str(await child.wait()) == "killed by signal 9 (SIGKILL)"
 
 
-def test_leaving_the_context_of_a_child_stops_it(run: Run) -> None:
-    async def main() -> None:
-        async with spawn(shell("sleep 60"), on_line=Lines()) as child:
-            pass
-        assert child.is_gone
-        assert not lives(child.pid)
+@on_either_loop
+async def test_the_end_of_a_child_ends_its_whole_group() -> None:
+    lines = Lines()
+    child = spawn(shell("sleep 60 & echo $!; exit 0"), on_line=lines)
+    await child.wait()
+    assert not lives(int(lines.seen[0]))
 
-    run(main())
+
+@on_either_loop
+async def test_leaving_the_context_of_a_child_stops_it() -> None:
+    async with spawn(shell("sleep 60"), on_line=Lines()) as child:
+        pass
+    assert child.is_gone
+    assert not lives(child.pid)
 
 
 # --- a program that is kept running --------------------------------------------------------------
 
-
-def test_restarts_are_delayed_ever_longer_up_to_a_limit(run: Run) -> None:
-    async def main() -> None:
-        clock, conditions = ScriptedClock(), Conditions()
-        failing = Supervised(
-            lambda: shell("exit 1"), on_line=Lines(), on_change=conditions, clock=clock
-        )
-        async with asyncio.TaskGroup() as tasks:
-            running = tasks.create_task(failing.run())
-            last = await conditions.until(State.BACKING_OFF, restarts=7)
-            running.cancel()
-        assert clock.slept[:8] == [0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 10.0, 10.0]
-        assert (last.reason, last.delay, last.pid) == ("exit status 1", 10.0, None)
-
-    run(main())
+SLEEPER = Program("sleeper", ("/bin/sleep", "60"))
 
 
-def test_thirty_healthy_seconds_forgive_earlier_failures(run: Run) -> None:
-    async def main() -> None:
-        clock, conditions = ScriptedClock(), Conditions()
-        sleeper = Supervised(
-            lambda: Program("sleeper", ("/bin/sleep", "60")),
+class Kept:
+    """A program that is kept running inside the block, on a clock that stands still."""
+
+    def __init__(self, program: Program, **options: Any) -> None:
+        self.clock, self.conditions = ScriptedClock(), Conditions()
+        self.until = self.conditions.until
+        self.supervised = Supervised(
+            lambda: program,
             on_line=Lines(),
-            on_change=conditions,
-            clock=clock,
+            on_change=self.conditions,
+            clock=self.clock,
+            **options,
         )
-        async with asyncio.TaskGroup() as tasks:
-            running = tasks.create_task(sleeper.run())
-            for restarts, lived in enumerate([1.0, 1.0, 31.0, 1.0]):
-                alive = await conditions.until(State.RUNNING, restarts)
-                clock.time += lived
-                os.kill(alive.pid or 0, signal.SIGKILL)
-            await conditions.until(State.RUNNING, restarts=4)
-            running.cancel()
-        assert clock.slept == [0.2, 0.4, 0.2, 0.4]
-        assert sleeper.condition.reason == "killed by signal 9 (SIGKILL)"
 
-    run(main())
+    async def __aenter__(self) -> "Kept":
+        self._task = asyncio.create_task(self.supervised.run())
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self._task.cancel()
+        await asyncio.wait([self._task])
+
+
+@on_either_loop
+async def test_restarts_are_delayed_ever_longer_up_to_a_limit() -> None:
+    async with Kept(shell("exit 1")) as failing:
+        last = await failing.until(State.BACKING_OFF, restarts=7)
+    assert failing.clock.slept[:8] == [0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 10.0, 10.0]
+    assert (last.reason, last.delay, last.pid) == ("exit status 1", 10.0, None)
+
+
+@on_either_loop
+async def test_thirty_healthy_seconds_forgive_earlier_failures() -> None:
+    async with Kept(SLEEPER) as sleeper:
+        for restarts, lived in enumerate([1.0, 1.0, 31.0, 1.0]):
+            alive = await sleeper.until(State.RUNNING, restarts)
+            sleeper.clock.time += lived
+            os.kill(alive.pid or 0, signal.SIGKILL)
+        await sleeper.until(State.RUNNING, restarts=4)
+    assert sleeper.clock.slept == [0.2, 0.4, 0.2, 0.4]
+    assert sleeper.supervised.condition.reason == "killed by signal 9 (SIGKILL)"
 
 
 @pytest.mark.parametrize(
@@ -302,104 +277,60 @@ def test_thirty_healthy_seconds_forgive_earlier_failures(run: Run) -> None:
         (False, 60.0, [0.2, 0.4, 0.8, 1.6, 3.0, 3.0]),  # a start that never comes to its end
     ],
 )
-def test_a_control_plane_that_has_answered_is_started_again_at_once(
-    run: Run, answers: bool, lived: float, slept: list[float]
+@on_either_loop
+async def test_a_control_plane_that_has_answered_is_started_again_at_once(
+    answers: bool, lived: float, slept: list[float]
 ) -> None:
-    async def main() -> None:
-        clock, conditions = ScriptedClock(), Conditions()
+    async def probe() -> None:
+        if not answers:
+            await asyncio.get_running_loop().create_future()
 
-        async def probe() -> None:
-            if not answers:
-                await asyncio.get_running_loop().create_future()
-
-        control = Supervised(
-            lambda: Program("sleeper", ("/bin/sleep", "60")),
-            on_line=Lines(),
-            on_change=conditions,
-            probe=probe,
-            backoff=CONTROL_BACKOFF,
-            clock=clock,
-        )
-        async with asyncio.TaskGroup() as tasks:
-            running = tasks.create_task(control.run())
-            for restarts in range(len(slept)):
-                await conditions.until(State.RUNNING if answers else State.STARTING, restarts)
-                while control.condition.pid is None:  # noqa: ASYNC110 - it has no event
-                    await asyncio.sleep(0)
-                clock.time += lived
-                os.kill(control.condition.pid, signal.SIGKILL)
-                await conditions.until(State.BACKING_OFF, restarts)
-            running.cancel()
-        assert clock.slept[: len(slept)] == slept
-
-    run(main())
+    async with Kept(SLEEPER, probe=probe, backoff=CONTROL_BACKOFF) as control:
+        for restarts in range(len(slept)):
+            await control.until(State.RUNNING if answers else State.STARTING, restarts)
+            while (pid := control.supervised.condition.pid) is None:  # noqa: ASYNC110 - it has no event
+                await asyncio.sleep(0)
+            control.clock.time += lived
+            os.kill(pid, signal.SIGKILL)
+            await control.until(State.BACKING_OFF, restarts)
+    assert control.clock.slept[: len(slept)] == slept
 
 
-def test_a_program_is_running_once_its_probe_returns(run: Run) -> None:
-    async def main() -> None:
-        conditions, asked, answered = Conditions(), asyncio.Event(), asyncio.Event()
+@on_either_loop
+async def test_a_program_is_running_once_its_probe_returns() -> None:
+    asked, answered = asyncio.Event(), asyncio.Event()
 
-        async def probe() -> None:
-            asked.set()
-            await answered.wait()
+    async def probe() -> None:
+        asked.set()
+        await answered.wait()
 
-        sleeper = Supervised(
-            lambda: shell("sleep 60"), on_line=Lines(), on_change=conditions, probe=probe
-        )
-        async with asyncio.TaskGroup() as tasks:
-            running = tasks.create_task(sleeper.run())
-            await asked.wait()
-            assert sleeper.condition.state is State.STARTING
-            answered.set()
-            await conditions.until(State.RUNNING)
-            running.cancel()
-        states = [condition.state for condition in conditions.seen]
-        assert states == [State.STARTING, State.STARTING, State.RUNNING, State.STOPPED]
-        assert ends(conditions.seen[1].pid or 0)
-
-    run(main())
+    async with Kept(SLEEPER, probe=probe) as sleeper:
+        await asked.wait()
+        assert sleeper.supervised.condition.state is State.STARTING
+        answered.set()
+        await sleeper.until(State.RUNNING)
+    seen = sleeper.conditions.seen
+    states = [condition.state for condition in seen]
+    assert states == [State.STARTING, State.STARTING, State.RUNNING, State.STOPPED]
+    assert ends(seen[1].pid or 0)
 
 
-def test_a_program_whose_probe_gives_up_is_ended_and_started_again(run: Run) -> None:
-    async def main() -> None:
-        conditions = Conditions()
+@on_either_loop
+async def test_a_program_whose_probe_gives_up_is_ended_and_started_again() -> None:
+    async def probe() -> None:
+        raise Hopeless("it is lost")
 
-        async def probe() -> None:
-            raise Hopeless("it is lost")
-
-        lost = Supervised(
-            lambda: Program("sleeper", ("/bin/sleep", "60")),
-            on_line=Lines(),
-            on_change=conditions,
-            probe=probe,
-            clock=ScriptedClock(),
-        )
-        async with asyncio.TaskGroup() as tasks:
-            running = tasks.create_task(lost.run())
-            last = await conditions.until(State.BACKING_OFF, restarts=1)
-            running.cancel()
-        assert last.reason == "it is lost"
-        assert all(ends(condition.pid) for condition in conditions.seen if condition.pid)
-
-    run(main())
+    async with Kept(SLEEPER, probe=probe) as lost:
+        last = await lost.until(State.BACKING_OFF, restarts=1)
+    assert last.reason == "it is lost"
+    assert all(ends(condition.pid) for condition in lost.conditions.seen if condition.pid)
 
 
-def test_a_program_that_cannot_be_executed_is_tried_again(run: Run) -> None:
-    async def main() -> None:
-        conditions = Conditions()
-        missing = Supervised(
-            lambda: Program("missing", ("/nowhere/program",)),
-            on_line=Lines(),
-            on_change=conditions,
-            clock=ScriptedClock(),
-        )
-        async with asyncio.TaskGroup() as tasks:
-            running = tasks.create_task(missing.run())
-            last = await conditions.until(State.BACKING_OFF, restarts=1)
-            running.cancel()
-        assert last.reason == "/nowhere/program cannot be executed: No such file or directory"
-
-    run(main())
+@on_either_loop
+async def test_a_program_that_cannot_be_executed_is_tried_again() -> None:
+    async with Kept(Program("missing", ("/nowhere/program",))) as missing:
+        last = await missing.until(State.BACKING_OFF, restarts=1)
+    assert last.reason == "/nowhere/program cannot be executed: No such file or directory"
 
 
 def test_the_delay_after_thousands_of_failures_is_the_longest_one() -> None:
@@ -478,16 +409,14 @@ def test_a_sweep_spares_another_process_with_a_recorded_pid(tmp_path: Path) -> N
         other.kill()
 
 
-def test_a_sweep_spares_the_children_of_this_process(tmp_path: Path, run: Run) -> None:
-    async def main() -> None:
-        ledger = Ledger(tmp_path / "children.json")
-        async with spawn(shell("sleep 60"), on_line=Lines(), ledger=ledger) as child:
-            assert ledger.sweep() == ()
-            assert [entry.pid for entry in ledger.entries] == [child.pid]
-            assert lives(child.pid)
-        assert ledger.entries == ()
-
-    run(main())
+@on_either_loop
+async def test_a_sweep_spares_the_children_of_this_process(tmp_path: Path) -> None:
+    ledger = Ledger(tmp_path / "children.json")
+    async with spawn(shell("sleep 60"), on_line=Lines(), ledger=ledger) as child:
+        assert ledger.sweep() == ()
+        assert [entry.pid for entry in ledger.entries] == [child.pid]
+        assert lives(child.pid)
+    assert ledger.entries == ()
 
 
 @contextlib.contextmanager
@@ -501,33 +430,30 @@ def full_disk() -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
-def test_on_a_full_disk_children_start_and_end_and_are_written_down_later(
-    tmp_path: Path, run: Run, caplog: pytest.LogCaptureFixture
+@on_either_loop
+async def test_on_a_full_disk_children_start_and_end_and_are_written_down_later(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    path = tmp_path / "children.json"
-
-    async def main() -> None:
-        raised: list[dict[str, Any]] = []
-        asyncio.get_running_loop().set_exception_handler(lambda _, one: raised.append(one))
-        ledger = Ledger(path)
-        async with spawn(shell("sleep 60"), on_line=Lines(), ledger=ledger) as first:
-            with full_disk():
-                second = spawn(shell("sleep 60"), on_line=Lines(), ledger=ledger)
-                third = spawn(shell("exit 0"), on_line=Lines(), ledger=ledger)
-                await third.wait()
-                assert [entry.pid for entry in ledger.entries] == [first.pid, second.pid]
-                await first.stop()
-            assert [entry.pid for entry in Ledger(path).entries] == [first.pid]
-            async with spawn(shell("sleep 60"), on_line=Lines(), ledger=ledger) as fourth:
-                assert [entry.pid for entry in Ledger(path).entries] == [second.pid, fourth.pid]
-            await second.stop()
-        assert Ledger(path).entries == ()
-        assert not raised
-        assert os.listdir(tmp_path) == [path.name]  # noqa: PTH208
-
-    with caplog.at_level(logging.WARNING, "servegate.processes"):
-        run(main())
-    assert [record.message.partition(": ")[0] for record in caplog.records] == [
+    path, raised, idle = tmp_path / "children.json", [], shell("sleep 60")
+    caplog.clear()
+    asyncio.get_running_loop().set_exception_handler(lambda _, one: raised.append(one))
+    ledger = Ledger(path)
+    async with spawn(idle, on_line=Lines(), ledger=ledger) as first:
+        with full_disk():
+            second = spawn(idle, on_line=Lines(), ledger=ledger)
+            third = spawn(shell("exit 0"), on_line=Lines(), ledger=ledger)
+            await third.wait()
+            assert [entry.pid for entry in ledger.entries] == [first.pid, second.pid]
+            await first.stop()
+        assert [entry.pid for entry in Ledger(path).entries] == [first.pid]
+        async with spawn(idle, on_line=Lines(), ledger=ledger) as fourth:
+            assert [entry.pid for entry in Ledger(path).entries] == [second.pid, fourth.pid]
+        await second.stop()
+    assert Ledger(path).entries == ()
+    assert not raised
+    assert [one.name for one in tmp_path.iterdir()] == [path.name]  # noqa: ASYNC240
+    said = [one.message for one in caplog.records if one.name == "servegate.processes"]
+    assert [message.partition(": ")[0] for message in said] == [
         f"the list of child processes, {path}, cannot be written"
     ]
 
@@ -539,14 +465,11 @@ def test_the_ledger_is_readable_for_its_owner_only(tmp_path: Path) -> None:
     assert [path.name for path in (tmp_path / "state").iterdir()] == ["children.json"]
 
 
-@pytest.mark.parametrize("content", ["", "{", "[]", '{"boot": 1}'])
-def test_a_ledger_that_makes_no_sense_is_empty(tmp_path: Path, content: str) -> None:
-    (tmp_path / "children.json").write_text(content)
-    assert Ledger(tmp_path / "children.json").entries == ()
-
-
-def test_a_ledger_from_before_a_reboot_is_empty(tmp_path: Path) -> None:
+def test_a_ledger_that_makes_no_sense_or_is_from_before_a_reboot_is_empty(tmp_path: Path) -> None:
     path = tmp_path / "children.json"
+    for content in ("", "{", "[]", '{"boot": 1}'):
+        path.write_text(content)
+        assert Ledger(path).entries == (), content
     Ledger(path).record(Entry(os.getpid(), start_time(os.getpid()) or 0, "child", "1.1"))
     path.write_text(json.dumps(json.loads(path.read_text()) | {"boot": "another"}))
     assert Ledger(path).entries == ()
