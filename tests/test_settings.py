@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from serve.core.errors import Invalid
+from serve.core.flavours import Machine
 from serve.core.limits import Limits
 from serve.core.replicas import Replica
 from serve.settings import FILE, Explained, Settings, is_loopback, keys_are_required, load
@@ -56,9 +57,14 @@ def test_a_flag_may_say_no(tmp_path: Path) -> None:
     assert not explained(tmp_path, "insecure = true", insecure=False).settings.insecure
 
 
-@pytest.mark.parametrize(
-    ("name", "text", "value"),
-    [
+def of_variable(folder: Path, name: str, text: str) -> object:
+    """The setting that an environment variable gives."""
+    given = explained(folder, environment={f"SERVEGATE_{name.upper()}": text})
+    return getattr(given.settings, name)
+
+
+def test_a_variable_is_read_as_the_type_of_its_setting(tmp_path: Path) -> None:
+    for name, text, value in (
         ("http_port", "1234", 1234),
         ("call_timeout", "2.5", 2.5),
         ("insecure", "yes", True),
@@ -67,39 +73,19 @@ def test_a_flag_may_say_no(tmp_path: Path) -> None:
         ("triton_args", " --a=1 , --b ", ("--a=1", "--b")),
         ("triton_args", "", ()),
         ("state", "/srv/größe", "/srv/größe"),
-    ],
+    ):
+        assert of_variable(tmp_path, name, text) == value, (name, text)
+
+
+COUNTS = (
+    *("replicas", "workers", "max_in_flight", "max_body_bytes", "max_inflated_bytes"),
+    *("max_in_flight_bytes", "max_chunks", "max_connections", "max_streams"),
+    *("max_resets", "max_pings"),
 )
-def test_a_variable_is_read_as_the_type_of_its_setting(
-    tmp_path: Path, name: str, text: str, value: object
-) -> None:
-    environment = {f"SERVEGATE_{name.upper()}": text}
-    assert getattr(explained(tmp_path, environment=environment).settings, name) == value
-
-
-COUNTS = [
-    "replicas",
-    "workers",
-    "max_in_flight",
-    "max_body_bytes",
-    "max_inflated_bytes",
-    "max_in_flight_bytes",
-    "max_chunks",
-    "max_connections",
-    "max_streams",
-    "max_resets",
-    "max_pings",
-]
-TIMES = [
-    "head_timeout",
-    "body_timeout",
-    "idle_timeout",
-    "call_timeout",
-    "connect_timeout",
-    "drain_timeout",
-    "start_timeout",
-    "tick",
-    "scan_interval",
-]
+TIMES = (
+    *("head_timeout", "body_timeout", "idle_timeout", "call_timeout", "connect_timeout"),
+    *("drain_timeout", "start_timeout", "tick", "scan_interval"),
+)
 BROKEN = {
     "http_port": ["eighty", "80.5", "", "0", "65536", "-1"],
     **{name: ["none", "", "1.5", "0", "-1"] for name in COUNTS},
@@ -118,69 +104,57 @@ BROKEN = {
 }
 
 
-@pytest.mark.parametrize(
-    ("name", "text"), [(name, text) for name, texts in BROKEN.items() for text in texts]
-)
-def test_a_value_that_does_not_fit_is_told_with_its_source(
-    tmp_path: Path, name: str, text: str
-) -> None:
-    variable = f"SERVEGATE_{name.upper()}"
-    with pytest.raises(Invalid) as from_environment:
-        explained(tmp_path, environment={variable: text})
-    with pytest.raises(Invalid) as from_flag:
-        load({name: text}, {}, tmp_path)
-    assert f"environment {variable}" in str(from_environment.value)
-    assert f"flag --{name.replace('_', '-')}" in str(from_flag.value)
+def test_a_value_that_does_not_fit_is_refused_with_its_source(tmp_path: Path) -> None:
+    for name, text in [(name, text) for name, texts in BROKEN.items() for text in texts]:
+        with pytest.raises(Invalid) as from_environment:
+            of_variable(tmp_path, name, text)
+            pytest.fail(f"{name}={text}")
+        with pytest.raises(Invalid) as from_flag:
+            load({name: text}, {}, tmp_path)
+        assert f"environment SERVEGATE_{name.upper()}" in str(from_environment.value)
+        assert f"flag --{name.replace('_', '-')}" in str(from_flag.value), text
 
 
-@pytest.mark.parametrize(
-    ("name", "text"),
-    [
-        *((name, "1") for name in COUNTS),
-        *((name, "0.001") for name in TIMES),
-        ("max_head_bytes", "1024"),
-        ("max_frame_bytes", "16384"),
-        ("max_frame_bytes", "16777215"),
-        ("max_continuations", "0"),
-        ("min_body_rate", "0"),
-        ("cancel", "auto"),
-        ("cancel", "forward"),
-        ("cancel", "absorb"),
-    ],
-)
-def test_a_value_at_the_edge_of_what_fits_is_taken(tmp_path: Path, name: str, text: str) -> None:
-    given = explained(tmp_path, environment={f"SERVEGATE_{name.upper()}": text})
-    value = getattr(given.settings, name)
-    assert value == type(value)(text)
+def test_a_value_at_the_edge_of_what_fits_is_taken(tmp_path: Path) -> None:
+    edges = dict.fromkeys(COUNTS, ("1",)) | dict.fromkeys(TIMES, ("0.001",))
+    edges |= {
+        "max_head_bytes": ("1024",),
+        "max_frame_bytes": ("16384", "16777215"),
+        "max_continuations": ("0",),
+        "min_body_rate": ("0",),
+        "cancel": ("auto", "forward", "absorb"),
+    }
+    for name, text in [(name, text) for name, texts in edges.items() for text in texts]:
+        value = of_variable(tmp_path, name, text)
+        assert value == type(value)(text), name
 
 
-@pytest.mark.parametrize(
-    "line",
-    [
-        "http_port = '80x'",
-        "max_body_bytes = 0",
-        "max_head_bytes = 100",
-        "body_timeout = inf",
-        "cancel = 'never'",
-        "cancel = true",
-        "http_port = true",
-        "http_port = 80.5",
-        "http_port = [80]",
-        "http_port = 2020-01-01",
-        "call_timeout = [1]",
-        "call_timeout = true",
-        "triton = 5",
-        "host = ['a']",
-        "[http_port]\nx = 1",
-        "http_ports = 80",
-        "http_port",
-        "\udcff",
-    ],
-)
-def test_a_value_of_the_file_that_does_not_fit_names_the_file(tmp_path: Path, line: str) -> None:
-    (tmp_path / FILE).write_bytes(line.encode("utf-8", "surrogateescape"))
-    with pytest.raises(Invalid, match=r"servegate\.toml"):
-        load({}, {}, tmp_path)
+WRONG_LINES = """\
+http_port = '80x'
+max_body_bytes = 0
+max_head_bytes = 100
+body_timeout = inf
+cancel = 'never'
+cancel = true
+http_port = true
+http_port = 80.5
+http_port = [80]
+http_port = 2020-01-01
+call_timeout = [1]
+call_timeout = true
+triton = 5
+host = ['a']
+http_ports = 80
+http_port
+\udcff"""
+
+
+def test_a_value_of_the_file_that_does_not_fit_names_the_file(tmp_path: Path) -> None:
+    for line in (*WRONG_LINES.splitlines(), "[http_port]\nx = 1"):
+        (tmp_path / FILE).write_bytes(line.encode("utf-8", "surrogateescape"))
+        with pytest.raises(Invalid, match=r"servegate\.toml"):
+            load({}, {}, tmp_path)
+            pytest.fail(line)
 
 
 def test_two_listeners_may_not_have_the_same_port(tmp_path: Path) -> None:
@@ -245,25 +219,18 @@ def test_every_limit_has_a_setting() -> None:
     assert set(LIMITS.values()) == {row.name for row in dataclasses.fields(Limits)}
 
 
-@pytest.mark.parametrize(("name", "limit"), LIMITS.items())
-def test_a_setting_decides_its_limit_and_no_other(name: str, limit: str) -> None:
+def test_a_setting_decides_its_limit_and_no_other() -> None:
     before = dataclasses.asdict(Settings().limits)
-    value = before[limit] + 1
-    after = dataclasses.asdict(dataclasses.replace(Settings(), **{name: value}).limits)
-    assert after == before | {limit: value}
+    for name, limit in LIMITS.items():
+        value = before[limit] + 1
+        after = dataclasses.asdict(dataclasses.replace(Settings(), **{name: value}).limits)
+        assert after == before | {limit: value}, name
 
 
-ELSEWHERE = ["0.0.0.0", "::", "10.0.0.1", "example.com", "", "localhost."]
-
-
-@pytest.mark.parametrize("host", ["127.0.0.1", "127.9.9.9", "::1", "localhost"])
-def test_only_this_machine_reaches_loopback(host: str) -> None:
-    assert is_loopback(host)
-
-
-@pytest.mark.parametrize("host", ELSEWHERE)
-def test_others_may_reach_every_other_address(host: str) -> None:
-    assert not is_loopback(host)
+def test_only_this_machine_reaches_loopback() -> None:
+    here = ("127.0.0.1", "127.9.9.9", "::1", "localhost")
+    elsewhere = ("0.0.0.0", "::", "10.0.0.1", "example.com", "", "localhost.")
+    assert [host for host in (*here, *elsewhere) if is_loopback(host)] == list(here)
 
 
 @pytest.mark.parametrize(
@@ -308,3 +275,22 @@ def test_each_plane_is_judged_by_its_own_address() -> None:
 )
 def test_workers_find_the_control_plane(settings: Settings, url: str) -> None:
     assert settings.control_url == url
+
+
+def machines(*facts: str) -> Settings:
+    return load({"machine_facts": list(facts)}, {}, NOWHERE).settings
+
+
+def test_a_replica_has_the_facts_of_its_pool_and_before_them_its_own() -> None:
+    given = machines(
+        "a100.compute_capability=8.0", "a100.tensorrt=10.13.2", "odd.one.tensorrt=10.9.0"
+    )
+    assert given.machine("any", "a100") == Machine("8.0", "10.13.2", gpu=True)
+    assert given.machine("odd.one", "a100") == Machine("8.0", "10.9.0", gpu=True)
+    assert given.machine("any", "default") == given.machine("quarantine") == Machine()
+
+
+@pytest.mark.parametrize("fact", ["gpu=true", "a100", "a100.gpu", "a100.colour=red", "a.gpu=1"])
+def test_what_is_no_fact_is_refused_at_the_start(fact: str) -> None:
+    with pytest.raises(Invalid):
+        machines(fact)
