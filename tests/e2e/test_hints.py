@@ -1,83 +1,225 @@
-"""Hints of a real gateway with a real Triton: calls go in, a learned capacity comes out."""
+"""Hints and live numbers of a whole gateway with one real Triton, and after a restart."""
 
+import asyncio
+import json
 import os
+import re
 import signal
+import threading
+import urllib.request
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
+import grpc
+import grpc.aio
+import harness
 import pytest
-from harness import Up, request, until, up
+from listeners.keda.stubs import ScaledObject
+from ports import free_ports
 
 pytestmark = [pytest.mark.triton, pytest.mark.slow]
 
-ROW = [0.0] * 64
+SEVEN = (harness.ROOT / "examples/digits/seven.json").read_text()
+LEAST = 3  # more than there are, so that the number is no default
+HELD = "restarted"
+LABELS = 'gpu="0",UUID="GPU-1",device="nvidia0",modelName="NVIDIA H100 80GB HBM3",Hostname="node"'
+DCGM = f"""\
+# HELP DCGM_FI_DEV_GPU_UTIL GPU utilization (in %).
+# TYPE DCGM_FI_DEV_GPU_UTIL gauge
+DCGM_FI_DEV_GPU_UTIL{{{LABELS}}} 61
+# HELP DCGM_FI_PROF_SM_ACTIVE The ratio of cycles an SM has at least 1 warp assigned.
+# TYPE DCGM_FI_PROF_SM_ACTIVE gauge
+DCGM_FI_PROF_SM_ACTIVE{{{LABELS}}} 0.412706
+"""
 
 
-def call(one: Up, rows: int) -> None:
-    tensor = {"name": "x", "datatype": "FP32", "shape": [rows, 8, 8, 1], "data": ROW * rows}
-    url = f"http://{one.http}/v2/models/digits/versions/2/infer"
-    status, answer = request(url, "POST", {"inputs": [tensor]})
-    assert status == 200, answer
+class Exporter(BaseHTTPRequestHandler):
+    """A dcgm-exporter next to the Triton."""
+
+    def do_GET(self) -> None:
+        self.send_response(200)
+        self.send_header("content-length", str(len(DCGM)))
+        self.end_headers()
+        self.wfile.write(DCGM.encode())
+
+    def log_message(self, format: str, *args: object) -> None:
+        pass
 
 
-def model(one: Up) -> dict[str, Any] | None:
-    """What is told of the digits, once somebody has called them."""
-    hints = one.get("/api/hints")["hints"]
-    found = [each for hint in hints for each in hint["models"] if each["name"] == "digits"]
-    return found[0] if found else None
+class Hinting:
+    """A gateway, and every way in which it reports the hint of pool `default`."""
+
+    def __init__(self, up: harness.Up, keda_port: int) -> None:
+        self.up = up
+        self.address = f"127.0.0.1:{keda_port}"
+
+    def call(self, rows: int) -> None:
+        """One call of so many rows."""
+        tensor = {"name": "x", "datatype": "FP32", "shape": [rows, 8, 8, 1]}
+        tensor["data"] = [0.0] * 64 * rows
+        url = f"http://{self.up.http}/v2/models/digits/versions/2/infer"
+        status, answer = harness.request(url, "POST", {"inputs": [tensor]})
+        assert status == 200, answer
+
+    def keda(self) -> int | grpc.StatusCode:
+        """The metric, or with which status it is refused."""
+
+        async def ask() -> int | grpc.StatusCode:
+            async with grpc.aio.insecure_channel(self.address) as channel:
+                try:
+                    ((_, whole, number),) = await ScaledObject(channel, pool="default").metrics()
+                except grpc.aio.AioRpcError as error:
+                    return error.code()
+                assert whole == number
+                return whole
+
+        return asyncio.run(ask())
+
+    def codes(self) -> set[str]:
+        """Why the hint is as it is."""
+        return {one["code"] for one in self.up.get("/api/hints/default")["reasons"]}
+
+    def gauge(self) -> int | None:
+        """The number for Prometheus."""
+        pattern = r'^servegate_desired_replicas\{[^}]*pool="default"[^}]*\} (\S+)$'
+        found = re.search(pattern, self.up.metrics(), re.M)
+        return int(float(found[1])) if found else None
+
+    def command(self) -> int:
+        """The number that `servegate hints show` prints."""
+        done = harness.servegate("hints", "show", "default", "--json", "--admin-url", self.up.admin)
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout)["desired"]
+
+    def is_there(self) -> bool:
+        """Whether a control plane answers, and has a hint."""
+        try:
+            status, page = harness.request(f"{self.up.admin}/api/hints")
+        except OSError:
+            return False
+        return status == 200 and bool(page["hints"])
 
 
-def test_a_hint_appears_with_a_capacity_that_was_learned_from_calls(seeded: Up) -> None:
+@pytest.fixture(scope="module")
+def hinting(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hinting]:
+    """A gateway with an exporter of GPU metrics, and with a port for KEDA."""
+    exporter = ThreadingHTTPServer(("127.0.0.1", 0), Exporter)
+    thread = threading.Thread(target=exporter.serve_forever)
+    thread.start()
+    (port,) = free_ports(1)
+    gpus = f"default=http://{{host}}:{exporter.server_port}/metrics"
+    flags = ("--replicas", "1", "--workers", "1", "--keda-port", str(port), "--gpu-metrics", gpus)
+    with harness.up(tmp_path_factory.mktemp("hints"), *flags) as up:
+        yield Hinting(up, port)
+    exporter.shutdown()
+    thread.join()
+    exporter.server_close()
+
+
+def test_a_capacity_is_learned_from_calls_and_the_next_round_says_so(hinting: Hinting) -> None:
     def learned() -> bool:
         for rows in (1, 1, 3, 8):
-            call(seeded, rows)
-        seen = model(seeded)
-        return seen is not None and bool(seen["capacity"])
+            hinting.call(rows)
+        hints = hinting.up.get("/api/hints")["hints"]
+        return any(model["capacity"] for hint in hints for model in hint["models"])
 
-    until(learned, what="a capacity")
-    hint = seeded.get("/api/hints/default")
+    harness.until(learned, what="a capacity")
+    hint = hinting.up.get("/api/hints/default")
     assert (hint["ready"], hint["starting"], hint["desired"]) == (1, 0, 1)
     assert hint["models"][0]["holding"] == 1
     assert hint["models"][0]["lately"] > 0
+    number = hinting.up.get("/api/hints")["number"]
+    assert hinting.up.get(f"/api/hints?after={number}")["number"] > number
+    text = hinting.up.metrics()
+    for name in ("ready_replicas", "hint_reason", "model_calls_in_flight"):
+        assert f"servegate_{name}{{" in text
 
 
-def test_who_waits_for_the_next_round_is_told_of_it(seeded: Up) -> None:
-    number = until(lambda: seeded.get("/api/hints")["number"], what="a first round")
-    later = seeded.get(f"/api/hints?after={number}")
-    assert later["number"] > number
+def test_a_hint_has_the_gpus_of_its_pool_and_their_mean(hinting: Hinting) -> None:
+    hint = harness.until(
+        lambda: next((one for one in hinting.up.get("/api/hints")["hints"] if one["gpus"]), None),
+        what="GPUs in a hint",
+    )
+    ((name, gpu),) = hint["gpus"].items()
+    assert name == "local-0/GPU-1"
+    assert (gpu["source"], gpu["utilization"], gpu["sm_active"]) == ("dcgm", 0.61, 0.412706)
+    assert hint["utilization"] == 0.61
 
 
-def test_hints_are_numbers_for_prometheus(seeded: Up) -> None:
-    until(lambda: "servegate_desired_replicas{" in seeded.metrics(), what="a hint in the metrics")
-    text = seeded.metrics()
-    assert "servegate_ready_replicas{" in text
-    assert "servegate_hint_reason{" in text
-    assert "servegate_model_calls_in_flight{" in text
+def samples(answer: Any) -> Iterator[dict[str, Any]]:
+    """Every sample of a stream, as it comes."""
+    for line in answer:
+        if line.startswith(b"data: "):
+            yield json.loads(line.removeprefix(b"data: "))
 
 
-def test_a_pool_that_is_not_there_has_no_hint(seeded: Up) -> None:
-    until(lambda: seeded.get("/api/hints")["number"], what="a first round")
-    status, answer = request(f"{seeded.admin}/api/hints/elsewhere")
-    assert (status, answer["code"]) == (404, "not_found")
+def test_calls_are_seen_as_they_happen_at_the_gateway_and_in_triton(hinting: Hinting) -> None:
+    with urllib.request.urlopen(f"{hinting.up.admin}/api/live/events", timeout=30) as answer:
+        seen = samples(answer)
+        next(one for one in seen if one["gateway"]["calls"] is not None)
+        hinting.call(1)
+        for sample in seen:
+            if sample["gateway"]["calls"]:
+                break
+            hinting.call(1)
+        if not sample["replicas"]["local-0"]["models"]["digits"]["requests"]:
+            sample |= {"replicas": next(seen)["replicas"]}  # Triton was read just before
+    assert sample["models"]["digits"]["versions"]["2"]["http"]["calls"] > 0
+    assert 0 < sample["gateway"]["p50"] <= sample["gateway"]["p99"]
+    assert sample["gateway"]["memory"] > 1e6
+    work = sample["replicas"]["local-0"]["models"]["digits"]
+    assert work["requests"] > 0 and work["batch"] >= 1 and work["compute"] > 0
+    assert sample["pools"]["default"]["desired"] == 1
+    (hint,) = [one for one in sample["hints"] if one["kind"] == "scaling"]
+    assert (hint["about"], hint["what"]) == ("default", "1 replica")
+    history = hinting.up.get("/api/live")
+    assert len(history["seconds"]) == len(history["gateway"]["calls"])
+    assert set(history["replicas"]) == {"local-0"}
 
 
-def test_a_control_plane_that_starts_anew_holds_what_there_is(tmp_path: Path) -> None:
-    with up(tmp_path, "--replicas", "1", "--workers", "1") as one:
-        one.put("/api/pools/default", {"least": 1, "most": 4})
-        until(lambda: ready(one) == 1, what="a replica that is ready")
-        before = one.children()["control"]
-        os.kill(before, signal.SIGKILL)
-        until(lambda: one.children().get("control", before) != before, what="another process")
-        until(lambda: ready(one) == 1, what="the replica is known again")
-        hint = one.get("/api/hints/default")
-    assert (hint["desired"], hint["confidence"]) == (1, "low")
-    assert [reason["code"] for reason in hint["reasons"]] == ["restarted"]
+def test_every_way_reports_the_same_number(hinting: Hinting) -> None:
+    hinting.up.put("/api/pools/default", {"least": LEAST, "most": 8})
+    harness.until(lambda: hinting.is_there() and HELD not in hinting.codes(), patience=180)
+    harness.until(lambda: hinting.gauge() == LEAST, what="a round with the new bounds")
+    assert [one["desired"] for one in hinting.up.get("/api/hints")["hints"]] == [LEAST]
+    assert hinting.up.get("/api/hints/default")["desired"] == LEAST
+    assert hinting.up.get("/api/hints/default/desired") == {"desired": LEAST}
+    assert (hinting.keda(), hinting.command()) == (LEAST, LEAST)
 
 
-def ready(one: Up) -> int:
-    """Replicas that are ready by the newest hint; 0 while nobody tells."""
-    try:
-        status, answer = request(f"{one.admin}/api/hints/default")
-    except OSError:
-        return 0
-    return int(answer["ready"]) if status == 200 else 0
+def test_a_control_plane_that_was_killed_holds_and_keda_keeps_what_it_has(hinting: Hinting) -> None:
+    killed = hinting.up.children()["control"]
+    os.kill(killed, signal.SIGKILL)
+    harness.until(lambda: hinting.up.children().get("control") not in (None, killed))
+    first = hinting.keda()  # which waits until the port is there again
+    harness.until(hinting.is_there)
+    assert hinting.keda() is grpc.StatusCode.UNAVAILABLE
+    assert isinstance(first, grpc.StatusCode)
+    assert HELD in hinting.codes()
+    status, answer = harness.request(f"{hinting.up.admin}/api/hints/default/desired")
+    assert (status, answer["code"]) == (503, "unavailable")
+    assert hinting.up.get("/api/hints/default")["desired"] == LEAST
+
+
+def test_keda_hears_of_the_call_that_wakes_a_pool_before_it_is_answered(tmp_path: Path) -> None:
+    (port,) = free_ports(1)
+
+    async def woken(up: harness.Up) -> tuple[bool, bool, bool, int]:
+        async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
+            scaled = ScaledObject(channel, pool="default")
+            stream = scaled.open("StreamIsActive")
+            await stream.initial_metadata()
+            hearing = asyncio.create_task(stream.read())
+            url = f"http://{up.http}/v2/models/digits/infer"
+            was_active = hearing.done()
+            calling = asyncio.create_task(
+                asyncio.to_thread(harness.request, url, "POST", json.loads(SEVEN))
+            )
+            is_active = (await hearing).result
+            return was_active, is_active, calling.done(), (await calling)[0]
+
+    flags = ("--autoscale", "0..1", "--workers", "1", "--keda-port", str(port))
+    with harness.up(tmp_path / "state", *flags) as up:
+        assert asyncio.run(woken(up)) == (False, True, False, 200)
