@@ -5,18 +5,30 @@ import signal
 import subprocess
 
 import harness
+import pushing
 import pytest
-import tuning_scene
 
 pytestmark = [pytest.mark.triton, pytest.mark.slow]
 MEASURES = "progress".__eq__
+SLOW = """
+import time
+import triton_python_backend_utils as pb
+
+class TritonPythonModel:
+    def execute(self, requests):
+        time.sleep(0.03)  # however many rows there are
+        return [
+            pb.InferenceResponse([pb.Tensor("y", pb.get_input_tensor_by_name(r, "x").as_numpy())])
+            for r in requests
+        ]
+"""
 
 
 @pytest.fixture(scope="module")
 def up(tmp_path_factory):
     folder = tmp_path_factory.mktemp("tuned")
-    tuning_scene.write(folder / "plain", "slow")
-    tuning_scene.write(folder / "plain", "told", more="sequence_batching { }\n")
+    for name, more in (("slow", ""), ("told", "sequence_batching { }\n")):
+        pushing.python(folder / "plain" / name, SLOW, more=more)
     flags = ("--model-repo", str(folder / "plain"), "--replicas", "1", "--workers", "1")
     with harness.up(folder / "state", *flags) as running:
         running.folder = folder
@@ -52,14 +64,8 @@ def test_what_cannot_be_tuned_is_refused_before_anything_is_measured(up):
     code, events = tune(up, "told", "--slo", "p99<1s")
     assert code == 2
     assert "calls of a sequence belong together" in events[-1]["why"]
-
-
-def test_a_model_without_an_objective_needs_one(up):
     code, events = tune(up, "slow")
     assert (code, events[-1]["try_this"]) == (2, "--slo 'p99<50ms'")
-
-
-def test_the_only_replica_is_not_spared(up):
     code, events = tune(up, "slow", "--slo", "p99<1s", "--replica", "local-0")
     assert code == 6
     assert "cannot be spared" in events[-1]["what"]
