@@ -192,17 +192,14 @@ def test_a_triton_is_not_stopped_before_its_last_call_has_ended(tmp_path):
     assert answers == [[2.5], [2.5]]
 
 
-def test_running_tritons_are_not_started_or_stopped(up, tmp_path):
-    told = harness.servegate(
-        *("up", "--state", str(tmp_path), "--autoscale", "1..2", "--triton", "127.0.0.1:1:2:3"),
-        *("--admin-port", str(up.admin_port)),  # which is taken, and not even looked at
-    )
-    assert told.returncode != 0
-    assert "--autoscale is for Tritons that are started here" in told.stderr
-    assert "Traceback" not in told.stderr
-
-
-def test_a_range_that_is_none_is_refused(tmp_path):
-    told = harness.servegate("up", "--state", str(tmp_path), "--autoscale", "4..1")
-    assert told.returncode != 0
-    assert "'4..1' is no range of replicas" in told.stderr
+def test_what_cannot_be_scaled_is_refused_at_the_start(tmp_path):
+    elsewhere = "--autoscale is for Tritons that are started here"
+    for flags, env, wanted in (
+        (("1..2", "--triton", "127.0.0.1:1:2:3"), {}, elsewhere),
+        (("1..2",), {"SERVEGATE_DISCOVER": "dns=tritons:1:2:3"}, elsewhere),
+        (("4..1",), {}, "'4..1' is no range of replicas"),
+    ):
+        words = ("up", "--state", str(tmp_path), "--autoscale", *flags)
+        done = harness.servegate(*words, env=env)
+        assert done.returncode != 0
+        assert wanted in done.stderr and "Traceback" not in done.stderr

@@ -9,6 +9,7 @@ import resource
 import signal
 import subprocess
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import harness
@@ -16,6 +17,7 @@ import pushing
 import pytest
 from onnx import load_model_from_string
 
+pytestmark = pytest.mark.slow
 SERVEGATE = str(harness.BIN / "servegate")
 PATIENCE = 60.0  # seconds
 
@@ -73,14 +75,14 @@ def end(process: "subprocess.Popen[str]") -> tuple[int, str]:
     return process.returncode, said
 
 
-@pytest.mark.parametrize("stage", ["reading the source", "comparing numbers", "writing the result"])
-def test_a_command_that_is_told_to_end_leaves_nothing(bench: Bench, stage: str) -> None:
-    process = bench.start()
-    reached(process, stage)
-    process.terminate()
-    code, said = end(process)
-    assert code == 130 and "nothing is left behind" in said
-    assert not bench.left and not bench.repo.exists()
+def test_a_command_that_is_ended_leaves_nothing(bench: Bench) -> None:
+    for stage in ("reading the source", "comparing numbers", "writing the result"):
+        process = bench.start()
+        reached(process, stage)
+        process.terminate()
+        code, said = end(process)
+        assert code == 130 and "nothing is left behind" in said, stage
+        assert not bench.left and not bench.repo.exists(), stage
 
 
 def test_what_a_killed_command_leaves_is_swept_by_the_next(bench: Bench) -> None:
@@ -106,12 +108,12 @@ def test_a_child_that_is_killed_is_told_and_leaves_nothing(bench: Bench) -> None
     assert not bench.left and not bench.repo.exists()
 
 
-@pytest.mark.parametrize(("size", "where"), [(1000, "writing the result"), (6000, "in ")])
-def test_a_full_disk_leaves_no_half_entry(bench: Bench, size: int, where: str) -> None:
-    full = bench.start(before=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (size, size)))
-    code, said = end(full)
-    assert code == 1 and "code: no_space" in said and where in said
-    assert not bench.left and not bench.repo.exists()
+def test_a_full_disk_leaves_no_half_entry(bench: Bench) -> None:
+    for size, where in ((1000, "writing the result"), (6000, "in ")):
+        limit = partial(resource.setrlimit, resource.RLIMIT_FSIZE, (size, size))
+        code, said = end(bench.start(before=limit))
+        assert code == 1 and "code: no_space" in said and where in said
+        assert not bench.left and not bench.repo.exists()
 
 
 def test_a_reader_that_goes_away_ends_the_conversion(bench: Bench) -> None:

@@ -174,21 +174,7 @@ def test_tritons_are_found_behind_a_host_name(fleet, tmp_path):
         other.stop()
 
 
-def test_a_control_plane_that_could_find_nobody_does_not_start(tmp_path):
-    told = harness.servegate("control", "--state", str(tmp_path), "--discover", "kubernetes")
-    assert told.returncode != 0
-    assert "this is no pod of it" in told.stderr and "Traceback" not in told.stderr
-    told = harness.servegate("control", "--state", str(tmp_path), "--discover", "consul")
-    assert "'consul' is no way to discover Tritons" in told.stderr
-    assert "flag --discover" in told.stderr
-    told = harness.servegate("control", "--state", str(tmp_path))
-    assert "--discover kubernetes" in told.stderr
-
-
-def test_tritons_that_are_found_are_not_started_or_stopped(tmp_path):
-    found = {"SERVEGATE_DISCOVER": "dns=tritons:1:2:3"}
-    flags = ("up", "--state", str(tmp_path), "--autoscale", "1..2")
-    told = harness.servegate(*flags, env=found)
-    assert told.returncode != 0
-    assert "--autoscale is for Tritons that are started here" in told.stderr
-    assert "discover = dns=tritons:1:2:3" in told.stderr
+def test_a_control_plane_without_tritons_does_not_start(tmp_path):
+    done = harness.servegate("control", "--state", str(tmp_path))
+    assert done.returncode != 0
+    assert "--discover kubernetes" in done.stderr and "Traceback" not in done.stderr

@@ -27,7 +27,8 @@ def pictures(digits, tmp_path_factory):
 @pytest.fixture(scope="module")
 def evaluated(gateway, pictures, tmp_path_factory):
     """What the command told of both versions, and its exported rows."""
-    words = ["digits", "--dataset", str(pictures), "-a", "stable", "-b", "candidate", "--json"]
+    words = ["digits", "--dataset", str(pictures), "-a", "stable", "-b", "candidate"]
+    words += ["--grpc", "--batch", "16", "--json"]
     done = evaluate(gateway, "run", *words, "--gate", "accuracy(b)>=0.5")
     assert done.returncode == 0, done.stderr
     page = json.loads(done.stdout.splitlines()[-1])["evaluation"]
@@ -56,25 +57,15 @@ def test_the_known_disagreements_are_found(gateway, digits, evaluated):
     page, _ = evaluated
     x, y = digits.held_out()
     names = [f"{row:04}.png" for row in digits.held_out_rows()]
-    told = {}
-    for version in ("1", "2"):
+    told = {"1": [], "2": []}
+    for version, found in told.items():
         url = f"http://{gateway.http}/v2/models/digits/versions/{version}/infer"
-        body = {
-            "inputs": [
-                {
-                    "name": "x",
-                    "shape": list(x.shape),
-                    "datatype": "FP32",
-                    "data": x.ravel().tolist(),
-                }
-            ]
-        }
-        told[version] = []
         for start in range(0, len(x), 50):
             rows = x[start : start + 50]
-            body["inputs"][0] |= {"shape": list(rows.shape), "data": rows.ravel().tolist()}
+            tensor = {"name": "x", "shape": rows.shape, "datatype": "FP32"}
+            body = {"inputs": [tensor | {"data": rows.ravel().tolist()}]}
             answer = harness.request(url, "POST", body)[1]["outputs"][0]
-            told[version] += np.reshape(answer["data"], answer["shape"]).argmax(axis=1).tolist()
+            found += np.reshape(answer["data"], answer["shape"]).argmax(axis=1).tolist()
     for bucket, right, wrong in (("only-a", "1", "2"), ("only-b", "2", "1")):
         wanted = {
             name
@@ -86,36 +77,6 @@ def test_the_known_disagreements_are_found(gateway, digits, evaluated):
         assert {row["name"].split("/")[-1] for row in found} == wanted
         assert page["report"]["buckets"].get(bucket, 0) == len(wanted)
     assert page["report"]["buckets"]["only-a"] + page["report"]["buckets"]["only-b"] > 0
-
-
-def test_the_numbers_are_those_of_scikit_learn_and_statsmodels_on_the_exported_rows(evaluated):
-    # Here, as each of the processes that collect tests would import them, for seconds.
-    from sklearn.metrics import accuracy_score, confusion_matrix, f1_score
-    from statsmodels.stats.contingency_tables import mcnemar
-    from statsmodels.stats.proportion import proportion_confint
-
-    page, rows = evaluated
-    report = page["report"]
-    truth = [row["label"] for row in rows]
-    labels = report["confusion"]["labels"]
-    right = {}
-    for name in ("a", "b"):
-        predicted = [row[f"predicted_{name}"] for row in rows]
-        side = report[name]
-        right[name] = np.array([one == other for one, other in zip(truth, predicted, strict=True)])
-        assert side["accuracy"]["value"] == pytest.approx(accuracy_score(truth, predicted))
-        wilson = proportion_confint(right[name].sum(), len(rows), method="wilson")
-        assert (side["accuracy"]["low"], side["accuracy"]["high"]) == pytest.approx(wilson)
-        assert side["macro_f1"] == pytest.approx(f1_score(truth, predicted, average="macro"))
-        matrix = confusion_matrix(truth, predicted, labels=labels)
-        assert report["confusion"][name] == matrix.tolist()
-        times = [float(row[f"milliseconds_{name}"]) for row in rows]
-        wanted = np.percentile(times, [50, 90, 99])
-        assert [side["latency"][q] for q in ("p50", "p90", "p99")] == pytest.approx(wanted)
-    only_a = int((right["a"] & ~right["b"]).sum())
-    only_b = int((right["b"] & ~right["a"]).sum())
-    table = [[int((right["a"] & right["b"]).sum()), only_a], [only_b, 0]]
-    assert report["compared"]["mcnemar"] == pytest.approx(mcnemar(table, exact=True).pvalue)
 
 
 def test_a_cancelled_evaluation_that_is_resumed_finds_the_same(gateway, evaluated):
@@ -137,15 +98,6 @@ def test_a_cancelled_evaluation_that_is_resumed_finds_the_same(gateway, evaluate
             del one[side]["latency"]
     del report["gates"], whole["gates"]
     assert report == whole
-
-
-def test_over_grpc_and_in_batches_the_answers_are_the_same(gateway, evaluated):
-    page, _ = evaluated
-    words = ["digits", "--dataset", page["dataset"], "-a", "1", "-b", "2", "--grpc"]
-    done = evaluate(gateway, "run", *words, "--batch", "16", "--json")
-    assert done.returncode == 0, done.stderr
-    report = json.loads(done.stdout.splitlines()[-1])["evaluation"]["report"]
-    assert report["confusion"] == page["report"]["confusion"]
 
 
 def test_a_gate_that_is_not_met_is_status_7(gateway, evaluated):
