@@ -97,14 +97,14 @@ class Machine:
             self.kill_triton()
 
 
-class Fleet(harness.Up):
+class Fleet(harness.RunningGateway):
     """A control plane and one worker over machines; `env` is the control plane's."""
 
     def __init__(
         self, state: Path, *machines: Machine, flags: tuple[str, ...] = (), env: dict[str, str]
     ) -> None:
-        self.state, self.machines = state, machines
-        self.http_port, self.grpc_port, self.metrics_port, self.admin_port = free_ports(4)
+        super().__init__(state)
+        self.machines = machines
         ports = self.http_port, self.grpc_port, self.metrics_port
         gateway = ",".join(f"http://127.0.0.1:{port}" for port in ports)
         self._env = {"SERVEGATE_SECRET": SECRET, "SERVEGATE_TICK": "0.2"}
@@ -113,11 +113,9 @@ class Fleet(harness.Up):
         self._control = ("control", "--state", str(state), "--admin-port", str(self.admin_port))
         self._control += ("--model-repo", "", "--delivery", "agents", *named, *flags)
         self.program = harness.Program(*self._control, env=self._env)
+        worker = harness.RunningGateway(state.with_name("proxy"), self.numbers)
         self.proxy = harness.Program(
-            *("proxy", "--control", self.admin, "--state", str(state.with_name("proxy"))),
-            *("--http-port", str(self.http_port), "--grpc-port", str(self.grpc_port)),
-            *("--metrics-port", str(self.metrics_port)),
-            env={"SERVEGATE_SECRET": SECRET},
+            *("proxy", "--control", self.admin, *worker.flags()), env={"SERVEGATE_SECRET": SECRET}
         )
 
     def wait_ready(self) -> "Fleet":

@@ -1,23 +1,28 @@
 """Starts the real program as its user would, on ports and in a folder of its own."""
 
 import contextlib
+import fcntl
 import importlib.util
 import json
 import os
 import re
 import signal
+import ssl
 import subprocess
 import sys
 import threading
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 from ports import free_ports
+
+from serve.processes.kernel import die_with
 
 BIN = Path(sys.executable).parent
 ROOT = Path(__file__).resolve().parents[2]
@@ -39,6 +44,7 @@ class Program:
             env={k: v for k, v in os.environ.items() if not k.startswith("SERVEGATE_")}
             | (env or {}),
             start_new_session=True,
+            preexec_fn=partial(die_with, os.getpid()),  # nothing remains after a killed pytest
         )
         self.lines: list[str] = []
         self._news = threading.Condition()
@@ -84,31 +90,26 @@ class Program:
             self._news.notify_all()
 
 
-class Up:
-    """A `servegate up` (or `control` and `proxy`) that is ready, and how to reach it.
+class RunningGateway:
+    """Where a gateway is: its state folder, and its ports for HTTP, gRPC, metrics and admin."""
 
-    `on` are its ports where they are given: HTTP, gRPC, metrics and admin.
-    """
-
-    def __init__(
-        self,
-        state: Path,
-        *arguments: str,
-        env: dict[str, str] | None = None,
-        on: Sequence[int] = (),
-    ) -> None:
+    def __init__(self, state: Path, ports: Sequence[int] = ()) -> None:
         self.state = state
-        self.http_port, self.grpc_port, self.metrics_port, self.admin_port = on or free_ports(4)
-        self.program = Program("up", *self.ports(), *arguments, env=env)
+        self.numbers = tuple(ports or free_ports(4))
+        self.http_port, self.grpc_port, self.metrics_port, self.admin_port = self.numbers
 
-    def ports(self) -> tuple[str, ...]:
-        """The flags that say where."""
+    @property
+    def models(self) -> Path:
+        """The model repository of a shared gateway, to which tests may add models."""
+        return self.state.parent / "models"
+
+    def flags(self) -> tuple[str, ...]:
+        """Where a data plane runs, as its command takes it."""
         return (
             *("--state", str(self.state)),
             *("--http-port", str(self.http_port)),
             *("--grpc-port", str(self.grpc_port)),
             *("--metrics-port", str(self.metrics_port)),
-            *("--admin-port", str(self.admin_port)),
         )
 
     @property
@@ -125,11 +126,6 @@ class Up:
     def admin(self) -> str:
         """URL of the admin API."""
         return f"http://127.0.0.1:{self.admin_port}"
-
-    def wait_ready(self) -> "Up":
-        """Until it says so."""
-        self.program.wait_line(r"^ready: ")
-        return self
 
     def get(self, path: str) -> Any:
         """JSON from the admin API."""
@@ -163,13 +159,40 @@ class Up:
         return found
 
 
-def request(url: str, method: str = "GET", body: Any = None, **headers: str) -> tuple[int, Any]:
+class Up(RunningGateway):
+    """A `servegate up` that was started here."""
+
+    def __init__(
+        self,
+        state: Path,
+        *arguments: str,
+        env: dict[str, str] | None = None,
+        on: Sequence[int] = (),
+    ) -> None:
+        super().__init__(state, on)
+        admin = ("--admin-port", str(self.admin_port))
+        self.program = Program("up", *self.flags(), *admin, *arguments, env=env)
+
+    def wait_ready(self) -> "Up":
+        """Until it says so."""
+        self.program.wait_line(r"^ready: ")
+        return self
+
+
+def request(
+    url: str,
+    method: str = "GET",
+    body: Any = None,
+    *,
+    context: ssl.SSLContext | None = None,
+    **headers: str,
+) -> tuple[int, Any]:
     """Status and JSON of one HTTP exchange; other statuses than 200 are answers, too."""
     data = None if body is None else json.dumps(body).encode()
     headers |= {"content-type": "application/json"} if data else {}
     asked = urllib.request.Request(url, data, headers, method=method)
     try:
-        with urllib.request.urlopen(asked, timeout=30) as answer:
+        with urllib.request.urlopen(asked, timeout=30, context=context) as answer:
             return answer.status, json.loads(answer.read() or b"null")
     except urllib.error.HTTPError as error:
         text = error.read().decode()
@@ -189,7 +212,7 @@ def servegate(
         text=True,
         cwd=cwd,
         env={**os.environ, **(env or {})},
-        timeout=60,
+        timeout=2 * PATIENCE,  # others use the same cores and the same gateway
     )
 
 
@@ -238,6 +261,36 @@ def up(state: Path, *arguments: str, env: dict[str, str] | None = None) -> Itera
     finally:
         code = one.program.stop()
     assert code == 0, one.program.output
+
+
+@contextlib.contextmanager
+def shared(
+    folder: Path, start: Callable[[Path], contextlib.AbstractContextManager[Up]]
+) -> Iterator[RunningGateway]:
+    """A gateway that all processes of a test run use: the first that needs it starts it.
+
+    Each user holds a shared lock, which the kernel releases when the user ends, in whatever way.
+    The process that has started the gateway stops it once nobody else uses it.
+    """
+    folder.mkdir(exist_ok=True)
+    (folder / "models").mkdir(exist_ok=True)
+    record = folder / "ports.json"
+    with (
+        (folder / "starting").open("w") as starting,
+        (folder / "users").open("w") as users,
+        contextlib.ExitStack() as ending,
+    ):
+        fcntl.flock(starting, fcntl.LOCK_EX)
+        fcntl.flock(users, fcntl.LOCK_SH)
+        if record.exists():
+            gateway = RunningGateway(folder / "state", json.loads(record.read_text()))
+        else:
+            gateway = ending.enter_context(start(folder))
+            record.write_text(json.dumps(gateway.numbers))
+            ending.callback(record.unlink)
+            ending.callback(fcntl.flock, users, fcntl.LOCK_EX)  # waits for the other users
+        fcntl.flock(starting, fcntl.LOCK_UN)
+        yield gateway
 
 
 def load_example(path: str) -> ModuleType:

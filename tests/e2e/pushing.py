@@ -6,7 +6,10 @@ import urllib.request
 from pathlib import Path
 
 import numpy as np
-from harness import Up, request, servegate, until
+import tritonclient.grpc as triton_grpc
+import tritonclient.http as triton_http
+from harness import RunningGateway as Up
+from harness import request, servegate, until
 from onnx import TensorProto, helper
 
 from serve.tensors.contracts import Case, write_contract
@@ -18,6 +21,14 @@ input [{{ name: "x" data_type: TYPE_FP32 dims: [ 4 ] }}]
 output [{{ name: "y" data_type: TYPE_FP32 dims: [ 4 ] }}]
 instance_group [{{ count: 1 kind: KIND_CPU }}]
 {more}
+"""
+FIVEFOLD = """
+import triton_python_backend_utils as pb
+
+class TritonPythonModel:
+    def execute(self, requests):
+        rows = [pb.get_input_tensor_by_name(r, "x").as_numpy() for r in requests]
+        return [pb.InferenceResponse([pb.Tensor("y", 5 * x)]) for x in rows]
 """
 ROW = [1.0, 2.0, 3.0, 4.0]
 
@@ -45,9 +56,9 @@ def source(folder: Path, factor: float, *, batch: int = 8, more: str = "") -> Pa
     return folder
 
 
-def python(folder: Path, code: str) -> Path:
+def python(folder: Path, code: str, *, more: str = "") -> Path:
     """A model folder to push whose model is this code."""
-    source(folder, 1.0)
+    source(folder, 1.0, more=more)
     (folder / "1" / "model.onnx").unlink()
     (folder / "1" / "model.py").write_text(code)
     config = (folder / "config.pbtxt").read_text().replace("onnxruntime", "python")
@@ -97,6 +108,38 @@ def factor_of(up: Up, name: str, version: str = "") -> float:
     status, answer = infer(up, name, version)
     assert status == 200, answer
     return answer[0] / ROW[0]
+
+
+def clients(up: Up):
+    """Triton's own clients of the data ports, each with its module."""
+    return (
+        (triton_http.InferenceServerClient(up.http), triton_http),
+        (triton_grpc.InferenceServerClient(up.grpc), triton_grpc),
+    )
+
+
+def asked(client, module, name: str, version: str = "") -> tuple[str, str, float]:
+    """One row through one of those clients: which model and version answers, and its factor."""
+    tensor = module.InferInput("x", [1, 4], "FP32")
+    tensor.set_data_from_numpy(np.array([ROW], np.float32))
+    answer = client.infer(name, [tensor], model_version=version)
+    reply = answer.get_response()
+    if isinstance(reply, dict):
+        named, number = reply["model_name"], reply["model_version"]
+    else:
+        named, number = reply.model_name, reply.model_version
+    return named, number, float(answer.as_numpy("y")[0, 0])
+
+
+def started(up: Up, name: str, version: int) -> int:
+    """The calls that the Tritons have counted since they have started this version."""
+    count = 0
+    for replica in up.get("/api/replicas"):
+        host, http = replica["address"].split(":")[:2]
+        path = f"http://{host}:{http}/v2/models/{name}/versions/{version}/stats"
+        count += request(path)[1]["model_stats"][0]["inference_count"]
+    assert count > 0
+    return count
 
 
 def state(up: Up, name: str, number: int) -> dict:

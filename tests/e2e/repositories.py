@@ -1,6 +1,10 @@
 """Model repositories that the tests write: small, real, of every kind that the backends run."""
 
+import shutil
+from collections.abc import Collection
 from pathlib import Path
+
+import harness
 
 COUNTING = '''
 import json
@@ -55,6 +59,29 @@ def python_model(repository: Path, name: str, code: str, *, more: str = "", vers
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "model.py").write_text(code)
     (repository / name / "config.pbtxt").write_text(CONFIG.format(more=more))
+
+
+def digits(repository: Path, name: str) -> Path:
+    """The demo model, under another name; gives the repository."""
+    shutil.copytree(harness.ROOT / "model_repo" / "digits", repository / name)
+    config = repository / name / "config.pbtxt"
+    config.write_text(config.read_text().replace('"digits"', f'"{name}"'))
+    return repository
+
+
+def serve(
+    gateway: harness.RunningGateway, repository: Path, *, failing: Collection[str] = ()
+) -> None:
+    """Add these models to a gateway that runs, and wait until each is ready or has failed."""
+    wanted = {folder.name: "ready" for folder in repository.iterdir()}
+    wanted |= dict.fromkeys(failing, "failed")
+    for name in wanted:
+        (repository / name).rename(gateway.models / name)  # at once, as the gateway looks there
+
+    def states() -> dict[str, str]:
+        return {model["name"]: model["state"] for model in gateway.get("/api/models")}
+
+    harness.until(lambda: wanted.items() <= states().items(), what=f"{wanted}")
 
 
 def ensemble(repository: Path, name: str, first: str, second: str) -> None:

@@ -48,13 +48,10 @@ ONE_WAITS = "dynamic_batching { default_queue_policy { max_queue_size: 1 } }"
 FOUR = "instance_group [{ count: 4 kind: KIND_CPU }]"
 
 
-@pytest.fixture(scope="module")
-def composed(tmp_path_factory):
-    """Two Tritons with an ensemble and with a model that calls; and the logs of what they ran."""
-    folder = tmp_path_factory.mktemp("composed")
-    models, logs = folder / "models", {}
+def test_what_a_part_refuses_is_not_executed_again(gateway, tmp_path):
+    models, logs = tmp_path / "models", {}
     for name, part in (("ensemble", "counting"), ("calling", "calling")):
-        logs[name] = folder / f"{name}.log"
+        logs[name] = tmp_path / f"{name}.log"
         logs[name].touch()
         code = CALLING if name == "calling" else repositories.COUNTING
         more = FOUR if name == "calling" else ""
@@ -64,15 +61,13 @@ def composed(tmp_path_factory):
     for config in models.glob("*/config.pbtxt"):  # queues have limits where calls are batched
         batched = config.read_text().replace("max_batch_size: 0", "max_batch_size: 1")
         config.write_text(batched)
-    flags = ("--model-repo", str(models), "--replicas", "2", "--workers", "1")
-    with harness.up(folder / "state", *flags) as up:
-        yield up, logs
+    repositories.serve(gateway, models)
+    for name, log in logs.items():
+        executed_once(gateway, name, log)
 
 
-@pytest.mark.parametrize("name", ["ensemble", "calling"])
-def test_what_a_part_refuses_is_not_executed_again(composed, name):
-    up, logs = composed
-    url = f"http://{up.http}/v2/models/{name}/infer"
+def executed_once(gateway, name, log):
+    url = f"http://{gateway.http}/v2/models/{name}/infer"
     body = repositories.request()
     body["inputs"][0]["shape"] = [1, 2]
 
@@ -84,5 +79,5 @@ def test_what_a_part_refuses_is_not_executed_again(composed, name):
     refused = [said for status, said in answers if status == 503]
     assert {status for status, _ in answers} == {200, 503}, answers
     assert all("Exceeds maximum queue size" in said["error"] for said in refused)
-    executed = logs[name].read_text().split()
+    executed = log.read_text().split()
     assert sorted(executed) == sorted(set(executed)), "a call was executed twice"

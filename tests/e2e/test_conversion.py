@@ -9,9 +9,10 @@ from pathlib import Path
 import harness
 import numpy as np
 import pytest
+import repositories
 import tritonclient.http
 
-pytestmark = [pytest.mark.triton, pytest.mark.tensorflow]
+pytestmark = [pytest.mark.triton, pytest.mark.tensorflow, pytest.mark.slow]
 PATIENCE = 600  # seconds; TensorFlow alone takes many to be imported on a busy machine
 ANSWER = """
 import sys
@@ -45,53 +46,45 @@ def servegate(*words: object, expected: int = 0) -> "subprocess.CompletedProcess
     return run(harness.BIN / "servegate", *words, expected=expected)
 
 
-def answers(up: harness.Up, x: np.ndarray) -> np.ndarray:
+def answers(up: harness.RunningGateway, model: str, x: np.ndarray) -> np.ndarray:
     """What the gateway answers to each row by itself, sixteen at a time."""
 
     def ask(row: np.ndarray) -> np.ndarray:
         with tritonclient.http.InferenceServerClient(up.http) as client:
             tensor = tritonclient.http.InferInput("x", [1, *row.shape], "FP32")
             tensor.set_data_from_numpy(row[None])
-            return client.infer("digits", [tensor]).as_numpy("probabilities")[0]
+            return client.infer(model, [tensor]).as_numpy("probabilities")[0]
 
     with ThreadPoolExecutor(16) as pool:
         return np.stack(list(pool.map(ask, x)))
 
 
-@pytest.mark.slow
 def test_a_converted_network_answers_through_the_gateway_as_tensorflow_does(
-    made: Path, tmp_path: Path
+    made: Path, gateway: harness.RunningGateway, tmp_path: Path
 ) -> None:
-    repository = tmp_path / "repo"
     labelled = ("--labelled", made / "held_out.npz", "--samples", made / "samples.npz")
-    where = ("--name", "digits", "--out", repository)
+    where = ("--name", "converted", "--out", tmp_path / "models")
     servegate("convert", "onnx", made / "savedmodel", *where, *labelled)
+    repositories.serve(gateway, tmp_path / "models")
     x, expected = np.load(made / "held_out.npz")["x"], np.load(made / "answers.npy")
-    flags = ("--model-repo", str(repository), "--replicas", "1", "--workers", "1")
-    with harness.up(tmp_path / "state", *flags) as up:
-        found = answers(up, x)
-        url = "http://" + up.get("/api/replicas")[0]["address"].rsplit(":", 2)[0]
-        stats = harness.request(f"{url}/v2/models/digits/stats")[1]["model_stats"][0]
+    found = answers(gateway, "converted", x)
     assert (found.argmax(axis=1) == expected.argmax(axis=1)).all()
     assert np.abs(found - expected).max() < 1e-5
-    assert int(stats["inference_count"]) >= len(x)
-    assert int(stats["execution_count"]) < int(stats["inference_count"])
 
 
-def test_a_savedmodel_is_pushed_once_it_is_converted(made: Path, tmp_path: Path) -> None:
-    flags = ("--model-repo", "", "--replicas", "1", "--workers", "1")
-    with harness.up(tmp_path / "state", *flags) as up:
-        where = ("--admin-url", up.admin)
-        saved = made / "savedmodel"
-        refused = servegate("model", "push", saved, "digits", *where, expected=2)
-        assert "--convert" in refused.stderr
-        more = ("--convert", "--samples", made / "samples.npz", "--wait", "--json")
-        done = servegate("model", "push", saved, "digits", *where, *more)
-        result = json.loads(done.stdout.splitlines()[-1])
-        assert result["version"] == 1 and result["state"] in ("ready", "serving")
-        shown = up.get("/api/models/digits/versions/1")
-        x, expected = np.load(made / "held_out.npz")["x"], np.load(made / "answers.npy")
-        found = answers(up, x[:20])
+def test_a_savedmodel_is_pushed_once_it_is_converted(
+    made: Path, uploading: harness.RunningGateway
+) -> None:
+    where, saved = ("--admin-url", uploading.admin), made / "savedmodel"
+    refused = servegate("model", "push", saved, "saved", *where, expected=2)
+    assert "--convert" in refused.stderr
+    more = ("--convert", "--samples", made / "samples.npz", "--wait", "--json")
+    done = servegate("model", "push", saved, "saved", *where, *more)
+    result = json.loads(done.stdout.splitlines()[-1])
+    assert result["version"] == 1 and result["state"] in ("ready", "serving")
+    shown = uploading.get("/api/models/saved/versions/1")
+    x, expected = np.load(made / "held_out.npz")["x"], np.load(made / "answers.npy")
+    found = answers(uploading, "saved", x[:20])
     paths = {file["path"] for file in shown["files"]}
     assert {"conversion.json", "conversion.html", "contract/contract.json"} <= paths
     assert shown["provenance"]["source"] == "savedmodel savedmodel"

@@ -42,15 +42,7 @@ def saved(tmp_path_factory):
     return folder
 
 
-@pytest.fixture(scope="module")
-def up(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("conversions")
-    flags = ("--model-repo", "", "--replicas", "1", "--workers", "1")
-    with harness.up(folder / "state", *flags) as running:
-        yield running
-
-
-def uploaded(up: harness.Up, folder: Path, *beside: Path) -> str:
+def uploaded(up: harness.RunningGateway, folder: Path, *beside: Path) -> str:
     """Upload a source and what is beside it; gives the upload's id."""
     found = {path.relative_to(folder).as_posix(): path for path in folder.rglob("*.*")}
     data = {name: path.read_bytes() for name, path in found.items() if path.is_file()}
@@ -75,7 +67,7 @@ def uploaded(up: harness.Up, folder: Path, *beside: Path) -> str:
     return begun["id"]
 
 
-def converted(up: harness.Up, name: str, upload: str, **asked) -> dict:
+def converted(up: harness.RunningGateway, name: str, upload: str, **asked) -> dict:
     """Ask for a conversion, and follow it to its end."""
     body = {"upload": upload, "model": name, **asked}
     status, begun = harness.request(f"{up.admin}/api/conversions", "POST", body)
@@ -89,7 +81,8 @@ def converted(up: harness.Up, name: str, upload: str, **asked) -> dict:
     return job
 
 
-def test_an_uploaded_saved_model_is_served_as_it_was(up, saved):
+def test_an_uploaded_saved_model_is_served_as_it_was(uploading, saved):
+    up = uploading
     upload = uploaded(up, saved / "threefold", saved / "samples.npz")
     asked = {"request": {"samples": "samples.npz", "golden": 2}, "labels": ["candidate"]}
     job = converted(up, "converted", upload, **asked)
@@ -107,7 +100,8 @@ def test_an_uploaded_saved_model_is_served_as_it_was(up, saved):
     assert not list((up.state / "conversions").iterdir())
 
 
-def test_a_graph_that_reads_files_is_refused_before_it_is_run(up, saved):
+def test_a_graph_that_reads_files_is_refused_before_it_is_run(uploading, saved):
+    up = uploading
     job = converted(up, "reading", uploaded(up, saved / "reads"))
     assert (job["state"], job["fault"]["code"]) == ("failed", "dangerous_operator"), job
     assert job["fault"]["operator"] == "ReadFile"

@@ -147,7 +147,9 @@ def test_of_two_control_planes_the_second_takes_over_when_the_first_is_killed(se
         second = Control(tmp_path, "second", shared)
         service = Relay(first.port, b"\0 never said")
         threading.Thread(target=service.run, daemon=True).start()
-        proxy = proxy_of(tmp_path / "proxy", f"http://127.0.0.1:{service.port}")
+        proxy = harness.RunningGateway(tmp_path / "proxy")
+        control = f"http://127.0.0.1:{service.port}"
+        program = harness.Program("proxy", *proxy.flags(), "--control", control, env=SHARED)
         try:
             for factor in (2.0, 3.0):
                 pushing.published(first, tmp_path / f"{factor}", "m", factor)
@@ -165,18 +167,5 @@ def test_of_two_control_planes_the_second_takes_over_when_the_first_is_killed(se
             assert load.failures == [], load.failures[:3]
         finally:
             service.close()
-            for program in (proxy.program, first.program, second.program):
-                program.stop()
-
-
-def proxy_of(state, control):
-    """A data plane alone, as a machine without a control plane has it."""
-    alone = harness.Up.__new__(harness.Up)
-    alone.state = state
-    alone.http_port, alone.grpc_port, alone.metrics_port, _ = free_ports(4)
-    ports = ("http", alone.http_port), ("grpc", alone.grpc_port), ("metrics", alone.metrics_port)
-    flags = [word for name, port in ports for word in (f"--{name}-port", str(port))]
-    alone.program = harness.Program(
-        "proxy", *flags, "--state", str(state), "--control", control, env=SHARED
-    )
-    return alone
+            for one in (program, first.program, second.program):
+                one.stop()

@@ -11,9 +11,6 @@ import obstore.store
 import pushing
 import pytest
 import tfserving_bytes as tf
-import tritonclient.grpc as triton_grpc
-import tritonclient.http as triton_http
-from test_push import asked
 
 pytestmark = [pytest.mark.triton, pytest.mark.slow]
 FLAGS = ("--quarantine", "off", "--contract-interval", "2")
@@ -40,11 +37,7 @@ def fleet(tmp_path_factory):
 
 def answers(up, name, version=""):
     """The factor and the version that Triton's clients get, over either protocol."""
-    http, by_grpc = (
-        triton_http.InferenceServerClient(up.http),
-        triton_grpc.InferenceServerClient(up.grpc),
-    )
-    return [asked(http, triton_http, name, version), asked(by_grpc, triton_grpc, name, version)]
+    return [pushing.asked(*client, name, version) for client in pushing.clients(up)]
 
 
 class Watching:
@@ -179,10 +172,10 @@ def test_a_bucket_brings_versions_to_triton_and_a_restart_uploads_nothing_again(
     with start() as up:
         pushing.published(up, tmp_path / "a", "packed", 2.0)
         assert answers(up, "packed") == [("packed", "1", 2.0)] * 2
-        before = started(up, "packed", 1)
+        before = pushing.started(up, "packed", 1)
         pushing.published(up, tmp_path / "b", "packed", 3.0)
         assert pushing.factor_of(up, "packed", "2") == 3.0
-        assert started(up, "packed", 1) == before
+        assert pushing.started(up, "packed", 1) == before
         stored = objects(url, s3)
         assert any(path.endswith("repository/packed/2/model.onnx") for path in stored)
     with start() as up:
@@ -195,15 +188,6 @@ def test_a_bucket_brings_versions_to_triton_and_a_restart_uploads_nothing_again(
         assert stored.items() <= objects(url, s3).items()
 
 
-def started(up, name, version):
-    """How many calls Triton itself has counted since it has started this version; at least one."""
-    host, http = up.get("/api/replicas")[0]["address"].split(":")[:2]
-    path = f"http://{host}:{http}/v2/models/{name}/versions/{version}/stats"
-    count = harness.request(path)[1]["model_stats"][0]["inference_count"]
-    assert count > 0
-    return count
-
-
 def views_show_one_model(up, folder):
     """KServe clients see a model with all its versions, whatever Triton calls them."""
     up.put("/api/models/packed/labels/other", {"version": 2})
@@ -212,10 +196,7 @@ def views_show_one_model(up, folder):
     assert pushing.publish(up, odd, "packed") == 3
     pushing.wait_state(up, "packed", 3, "ready")
     assert pushing.state(up, "packed", 3)["physical"].startswith("packed--")
-    http, by_grpc = (
-        triton_http.InferenceServerClient(up.http),
-        triton_grpc.InferenceServerClient(up.grpc),
-    )
+    (http, _), (by_grpc, _) = pushing.clients(up)
     for version in "123":
         answers(up, "packed", version)
     index = {

@@ -44,7 +44,7 @@ def test_each_printed_command_works_as_printed(demo):
     assert [line for line in printed if line in module.commands()] == list(module.commands())
     infer, curl, rows, classify, load, push = (
         subprocess.run(
-            command, shell=True, cwd=harness.ROOT, capture_output=True, text=True, timeout=60
+            command, shell=True, cwd=harness.ROOT, capture_output=True, text=True, timeout=120
         )
         for command in module.commands()
     )

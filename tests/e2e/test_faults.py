@@ -10,12 +10,10 @@ import harness
 import pytest
 import repositories
 from background import Load
-from ports import free_ports
 
 pytestmark = pytest.mark.triton
 
 METADATA = "/v2/models/counting"
-SEVEN = (harness.ROOT / "examples/digits/seven.json").read_bytes()
 
 
 def counting_body(number, count):
@@ -23,16 +21,16 @@ def counting_body(number, count):
     return "/v2/models/counting/infer", json.dumps(repositories.request(name)), name
 
 
-@pytest.fixture
-def counting(tmp_path):
-    """Two Tritons with a model that writes down every execution."""
-    log = tmp_path / "executed"
+@pytest.fixture(scope="module")
+def counting(tmp_path_factory):
+    """Two Tritons with a model that writes down every execution; whatever dies comes back."""
+    folder = tmp_path_factory.mktemp("counting")
+    log = folder / "executed"
     log.touch()
-    models = tmp_path / "models"
+    models = folder / "models"
     repositories.python_model(models, "counting", repositories.COUNTING.format(log=str(log)))
-    with harness.up(
-        tmp_path / "state", "--model-repo", str(models), "--replicas", "2", "--workers", "1"
-    ) as up:
+    flags = ("--model-repo", str(models), "--replicas", "2", "--workers", "1")
+    with harness.up(folder / "state", *flags) as up:
         yield up, log
 
 
@@ -58,7 +56,8 @@ def test_killing_one_of_two_tritons_fails_only_calls_in_flight_and_executes_none
     assert set(load.answered) <= set(executed)
 
 
-def test_no_caller_is_told_that_a_restarted_triton_does_not_know_its_model_yet(tmp_path):
+@pytest.mark.slow
+def test_no_caller_hears_that_a_restarted_triton_does_not_know_its_model_yet(tmp_path):
     models = tmp_path / "models"
     repositories.python_model(models, "counting", repositories.PLAIN)
     flags = ("--model-repo", str(models), "--replicas", "1", "--workers", "1")
@@ -114,41 +113,34 @@ def _answers(up):
         return False
 
 
-def test_a_worker_that_restarts_without_a_control_plane_serves_from_its_saved_snapshot(tmp_path):
-    state, repo = tmp_path / "state", str(harness.ROOT / "model_repo")
-    with harness.up(state, "--model-repo", repo) as up:
-        split = up.split("digits", v1=100)
-        addresses = [r["address"] for r in up.get("/api/replicas")]
-        alone = harness.Up.__new__(harness.Up)
-        alone.state = tmp_path / "alone"
-        alone.http_port, alone.grpc_port, alone.metrics_port, alone.admin_port = free_ports(4)
-        alone.state.mkdir()
-        (alone.state / "snapshot.json").write_bytes((state / "snapshot.json").read_bytes())
-        flags = list(alone.ports())
-        admin = flags.index("--admin-port")
-        del flags[admin : admin + 2]
-        alone.program = harness.Program(
-            "proxy", *flags, "--control", "http://127.0.0.1:9", "--log-level", "info"
-        )
-        try:
-            alone.program.wait_line(f"serving generation {split['generation']} from disk")
-            url = f"http://{alone.http}/v2/models/digits/infer"
-            status, answer = harness.until(lambda: _try(url))
-            assert status == 200 and answer["model_version"] == "1"
-            for name in ("worker-0", "workers"):
-                killed = alone.children()[name]
-                os.kill(killed, signal.SIGKILL)
-                harness.until(lambda: alone.children().get("worker-0", killed) != killed)  # noqa: B023
-                assert harness.until(lambda: _try(url))[0] == 200
-        finally:
-            assert alone.program.stop() == 0
-        assert addresses
-
-
-def _try(url):
+def test_a_worker_that_restarts_without_a_control_plane_serves_from_its_saved_snapshot(
+    counting, tmp_path
+):
+    up, _ = counting
+    split = up.split("counting", v1=100)
+    alone = harness.RunningGateway(tmp_path / "alone")
+    alone.state.mkdir()
+    (alone.state / "snapshot.json").write_bytes((up.state / "snapshot.json").read_bytes())
+    words = ("proxy", *alone.flags(), "--control", "http://127.0.0.1:9", "--log-level", "info")
+    program = harness.Program(*words)
     try:
-        status, answer = harness.request(url, "POST", json.loads(SEVEN))
-        return (status, answer) if status == 200 else None
+        program.wait_line(f"serving generation {split['generation']} from disk")
+        assert harness.until(lambda: _try(alone))["model_version"] == "1"
+        for name in ("worker-0", "workers"):
+            killed = alone.children()[name]
+            os.kill(killed, signal.SIGKILL)
+            harness.until(lambda: alone.children().get("worker-0", killed) != killed)  # noqa: B023
+            assert harness.until(lambda: _try(alone))
+    finally:
+        assert program.stop() == 0
+
+
+def _try(up):
+    """The answer to one call, where there is one."""
+    url = f"http://{up.http}/v2/models/counting/infer"
+    try:
+        status, answer = harness.request(url, "POST", repositories.request())
+        return answer if status == 200 else None
     except OSError:
         return None
 
@@ -156,11 +148,12 @@ def _try(url):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["worker-0", "control"])
 def test_a_process_that_hangs_is_replaced(tmp_path, name):
-    with harness.up(tmp_path / "state", "--workers", "2", "--log-level", "debug") as up:
+    repositories.python_model(tmp_path / "models", "counting", repositories.PLAIN)
+    flags = ("--model-repo", str(tmp_path / "models"), "--workers", "2", "--log-level", "debug")
+    with harness.up(tmp_path / "state", *flags) as up:
         pid = up.children()[name]
         up.program.wait_line(rf"\({pid}\) answers and is watched")
         os.kill(pid, signal.SIGSTOP)
         harness.until(lambda: up.children().get(name, pid) != pid, what="it is killed")
-        url = f"http://{up.http}/v2/models/digits/infer"
-        harness.until(lambda: all(_try(url) for _ in range(8)))
+        harness.until(lambda: all(_try(up) for _ in range(8)))
         harness.until(lambda: _answers(up))

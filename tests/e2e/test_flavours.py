@@ -12,15 +12,6 @@ pytestmark = [pytest.mark.triton, pytest.mark.slow]
 FILE = "model.fast.onnx"
 
 
-@pytest.fixture(scope="module")
-def mixed(tmp_path_factory):
-    """Two replicas of one pool, of which the second is said to have a GPU."""
-    flags = ("--model-repo", "", "--replicas", "2", "--workers", "1", "--quarantine", "off")
-    flags += ("--machine-facts", "local-1.gpu=true")
-    with harness.up(tmp_path_factory.mktemp("mixed") / "state", *flags) as up:
-        yield up
-
-
 def unloadable():
     """An ONNX file that can be read, and that ONNX Runtime cannot run."""
     shape = ["batch", 4]
@@ -68,71 +59,72 @@ def settled(up, name, **flavours):
     return up.get(f"/api/models/{name}")
 
 
-def test_each_replica_loads_the_flavour_that_its_machine_can_run(mixed, tmp_path):
+def test_each_replica_loads_the_flavour_that_its_machine_can_run(uploading, tmp_path):
     folder = source(tmp_path / "m", 2.0, pushing.times(2.0))
-    pushing.publish(mixed, folder, "several")
-    model = settled(mixed, "several", local_0="base", local_1="fast")
+    pushing.publish(uploading, folder, "several")
+    model = settled(uploading, "several", local_0="base", local_1="fast")
     assert model["problems"] == []
-    assert files(mixed, "several") == {"local-0": "model.onnx", "local-1": FILE}
-    assert {pushing.factor_of(mixed, "several") for _ in range(8)} == {2.0}
-    shown = harness.servegate("model", "show", "several", "--admin-url", mixed.admin).stdout
-    assert "local-0(base) local-1(fast)" in shown
+    assert files(uploading, "several") == {"local-0": "model.onnx", "local-1": FILE}
+    assert {pushing.factor_of(uploading, "several") for _ in range(8)} == {2.0}
+
+    def shown():
+        return harness.servegate("model", "show", "several", "--admin-url", uploading.admin).stdout
+
+    # a replica that loads for another test takes no calls meanwhile
+    harness.until(lambda: "local-0(base) local-1(fast)" in shown(), what="both flavours")
 
 
-@pytest.mark.parametrize(
-    ("name", "preferred", "reason"),
-    [
+def test_where_the_preferred_flavour_fails_the_base_answers_and_the_model_says_why(
+    uploading, tmp_path
+):
+    for name, preferred, reason in (
         ("broken", unloadable(), "of.nobody"),
         ("lying", pushing.times(3.0), "golden case 0: output 'y'"),
-    ],
-)
-def test_where_the_preferred_flavour_fails_the_base_answers_and_the_model_says_why(
-    mixed, tmp_path, name, preferred, reason
-):
-    pushing.publish(mixed, source(tmp_path / "m", 2.0, preferred), name)
-    model = settled(mixed, name, local_0="base", local_1="base")
-    (problem,) = model["problems"]
-    assert "replica local-1 does not run it as 'fast'" in problem and reason in problem
-    assert {pushing.factor_of(mixed, name) for _ in range(8)} == {2.0}
-    assert set(files(mixed, name).values()) == {"model.onnx"}
+    ):
+        pushing.publish(uploading, source(tmp_path / name, 2.0, preferred), name)
+        model = settled(uploading, name, local_0="base", local_1="base")
+        (problem,) = model["problems"]
+        assert "replica local-1 does not run it as 'fast'" in problem and reason in problem
+        assert {pushing.factor_of(uploading, name) for _ in range(8)} == {2.0}
+        assert set(files(uploading, name).values()) == {"model.onnx"}
 
 
-def test_a_version_without_a_base_stands_only_where_it_can_run(mixed, tmp_path):
+def test_a_version_without_a_base_stands_only_where_it_can_run(uploading, tmp_path):
     folder = source(tmp_path / "m", 2.0, pushing.times(2.0), base=False)
-    pushing.publish(mixed, folder, "picky")
-    model = settled(mixed, "picky", local_1="fast")
+    pushing.publish(uploading, folder, "picky")
+    model = settled(uploading, "picky", local_1="fast")
     (problem,) = model["problems"]
     assert "replica local-0 can run no flavour of it" in problem and "needs a GPU" in problem
-    assert files(mixed, "picky") == {"local-1": FILE}
-    assert pushing.factor_of(mixed, "picky") == 2.0
+    assert files(uploading, "picky") == {"local-1": FILE}
+    assert pushing.factor_of(uploading, "picky") == 2.0
     needs = {"compute_capability": ["9.0"]}
     folder = source(tmp_path / "other", 2.0, pushing.times(2.0), needs=needs, base=False)
-    pushing.publish(mixed, folder, "nowhere")
-    shown = pushing.wait_state(mixed, "nowhere", 1, "failed")
+    pushing.publish(uploading, folder, "nowhere")
+    shown = pushing.wait_state(uploading, "nowhere", 1, "failed")
     assert "it needs compute capability 9.0, there is none" in shown["reason"]
 
 
-def test_no_call_fails_while_a_flavour_is_tried_and_given_up(mixed, tmp_path):
-    pushing.publish(mixed, source(tmp_path / "one", 2.0, unloadable()), "steady")
-    settled(mixed, "steady", local_0="base", local_1="base")
+def test_no_call_fails_while_a_flavour_is_tried_and_given_up(uploading, tmp_path):
+    pushing.publish(uploading, source(tmp_path / "one", 2.0, unloadable()), "steady")
+    settled(uploading, "steady", local_0="base", local_1="base")
     failed, ends = [], threading.Event()
 
     def calling():
         while not ends.is_set():
-            status, answer = pushing.infer(mixed, "steady")
+            status, answer = pushing.infer(uploading, "steady")
             if status != 200:
                 failed.append(answer)
 
     caller = threading.Thread(target=calling)
     caller.start()
     try:
-        pushing.publish(mixed, source(tmp_path / "two", 4.0, unloadable()), "steady", live=True)
-        pushing.wait_state(mixed, "steady", 2, "serving")
-        settled(mixed, "steady", local_0="base", local_1="base")
+        pushing.publish(uploading, source(tmp_path / "two", 4.0, unloadable()), "steady", live=True)
+        pushing.wait_state(uploading, "steady", 2, "serving")
+        settled(uploading, "steady", local_0="base", local_1="base")
     finally:
         ends.set()
         caller.join()
     assert failed == []
-    assert pushing.factor_of(mixed, "steady", "1") == 2.0
-    assert pushing.factor_of(mixed, "steady", "2") == 4.0
-    assert set(files(mixed, "steady").values()) == {"model.onnx"}
+    assert pushing.factor_of(uploading, "steady", "1") == 2.0
+    assert pushing.factor_of(uploading, "steady", "2") == 4.0
+    assert set(files(uploading, "steady").values()) == {"model.onnx"}

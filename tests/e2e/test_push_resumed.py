@@ -4,7 +4,6 @@ import hashlib
 import json
 import math
 import os
-import re
 import signal
 import subprocess
 
@@ -83,15 +82,3 @@ def test_a_large_push_survives_the_kill_of_client_and_server_and_sends_little_tw
 def pushing_overhead(folder):
     """Bytes of the small files."""
     return sum(p.stat().st_size for p in folder.rglob("*") if p.is_file()) - SIZE
-
-
-def test_progress_is_told_while_it_lasts(tmp_path):
-    folder = pushing.source(tmp_path / "m", 2.0)
-    with harness.up(tmp_path / "state", "--model-repo", "", "--quarantine", "off") as up:
-        done = pushing.push(up, folder, "told", "--wait", "--json")
-        kinds = [json.loads(line)["type"] for line in done.stdout.splitlines()]
-        assert kinds[-1] == "result"
-        assert {"digest", "upload", "sent", "committed", "state"} <= set(kinds), kinds
-        plain = pushing.push(up, folder, "plain", "--wait")
-        assert plain.stdout == "plain@1\n"
-        assert re.search(r"version 1 is ready", plain.stderr), plain.stderr

@@ -29,8 +29,7 @@ def prefix(up):
 
 
 def open_ports(up):
-    ports = (up.http_port, up.grpc_port, up.metrics_port, up.admin_port)
-    return [port for port in ports if _connects(port)]
+    return [port for port in up.numbers if _connects(port)]
 
 
 def _connects(port):
@@ -38,7 +37,9 @@ def _connects(port):
         return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize(
+    "number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)]
+)
 def test_a_signal_stops_everything_within_ten_seconds(tmp_path, number):
     up = harness.Up(tmp_path / "state").wait_ready()
     below = harness.descendants(up.program.process.pid)
@@ -96,20 +97,17 @@ def test_a_second_start_on_the_same_state_or_ports_fails_with_a_sentence(tmp_pat
         assert same_state.process.wait(30) == 1
         said = harness.until(lambda: same_state.lines and same_state.output)
         assert re.search(r"state folder .* is in use", said)
-        for name in NAMES:
-            other = harness.Up.__new__(harness.Up)
-            other.state = tmp_path / "other"
-            ports = dict(zip(NAMES, free_ports(4), strict=True))
-            ports[name] = getattr(up, f"{name}_port")
-            for key, port in ports.items():
-                setattr(other, f"{key}_port", port)
-            second = harness.Program("up", *other.ports())
+        for place, (name, port) in enumerate(zip(NAMES, up.numbers, strict=True)):
+            ports = free_ports(4)
+            ports[place] = port
+            second = harness.Up(tmp_path / "other", on=ports).program
             assert second.process.wait(30) == 1
             second.stop()
-            assert re.search(rf"port {ports[name]} on 127.0.0.1 cannot be used", second.output)
+            assert re.search(rf"port {port} on 127.0.0.1 cannot be used", second.output)
             assert f"--{name}-port" in second.output and "Traceback" not in second.output
 
 
+@pytest.mark.slow
 def test_what_cannot_start_says_so_in_a_sentence(tmp_path):
     for arguments, code, wanted in (
         (("--model-repo", str(tmp_path / "none")), 1, "is not a folder"),

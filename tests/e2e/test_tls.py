@@ -1,4 +1,4 @@
-"""TLS on every port of the real program: who gets in, what the log says, and new certificates."""
+"""TLS on every port of the real program: its clients, its log, and new certificates."""
 
 import contextlib
 import http.client
@@ -71,19 +71,13 @@ def trusting(path, shown=None):
     return context
 
 
-def text(port, path, context):
-    url = f"https://localhost:{port}{path}"
-    with urllib.request.urlopen(url, timeout=10, context=context) as answer:
-        return answer.read().decode()
-
-
 def test_clients_that_fail_give_sentences_in_the_log(authority, tmp_path):
     (tmp_path / "else").mkdir()
     stranger = Authority(tmp_path / "else")
     env = variables(authority.issue("one"), tls_client_ca=authority.path)
     good = authority.issue("client", "client")
     with without_triton(tmp_path / "state", env) as up:
-        harness.until(lambda: is_open(up.http_port, trusting(authority.path, good)), PATIENCE)
+        harness.until(lambda: is_open(up.http_port, trusting(authority.path, good)))
         expired = authority.issue("old", "client", ends=datetime(2020, 1, 1))
         assert not is_open(up.http_port, trusting(authority.path, expired))
         assert not is_open(up.http_port, trusting(stranger.path, good))
@@ -106,7 +100,7 @@ def test_a_new_certificate_is_used_without_a_restart_and_drops_no_connection(aut
     context = trusting(authority.path)
     with without_triton(tmp_path / "state", variables((chain, key))) as up:
         for port in (up.http_port, up.admin_port, up.metrics_port):
-            harness.until(lambda port=port: shown(port, context), PATIENCE)
+            harness.until(lambda port=port: shown(port, context))
         kept = connected(up.http_port, context)
         assert live(kept)
         first = shown(up.http_port, context)
@@ -121,7 +115,7 @@ def test_a_new_certificate_is_used_without_a_restart_and_drops_no_connection(aut
 
 
 def shown(port, context):
-    """The certificate that a port shows now; None while nobody listens."""
+    """The certificate that a port shows now; None while nothing listens there."""
     try:
         with (
             socket.create_connection(("127.0.0.1", port), timeout=10) as plain,
@@ -132,6 +126,7 @@ def shown(port, context):
         return None
 
 
+@pytest.mark.slow
 def test_nothing_starts_with_a_certificate_that_nobody_would_accept(authority, tmp_path):
     expired = authority.issue("old", ends=datetime(2020, 1, 1))
     good, other = authority.issue("one"), authority.issue("other")
@@ -151,54 +146,39 @@ def test_nothing_starts_with_a_certificate_that_nobody_would_accept(authority, t
 
 
 @pytest.mark.triton
-def test_unmodified_clients_get_their_digits_over_tls(authority, tmp_path):
-    pair = authority.issue("one")
-    log = tmp_path / "access.log"
-    env = variables(pair, access_log=log, access_log_share=1, max_body_bytes=4 << 20)
-    rows = np.zeros((64, 8, 8, 1), np.float32)
-    with harness.up(tmp_path / "state", "--workers", "2", env=env) as up:
-        up.program.wait_line(f"https://127.0.0.1:{up.http_port}/v2")
-        options = {"ca_certs": str(authority.path)}
-        with tritonclient.http.InferenceServerClient(
-            f"localhost:{up.http_port}", ssl=True, ssl_options=options
-        ) as client:
-            for count in (1, 8, 64):
-                classify(client, tritonclient.http, rows[:count])
-        with tritonclient.grpc.InferenceServerClient(
-            f"localhost:{up.grpc_port}", ssl=True, root_certificates=str(authority.path)
-        ) as client:
-            for count in (1, 8, 64):
-                classify(client, tritonclient.grpc, rows[:count])
-        context = trusting(authority.path)
-        kept = connected(up.http_port, context)
-        for _ in range(2):
-            kept.request("POST", "/v2/models/digits/infer", SEVEN + b" " * (3 << 20))
-            with kept.getresponse() as answer:
-                assert json.loads(answer.read())["outputs"] and answer.status == 200
-        kept.request("POST", "/v2/models/digits/infer", SEVEN + b" " * (5 << 20))
+def test_unmodified_clients_get_their_digits_over_tls(guarded):
+    up, key = guarded.up, guarded.keys["predictor"]
+    shown = {"authorization": f"Bearer {key}"}
+    http_url, grpc_url = f"localhost:{up.http_port}", f"localhost:{up.grpc_port}"
+    trusted = {"ca_certs": str(guarded.authority)}
+    with tritonclient.http.InferenceServerClient(http_url, ssl=True, ssl_options=trusted) as client:
+        for count in (1, 8, 64):
+            classify(client, tritonclient.http, count, shown)
+    with tritonclient.grpc.InferenceServerClient(
+        grpc_url, ssl=True, root_certificates=str(guarded.authority)
+    ) as client:
+        for count in (1, 8, 64):
+            classify(client, tritonclient.grpc, count, shown)
+    kept = connected(up.http_port, guarded.context)
+    for _ in range(2):
+        kept.request("POST", "/v2/models/digits/infer", SEVEN + b" " * (3 << 20), shown)
         with kept.getresponse() as answer:
-            assert answer.status == 413 and json.loads(answer.read())["error"]
-        kept.close()
-        assert "servegate_tls_not_after_seconds" in text(up.metrics_port, "/metrics", context)
-        command = ("infer", "digits", "--input", "random", "--json")
-        urls = {
-            "SERVEGATE_CACERT": str(authority.path),
-            "SERVEGATE_URL": f"https://localhost:{up.http_port}",
-            "SERVEGATE_GRPC_URL": f"https://localhost:{up.grpc_port}",
-            "SERVEGATE_ADMIN_URL": f"https://localhost:{up.admin_port}",
-        }
-        for more in ((), ("--grpc",)):
-            program = harness.Program(*command, *more, env=urls)
-            assert program.process.wait(60) == 0, program.output
-    lines = [json.loads(line) for line in log.read_text().splitlines()]
-    inferred = [line for line in lines if line["verb"] == "infer"]
-    assert len(inferred) == 10
+            assert json.loads(answer.read())["outputs"] and answer.status == 200
+    kept.close()
+    url = f"https://localhost:{up.metrics_port}/metrics"
+    with urllib.request.urlopen(url, timeout=10, context=guarded.context) as answer:
+        assert "servegate_tls_not_after_seconds" in answer.read().decode()
+    lines = (up.state.parent / "access.log").read_text().splitlines()
+    seen = [line for line in map(json.loads, lines) if line["model"] == "digits"]
+    inferred = [line for line in seen if line["verb"] == "infer"]
+    assert len(inferred) == 8
     assert {line["protocol"] for line in inferred} == {"http", "grpc"}
     assert all(line["peer"].startswith("127.0.0.1:") for line in inferred)
 
 
-def classify(client, module, rows):
+def classify(client, module, count, headers):
+    rows = np.zeros((count, 8, 8, 1), np.float32)
     tensor = module.InferInput("x", list(rows.shape), "FP32")
     tensor.set_data_from_numpy(rows)
-    answer = client.infer("digits", [tensor])
-    assert answer.as_numpy("probabilities").shape == (len(rows), 10)
+    answer = client.infer("digits", [tensor], headers=dict(headers))  # which the client adds to
+    assert answer.as_numpy("probabilities").shape == (count, 10)

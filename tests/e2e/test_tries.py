@@ -3,11 +3,12 @@
 import base64
 import io
 import json
+import urllib.request
 from typing import Any
 
-import harness
 import numpy as np
 import pytest
+import repositories
 from PIL import Image
 from trying_scene import HOSTILE, Shell, offered, picture, snippets, tried, write_models
 
@@ -60,12 +61,11 @@ CASES: dict[str, tuple[dict[str, Any], str, str, tuple[int, ...], Any]] = {
 
 
 @pytest.fixture(scope="module")
-def up(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("tries")
-    write_models(folder / "models")
-    flags = ("--model-repo", str(folder / "models"), "--replicas", "1", "--workers", "2")
-    with harness.up(folder / "state", *flags) as running:
-        yield running
+def up(gateway, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("tries") / "models"
+    write_models(folder)
+    repositories.serve(gateway, folder)
+    return gateway
 
 
 def of_grpc(text: str, name: str, datatype: str, shape: tuple[int, ...]) -> Any:
@@ -138,30 +138,6 @@ def test_latency_is_exact_when_no_other_call_was_counted(up) -> None:
             assert one["gateway_and_network"] <= one["round_trip"]
 
 
-def test_a_side_that_fails_has_its_error_and_the_other_its_answer(up) -> None:
-    one = tried(up, "matrix", a="1", b="99", inputs={"x": offered("random")})
-    fine, failed = one["sides"]
-    assert fine["error"] is None
-    assert failed["error"]["code"] == "unknown_version"
-    assert one["difference"] is None
-
-
-def test_input_that_does_not_fit_is_refused(up) -> None:
-    body = {"model": "matrix", "a": "1", "inputs": {"x": offered("json", [[1, 2]])}}
-    status, answer = harness.request(f"{up.admin}/api/tries", "POST", body)
-    assert (status, answer["code"]) == (422, "invalid")
-
-
-def test_a_version_in_a_plain_folder_gets_no_golden_case(up) -> None:
-    one = tried(up, "matrix", a="1", inputs={"x": offered("random")})
-    url = f"{up.admin}/api/tries/{one['id']}/contract"
-    status, answer = harness.request(url, "POST", {"side": "a"})
-    assert (status, answer["code"]) == (409, "conflict")
-    assert answer["try_this"].startswith("servegate model push")
-
-
 def fetched(url: str) -> io.BytesIO:
-    import urllib.request
-
     with urllib.request.urlopen(url) as answer:
         return io.BytesIO(answer.read())

@@ -2,7 +2,9 @@
 
 import os
 import signal
+import socket
 import urllib.request
+from functools import partial
 from pathlib import Path
 
 import harness
@@ -39,45 +41,53 @@ def call(up, times):
             assert answer.status == 200
 
 
-@pytest.fixture
-def up(tmp_path):
-    with harness.up(tmp_path / "state", "--workers", "2") as one:
-        yield one
-
-
 def test_the_parent_of_workers_has_one_thread_and_no_socket(gateway):
     folder = Path(f"/proc/{gateway.children()['workers']}")
     assert len(list((folder / "task").iterdir())) == 1
     assert not [one for one in (folder / "fd").iterdir() if "socket" in str(one.readlink())]
 
 
-def test_workers_share_most_of_their_memory(gateway):
+def test_every_process_says_what_it_uses_and_workers_share_most_of_their_memory(gateway):
     call(gateway, 100)
     sizes = samples(gateway, "servegate_process_proportional_bytes")
-    assert {"supervisor", "control", "workers", "worker-0", "worker-1"} == set(sizes)
-    whole = sum(size for name, size in sizes.items() if name.startswith("worker"))
-    assert whole < (60 + 15) * MIB
-
-
-def test_every_process_says_what_it_uses(gateway):
     cpu = samples(gateway, "servegate_process_cpu_seconds_total")
     started = samples(gateway, "servegate_process_start_time_seconds")
-    assert set(cpu) == set(started) == {"supervisor", "control", "workers", "worker-0", "worker-1"}
+    names = {"supervisor", "control", "workers", "worker-0", "worker-1"}
+    assert set(sizes) == set(cpu) == set(started) == names
+    whole = sum(size for name, size in sizes.items() if name.startswith("worker"))
+    assert whole < (60 + 15) * MIB
     assert all(seconds >= 0 for seconds in cpu.values())
     assert started["supervisor"] <= started["workers"] <= started["worker-0"]
 
 
-def test_a_worker_that_is_replaced_takes_no_counts_with_it(up):
-    call(up, 60)
-    before = harness.until(lambda: count(up) >= 60 and count(up))
-    killed = up.children()["worker-0"]
-    began = samples(up, "servegate_process_start_time_seconds")["worker-0"]
-    os.kill(killed, signal.SIGKILL)
-    looks = []
-    harness.until(lambda: looks.append(count(up)) or _began(up) > began, what="a new worker counts")
-    assert min(looks) >= before
-    call(up, 20)
-    assert count(up) >= before + 20
+def test_a_worker_holds_no_database_no_onnx_no_tensorflow_and_no_templates(gateway):
+    loaded = set()
+    for number in range(2):
+        with socket.socket(socket.AF_UNIX) as connection:
+            connection.connect(str(gateway.state / f"worker-{number}.sock"))
+            connection.sendall(b"GET /modules HTTP/1.0\r\n\r\n")
+            answer = b"".join(iter(partial(connection.recv, 65536), b""))
+        names = answer.partition(b"\r\n\r\n")[2].decode().split()
+        assert "serve.proxy.gateway" in names
+        loaded |= {name.partition(".")[0] for name in names}
+    forbidden = {"sqlalchemy", "alembic", "onnx", "onnxruntime", "tensorflow", "jinja2", "grpc"}
+    forbidden |= {"aiohttp", "numpy", "tritonclient"}
+    assert not loaded & forbidden
+
+
+def test_a_worker_that_is_replaced_takes_no_counts_with_it(tmp_path):
+    with harness.up(tmp_path / "state", "--workers", "2") as up:
+        call(up, 60)
+        before = harness.until(lambda: count(up) >= 60 and count(up))
+        began = _began(up)
+        os.kill(up.children()["worker-0"], signal.SIGKILL)
+        looks = []
+        harness.until(
+            lambda: looks.append(count(up)) or _began(up) > began, what="a new worker counts"
+        )
+        assert min(looks) >= before
+        call(up, 20)
+        assert count(up) >= before + 20
 
 
 def _began(up):

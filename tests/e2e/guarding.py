@@ -1,8 +1,8 @@
-"""A real gateway with keys: who shows which, and every verb of every transport as one function."""
+"""A real gateway with keys and TLS, its callers, and the verbs of each transport as functions."""
 
 import http.client
 import json
-import shutil
+import ssl
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,24 +10,86 @@ from typing import Any
 
 import grpc
 import harness
+import repositories
+from certificates import Authority
 from tritonclient.grpc import service_pb2
 
 SEVEN = (harness.ROOT / "examples/digits/seven.json").read_bytes()
-SERVED, UNAUTHENTICATED, FORBIDDEN, UNKNOWN = "served", "unauthenticated", "forbidden", "unknown"
+SERVED, UNAUTHENTICATED, FORBIDDEN = "served", "unauthenticated", "forbidden"
 # Of equal length, so that nothing but the letters of a name may differ in two answers.
 OPEN, SECRET, ABSENT = "opened", "secret", "absent"
+WRONG = "sg_0123456789_" + "x" * 43
 # The last says whether the refusal came before the body did, which is a matter of chance.
 _VARYING = {"servegate-request-id", "date", "connection"}
 
 
-def repository(folder: Path) -> Path:
-    """The demo model twice, under names that keys tell apart."""
-    source = harness.ROOT / "model_repo" / "digits"
-    for name in (OPEN, SECRET):
-        shutil.copytree(source, folder / name)
-        config = folder / name / "config.pbtxt"
-        config.write_text(config.read_text().replace('"digits"', f'"{name}"'))
-    return folder
+def start(folder: Path) -> Any:
+    """One Triton with the demo model and two copies of it, which keys distinguish; two workers."""
+    models = folder / "models"
+    for name in ("digits", OPEN, SECRET):
+        repositories.digits(models, name)
+    chain, key = Authority(folder).issue("one")
+    env = {"TLS_CERT": chain, "TLS_KEY": key, "ACCESS_LOG": folder / "access.log"}
+    env |= {"ACCESS_LOG_SHARE": 1}
+    flags = ("--workers", "2", "--model-repo", str(models), "--allow-management")
+    named = {f"SERVEGATE_{name}": str(value) for name, value in env.items()}
+    return harness.up(folder / "state", *flags, env=named)
+
+
+class Guarded:
+    """The gateway, and the keys of its callers."""
+
+    def __init__(self, up: harness.RunningGateway) -> None:
+        self.up = up
+        self.authority = up.state.parent / "ca.pem"
+        self.context = ssl.create_default_context(cafile=str(self.authority))
+        self.environment = {
+            "SERVEGATE_CACERT": str(self.authority),
+            "SERVEGATE_URL": f"https://localhost:{up.http_port}",
+            "SERVEGATE_GRPC_URL": f"https://localhost:{up.grpc_port}",
+            "SERVEGATE_ADMIN_URL": f"https://localhost:{up.admin_port}",
+        }
+        for model in (OPEN, SECRET):
+            path = f"/api/models/{model}/labels/stable"
+            assert self.admin("PUT", path, {"version": 1})[0] == 200
+        revoked = self.make("admin", "*")
+        self.revoke(revoked["id"])
+        self.keys = {
+            "none": "",
+            "wrong": WRONG,
+            "expired": self.make("predictor", "*", expires_in=0.001)["key"],
+            "revoked": revoked["key"],
+            "limited": self.make("predictor", OPEN)["key"],
+            "predictor": self.make("predictor", "*")["key"],
+            "admin": self.make("admin", "*")["key"],
+        }
+
+    def caller(self, name: str) -> "Caller":
+        """The one with this key."""
+        return Caller(self, self.keys[name])
+
+    def request(self, method: str, path: str, body: Any = None, *, key: str) -> tuple[int, Any]:
+        """The admin API."""
+        url = f"https://localhost:{self.up.admin_port}{path}"
+        shown = {"authorization": f"Bearer {key}"}
+        return harness.request(url, method, body, context=self.context, **shown)
+
+    def admin(self, method: str, path: str, body: Any = None) -> tuple[int, Any]:
+        """The admin API, by the secret that only this user can read."""
+        return self.request(method, path, body, key=(self.up.state / "secret").read_text())
+
+    def make(self, role: str, *models: str, **more: float) -> Any:
+        """A new key, once every worker has it."""
+        body = {"role": role, "models": list(models), **more}
+        status, made = self.admin("POST", "/api/keys?wait=30", body)
+        assert status == 201 and made["in_force"], made
+        return made
+
+    def revoke(self, identity: str) -> Any:
+        """Take one back, from every worker."""
+        status, answer = self.admin("DELETE", f"/api/keys/{identity}?wait=30")
+        assert status == 200 and answer["in_force"], answer
+        return answer
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,15 +113,17 @@ class Answer:
 
 
 class Caller:
-    """Somebody who shows a key, or none, on fresh connections."""
+    """A client that sends a key, or none, on fresh connections."""
 
-    def __init__(self, up: harness.Up, key: str) -> None:
-        self._up = up
+    def __init__(self, guarded: Guarded, key: str) -> None:
+        self._up, self._context = guarded.up, guarded.context
+        self._trusted = grpc.ssl_channel_credentials(guarded.authority.read_bytes())
         self._shown = {"authorization": f"Bearer {key}"} if key else {}
 
     def http(self, method: str, path: str, body: bytes = b"") -> Answer:
         """One HTTP exchange."""
-        connection = http.client.HTTPConnection(self._up.http, timeout=30)
+        port, context = self._up.http_port, self._context
+        connection = http.client.HTTPSConnection("localhost", port, timeout=30, context=context)
         try:
             connection.request(method, path, body or None, self._shown)
             answer = connection.getresponse()
@@ -74,9 +138,8 @@ class Caller:
 
     def grpc(self, method: str, message: Any) -> Answer:
         """One gRPC call, a stream of one message included; the answers' bytes in their order."""
-        with grpc.insecure_channel(
-            self._up.grpc, options=(("grpc.use_local_subchannel_pool", 1),)
-        ) as channel:
+        address, alone = f"localhost:{self._up.grpc_port}", ("grpc.use_local_subchannel_pool", 1)
+        with grpc.secure_channel(address, self._trusted, (alone,)) as channel:
             metadata = tuple(self._shown.items())
             data = message.SerializeToString()
             if method.endswith("ModelStreamInfer"):
