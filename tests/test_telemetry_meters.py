@@ -74,48 +74,22 @@ def test_an_answer_is_one_call_and_one_time() -> None:
     ]
 
 
-def test_an_answer_that_is_no_success_is_an_error_too() -> None:
-    meters = Meters()
-    for _ in range(2):
-        meters.call_answered(call(), choice(), "400", 0.004, good=False)
-    assert f'servegate_errors_total{{error="400",{CALL}}} 2.0' in lines(meters)
-    assert f"servegate_call_seconds_count{{{CALL}}} 2.0" in lines(meters)
-
-
-def test_errors_of_triton_and_of_ours_with_one_name_add_up() -> None:
-    meters = Meters()
-    meters.call_answered(call(Verb.READY), choice(), "400", 0.1, good=False)
-    meters.call_answered(call(), choice(), "400", 0.1, good=False)
-    meters.call_failed(call(), choice(), "400", 0.1)
-    assert f'servegate_errors_total{{error="400",{CALL}}} 3.0' in lines(meters)
-
-
-def test_answers_and_failures_of_one_version_are_one_histogram() -> None:
-    meters = Meters()
-    meters.call_answered(call(), choice(), "200", 1.0, good=True)
-    meters.call_answered(call(), choice(), "503", 0.25, good=False)
-    meters.call_failed(call(), choice(), "outcome_unknown", 0.5)
-    for _ in range(2):  # reading changes nothing
-        assert f"servegate_call_seconds_count{{{CALL}}} 3.0" in lines(meters)
-        assert f"servegate_call_seconds_sum{{{CALL}}} 1.75" in lines(meters)
-
-
 def test_a_failure_without_a_version_has_no_labels_of_its_own_and_no_time() -> None:
     meters = Meters()
     meters.call_failed(call(model="invented"), None, "unknown_model", 0.1)
     assert lines(meters) == [f'servegate_errors_total{{error="unknown_model",{NAMELESS}}} 1.0']
 
 
-@pytest.mark.parametrize("verb", sorted(set(Verb) - {Verb.INFER}))
-def test_only_predict_calls_are_timed(verb: Verb) -> None:
-    meters = Meters()
-    meters.call_answered(call(verb), choice(), "200", 0.1, good=True)
-    meters.call_failed(call(verb), choice(), "outcome_unknown", 0.1)
-    assert lines(meters) == [
-        f'servegate_calls_total{{code="200",model="m",protocol="http",route="number",'
-        f'verb="{verb}",version="1"}} 1.0',
-        f'servegate_errors_total{{error="outcome_unknown",{CALL}}} 1.0',
-    ]
+def test_only_predict_calls_are_timed() -> None:
+    for verb in set(Verb) - {Verb.INFER}:
+        meters = Meters()
+        meters.call_answered(call(verb), choice(), "200", 0.1, good=True)
+        meters.call_failed(call(verb), choice(), "outcome_unknown", 0.1)
+        assert lines(meters) == [
+            f'servegate_calls_total{{code="200",model="m",protocol="http",route="number",'
+            f'verb="{verb}",version="1"}} 1.0',
+            f'servegate_errors_total{{error="outcome_unknown",{CALL}}} 1.0',
+        ]
 
 
 def test_retries_and_messages_have_counters_of_their_own() -> None:
@@ -139,11 +113,11 @@ def test_a_time_on_a_bound_belongs_below_it() -> None:
         assert (counts[bound], counts[above]) == (1, 2)
 
 
-@pytest.mark.parametrize(("seconds", "first"), [(0.0, "0.0005"), (60.1, "+Inf"), (1e9, "+Inf")])
-def test_every_time_has_its_bucket(seconds: float, first: str) -> None:
-    meters = Meters()
-    meters.call_answered(call(), choice(), "200", seconds, good=True)
-    assert next(bound for bound, count in buckets(meters).items() if count) == first
+def test_every_time_has_its_bucket() -> None:
+    for seconds, first in ((0.0, "0.0005"), (60.1, "+Inf"), (1e9, "+Inf")):
+        meters = Meters()
+        meters.call_answered(call(), choice(), "200", seconds, good=True)
+        assert next(bound for bound, count in buckets(meters).items() if count) == first
 
 
 def test_a_gauge_is_read_when_prometheus_asks() -> None:
@@ -216,9 +190,11 @@ def test_the_numbers_are_those_that_prometheus_own_client_keeps(
         else:
             meters.call_failed(asked, chosen, code, seconds)
         reference.add(asked, chosen, code, seconds, answered=answered)
-    ours, theirs = samples(meters.registry), samples(reference.registry)
-    assert ours.keys() == theirs.keys()
-    assert ours == pytest.approx(theirs)
+    theirs = samples(reference.registry)
+    for _ in range(2):  # reading changes nothing
+        ours = samples(meters.registry)
+        assert ours.keys() == theirs.keys()
+        assert ours == pytest.approx(theirs)
     counts = list(buckets_by_call(meters).values())
     assert all(values == sorted(values) for values in counts)
 
