@@ -8,8 +8,7 @@ from pathlib import Path
 import numpy as np
 import tritonclient.grpc as triton_grpc
 import tritonclient.http as triton_http
-from harness import RunningGateway as Up
-from harness import request, servegate, until
+from harness import RunningGateway, request, servegate, until
 from onnx import TensorProto, helper
 
 from serve.tensors.contracts import Case, write_contract
@@ -82,20 +81,20 @@ def golden(path: Path, factor: float) -> Path:
     return path
 
 
-def push(up: Up, folder: Path, name: str, *flags: str, env=None):
+def push(up: RunningGateway, folder: Path, name: str, *flags: str, env=None):
     """`servegate model push`, run to its end; gives the process."""
     where = ("--admin-url", up.admin)
     return servegate("model", "push", str(folder), name, *where, *flags, env=env)
 
 
-def pushed(up: Up, folder: Path, name: str, *flags: str) -> dict:
+def pushed(up: RunningGateway, folder: Path, name: str, *flags: str) -> dict:
     """The last event of a push that succeeds."""
     done = push(up, folder, name, "--json", *flags)
     assert done.returncode == 0, done.stdout + done.stderr
     return json.loads(done.stdout.splitlines()[-1])
 
 
-def infer(up: Up, name: str, version: str = "") -> tuple[int, list[float] | str]:
+def infer(up: RunningGateway, name: str, version: str = "") -> tuple[int, list[float] | str]:
     """One row through the HTTP data port: status, and the answer or the error."""
     path = f"/v2/models/{name}" + (f"/versions/{version}" if version else "") + "/infer"
     body = {"inputs": [{"name": "x", "shape": [1, 4], "datatype": "FP32", "data": ROW}]}
@@ -103,14 +102,14 @@ def infer(up: Up, name: str, version: str = "") -> tuple[int, list[float] | str]
     return status, answer["outputs"][0]["data"] if status == 200 else answer
 
 
-def factor_of(up: Up, name: str, version: str = "") -> float:
+def factor_of(up: RunningGateway, name: str, version: str = "") -> float:
     """The factor of the version that answers."""
     status, answer = infer(up, name, version)
     assert status == 200, answer
     return answer[0] / ROW[0]
 
 
-def clients(up: Up):
+def clients(up: RunningGateway):
     """Triton's own clients of the data ports, each with its module."""
     return (
         (triton_http.InferenceServerClient(up.http), triton_http),
@@ -131,7 +130,7 @@ def asked(client, module, name: str, version: str = "") -> tuple[str, str, float
     return named, number, float(answer.as_numpy("y")[0, 0])
 
 
-def started(up: Up, name: str, version: int) -> int:
+def started(up: RunningGateway, name: str, version: int) -> int:
     """The calls that the Tritons have counted since they have started this version."""
     count = 0
     for replica in up.get("/api/replicas"):
@@ -142,14 +141,14 @@ def started(up: Up, name: str, version: int) -> int:
     return count
 
 
-def state(up: Up, name: str, number: int) -> dict:
+def state(up: RunningGateway, name: str, number: int) -> dict:
     """A version as the admin API shows it."""
     status, answer = request(f"{up.admin}/api/models/{name}/versions/{number}")
     assert status == 200, answer
     return answer
 
 
-def is_everywhere(up: Up, name: str, number: int) -> bool:
+def is_everywhere(up: RunningGateway, name: str, number: int) -> bool:
     """Whether the version is on every replica of its pool that is up."""
     pool = request(f"{up.admin}/api/models/{name}")[1]["pool"]
     replicas = request(f"{up.admin}/api/replicas?readings=false")[1]
@@ -157,43 +156,50 @@ def is_everywhere(up: Up, name: str, number: int) -> bool:
     return bool(alive) and alive <= set(state(up, name, number)["replicas"])
 
 
-def wait_state(up: Up, name: str, number: int, *states: str) -> dict:
+def wait_state(up: RunningGateway, name: str, number: int, *states: str) -> dict:
     """Until the version is in one of these states; gives it."""
     until(lambda: state(up, name, number)["state"] in states, what=f"{name}@{number} is {states}")
     return state(up, name, number)
 
 
-def publish(up: Up, folder: Path, name: str, **ask: object) -> int:
-    """Push without a command, which takes a second to start; gives the number."""
-    data = {
-        str(path.relative_to(folder)): path.read_bytes()
-        for path in sorted(folder.rglob("*"))
-        if path.is_file()
-    }
+def upload(up: RunningGateway, name: str, data: dict[str, bytes], **more: str) -> str:
+    """Upload files by their paths, without a command, which takes a second to start; the id."""
+    digests = {path: hashlib.sha256(blob).hexdigest() for path, blob in data.items()}
     files = [
-        {"path": path, "size": len(blob), "sha256": hashlib.sha256(blob).hexdigest()}
-        for path, blob in data.items()
+        {"path": path, "size": len(blob), "sha256": digests[path]} for path, blob in data.items()
     ]
     url = f"{up.admin}/api/uploads"
-    status, begun = request(url, "POST", {"model": name, "files": files})
+    status, begun = request(url, "POST", {"model": name, "files": files, **more})
     assert status == 200, begun
-    blobs = dict(zip((one["sha256"] for one in files), data.values(), strict=True))
+    blobs = {digests[path]: blob for path, blob in data.items()}
     for one in begun["missing"]:
         there = f"{url}/{begun['id']}/blobs/{one['sha256']}"
         headers = {"upload-offset": "0", "content-type": "application/offset+octet-stream"}
         sent = urllib.request.Request(there, blobs[one["sha256"]], headers, method="PATCH")
         urllib.request.urlopen(sent, timeout=30).close()
-    status, done = request(f"{url}/{begun['id']}/commit", "POST", ask)
+    return begun["id"]
+
+
+def files_of(folder: Path) -> dict[str, bytes]:
+    """What is in a folder, by path."""
+    found = (path for path in sorted(folder.rglob("*")) if path.is_file())
+    return {str(path.relative_to(folder)): path.read_bytes() for path in found}
+
+
+def publish(up: RunningGateway, folder: Path, name: str, **ask: object) -> int:
+    """Push a folder so; gives the number."""
+    identity = upload(up, name, files_of(folder))
+    status, done = request(f"{up.admin}/api/uploads/{identity}/commit", "POST", ask)
     assert status == 202, done
     return done["version"]
 
 
-def published(up: Up, folder: Path, name: str, factor: float, **ask: object) -> int:
+def published(up: RunningGateway, folder: Path, name: str, factor: float, **ask: object) -> int:
     """Push a small model so, and wait until it is ready."""
     return brought(up, source(folder, factor), name, **ask)
 
 
-def brought(up: Up, folder: Path, name: str, **ask: object) -> int:
+def brought(up: RunningGateway, folder: Path, name: str, **ask: object) -> int:
     """Push a folder so, and wait for every replica and for all that was asked."""
     version = publish(up, folder, name, **ask)
     wait_state(up, name, version, "ready", "serving")

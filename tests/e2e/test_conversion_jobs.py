@@ -1,10 +1,8 @@
 """A SavedModel is uploaded, converted by the gateway and served by its Triton, or refused."""
 
-import hashlib
 import subprocess
 import sys
 import time
-import urllib.request
 from pathlib import Path
 
 import harness
@@ -42,29 +40,9 @@ def saved(tmp_path_factory):
     return folder
 
 
-def uploaded(up: harness.RunningGateway, folder: Path, *beside: Path) -> str:
-    """Upload a source and what is beside it; gives the upload's id."""
-    found = {path.relative_to(folder).as_posix(): path for path in folder.rglob("*.*")}
-    data = {name: path.read_bytes() for name, path in found.items() if path.is_file()}
-    data |= {path.name: path.read_bytes() for path in beside}
-    listed = [
-        {"path": path, "size": len(one), "sha256": hashlib.sha256(one).hexdigest()}
-        for path, one in data.items()
-    ]
-    body = {"model": "converted", "files": listed, "kind": "source"}
-    status, begun = harness.request(f"{up.admin}/api/uploads", "POST", body)
-    assert status == 200, begun
-    by_digest = {hashlib.sha256(one).hexdigest(): one for one in data.values()}
-    for blob in begun["missing"]:
-        sent = urllib.request.Request(
-            f"{up.admin}/api/uploads/{begun['id']}/blobs/{blob['sha256']}",
-            by_digest[blob["sha256"]],
-            {"content-type": "application/offset+octet-stream", "upload-offset": "0"},
-            method="PATCH",
-        )
-        with urllib.request.urlopen(sent, timeout=30) as answer:
-            assert answer.status == 204
-    return begun["id"]
+def uploaded(up: harness.RunningGateway, folder: Path, **more: bytes) -> str:
+    """Upload a source, and what is next to it; gives the upload's id."""
+    return pushing.upload(up, "converted", pushing.files_of(folder) | more, kind="source")
 
 
 def converted(up: harness.RunningGateway, name: str, upload: str, **asked) -> dict:
@@ -83,7 +61,8 @@ def converted(up: harness.RunningGateway, name: str, upload: str, **asked) -> di
 
 def test_an_uploaded_saved_model_is_served_as_it_was(uploading, saved):
     up = uploading
-    upload = uploaded(up, saved / "threefold", saved / "samples.npz")
+    samples = (saved / "samples.npz").read_bytes()
+    upload = uploaded(up, saved / "threefold", **{"samples.npz": samples})
     asked = {"request": {"samples": "samples.npz", "golden": 2}, "labels": ["candidate"]}
     job = converted(up, "converted", upload, **asked)
     assert (job["state"], job["version"]) == ("done", 1), job
