@@ -87,6 +87,7 @@ def test_load_and_unload_reach_every_replica_and_what_cannot_be_loaded_says_why(
         triton.unload_model("nothing")
 
 
+@pytest.mark.slow
 def test_a_configuration_holds_until_the_next_load(managed: harness.RunningGateway) -> None:
     with client(managed, "http") as triton:
         config = triton.get_model_config(MODEL)
@@ -96,6 +97,7 @@ def test_a_configuration_holds_until_the_next_load(managed: harness.RunningGatew
         assert triton.get_model_config(MODEL)["max_batch_size"] == 0
 
 
+@pytest.mark.slow
 def test_log_and_trace_settings_hold_on_every_replica(managed: harness.RunningGateway) -> None:
     with client(managed, "grpc") as triton:
         told = triton.update_log_settings({"log_verbose_level": 1, "log_info": False}, as_json=True)

@@ -79,6 +79,7 @@ def test_60_route_changes_under_load_fail_no_call_and_reach_every_worker(gateway
     assert min(final) >= generations[-1]  # other tests change this gateway, too
 
 
+@pytest.mark.slow
 def test_the_command_line_shows_models_routes_labels_and_replicas(gateway):
     url = ("--admin-url", gateway.admin)
     for arguments, wanted in (

@@ -91,6 +91,7 @@ def lingering():
     return {int(row[1].rpartition(":")[2], 16) for row in rows if row[3] == TIME_WAIT}
 
 
+@pytest.mark.slow
 def test_a_second_start_on_the_same_state_or_ports_fails_with_a_sentence(tmp_path):
     with harness.up(tmp_path / "state") as up:
         same_state = harness.Program("up", "--state", str(up.state))

@@ -71,6 +71,7 @@ def trusting(path, shown=None):
     return context
 
 
+@pytest.mark.slow
 def test_clients_that_fail_give_sentences_in_the_log(authority, tmp_path):
     (tmp_path / "else").mkdir()
     stranger = Authority(tmp_path / "else")
