@@ -112,16 +112,16 @@ class Scene:
             call.join(20)
 
 
-@pytest.fixture
-def scene(tmp_path: Path) -> Iterator[Scene]:
-    ports = free_ports(3)
+@pytest.fixture(scope="module")
+def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
+    ports, place = free_ports(3), tmp_path_factory.mktemp("gateways")
     with ModelServer() as model:
         port = int(model.address.rpartition(":")[2])
         replicas = MappingProxyType({"a": replica("a", http=port)})
         known = replace(snapshot(view(target(1, "a"))), replicas=replicas)
         proxies = []
         for address in ADDRESSES:
-            folder = tmp_path / address
+            folder = place / address
             folder.mkdir()
             (folder / SNAPSHOT_FILE).write_text(json.dumps(known.to_json()))
             proxies.append(Proxy(folder, address, ports))
