@@ -72,7 +72,7 @@ class Program:
                     raise AssertionError(f"no line matches {pattern!r} in:\n{self.output}")
                 self._news.wait(min(left, 0.5))
 
-    def stop(self, number: int = signal.SIGTERM, within: float = 15.0) -> int:
+    def stop(self, number: int = signal.SIGTERM, within: float = PATIENCE) -> int:
         """Send a signal and wait for the end."""
         if self.process.poll() is None:
             self.process.send_signal(number)
