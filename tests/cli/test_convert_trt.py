@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from cli.commands import servegate
+from cli.commands import Done, servegate
 from conversion.plans.kit_scene import DEVICE, doubling, put_tools, write_entry
 
 from serve.conversion.plans import onsite
@@ -33,49 +33,38 @@ def test_without_tensorrt_it_says_what_to_do_where_the_gpu_is(entry: Path, tmp_p
     assert "code: trt_missing" in done.stderr
     assert not (entry / "flavours.json").exists()
     assert not (tmp_path / "twice-kit").exists()
-
-
-def test_without_tensorrt_and_with_an_image_it_makes_a_kit_and_tells_the_line(
-    entry: Path, tmp_path: Path
-) -> None:
     done = servegate("convert", "trt", entry, "--image", IMAGE, folder=tmp_path)
     assert done.returncode == 1
     assert "try: docker run --rm --gpus all" in done.stderr
     assert (tmp_path / "twice-kit" / "onsite.py").is_file()
 
 
-def test_the_docker_line_is_data_and_can_be_run_by_a_shell(entry: Path, tmp_path: Path) -> None:
-    words = ("--print", "docker", "--image", IMAGE, "--kit", "my kit")
-    done = servegate("convert", "trt", entry, *words, folder=tmp_path)
+def test_one_kit_is_printed_as_a_line_for_a_shell_and_as_a_job_for_the_gpu_that_will_serve(
+    entry: Path, tmp_path: Path
+) -> None:
+    def shown(*words: str) -> Done:
+        flags = ("--image", IMAGE, "--kit", "my kit")
+        return servegate("convert", "trt", entry, "--print", *words, *flags, folder=tmp_path)
+
+    done = shown("docker")
     assert done.returncode == 0
     line = shlex.split(done.stdout)
     assert line[:3] == ["docker", "run", "--rm"]
     assert f"type=bind,source={tmp_path / 'my kit'},target=/kit" in line
     assert "--built my kit" in done.stderr
 
-
-def test_a_kit_is_taken_again_by_what_would_make_the_same(entry: Path, tmp_path: Path) -> None:
-    for shown in ("docker", "job"):
-        words = ("--print", shown, "--image", IMAGE)
-        done = servegate("convert", "trt", entry, *words, folder=tmp_path)
-        assert (done.returncode, "twice-kit" in done.stdout) == (0, True), done.stderr
-    (tmp_path / "twice-kit" / "plan").write_text("what was built meanwhile")
-    other = ("--print", "job", "--image", IMAGE, "--tf32")
-    done = servegate("convert", "trt", entry, *other, folder=tmp_path)
-    assert done.returncode == 2
-    assert "was made of something else" in done.stderr and "--kit OTHER" in done.stderr
-    assert (tmp_path / "twice-kit" / "plan").is_file()
-
-
-def test_the_job_is_yaml_for_the_gpu_that_will_serve(entry: Path, tmp_path: Path) -> None:
-    words = ("--print", "job", "--image", IMAGE, "--claim", "kits", "--gpu-product", "NVIDIA-L4")
-    done = servegate("convert", "trt", entry, *words, folder=tmp_path)
-    job = yaml.safe_load(done.stdout)
+    job = yaml.safe_load(shown("job", "--claim", "kits", "--gpu-product", "NVIDIA-L4").stdout)
     assert (job["kind"], job["metadata"]["name"]) == ("Job", "plan-twice")
     pod = job["spec"]["template"]["spec"]
     assert pod["nodeSelector"] == {"nvidia.com/gpu.product": "NVIDIA-L4"}
     assert pod["containers"][0]["image"] == IMAGE
     assert pod["volumes"][0]["persistentVolumeClaim"]["claimName"] == "kits"
+
+    (tmp_path / "my kit" / "plan").write_text("what was built meanwhile")
+    done = shown("job", "--tf32")
+    assert done.returncode == 2
+    assert "was made of something else" in done.stderr and "--kit OTHER" in done.stderr
+    assert (tmp_path / "my kit" / "plan").is_file()
 
 
 def test_the_words_of_trtexec_come_from_profile_and_options(entry: Path) -> None:
@@ -99,84 +88,53 @@ def test_the_words_of_trtexec_come_from_profile_and_options(entry: Path) -> None
     } <= set(line)
 
 
-def test_a_kit_that_was_built_becomes_a_flavour(entry: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("factor", [2.0, 2.01], ids=["a good plan", "a plan of wrong answers"])
+def test_a_kit_that_was_built_becomes_a_flavour_if_the_gate_lets_it(
+    entry: Path, tmp_path: Path, factor: float
+) -> None:
     kit = tmp_path / "twice-kit"
     servegate("convert", "trt", entry, "--print", "docker", "--image", IMAGE, folder=tmp_path)
-    put_tools(kit)
+    put_tools(kit, factor=factor)
     onsite.run(kit, lambda: DEVICE)
     done = servegate("convert", "trt", entry, "--built", kit, "--json")
-    assert done.returncode == 0
     last = json.loads(done.stdout.splitlines()[-1])
-    assert (last["type"], last["flavours"]) == ("result", ["plan-sm90"])
-    assert flavours(entry) == ["plan-sm90"]
-    assert (entry / "1" / "model.plan-sm90.plan").is_file()
+    if factor == 2.0:
+        assert (done.returncode, last["type"]) == (0, "result")
+        assert last["flavours"] == flavours(entry) == ["plan-sm90"]
+        assert (entry / "1" / "model.plan-sm90.plan").is_file()
+    else:
+        assert (done.returncode, last["code"]) == (7, "numbers_differ")
+        assert not (entry / "flavours.json").exists()
+        assert [each.name for each in (entry / "1").iterdir()] == ["model.onnx"]
 
 
-def test_a_plan_with_wrong_answers_is_refused_by_the_gate(entry: Path, tmp_path: Path) -> None:
-    kit = tmp_path / "twice-kit"
-    servegate("convert", "trt", entry, "--print", "docker", "--image", IMAGE, folder=tmp_path)
-    put_tools(kit, factor=2.01)
-    onsite.run(kit, lambda: DEVICE)
-    done = servegate("convert", "trt", entry, "--built", kit)
-    assert done.returncode == 7
-    assert "code: numbers_differ" in done.stderr
-    assert not (entry / "flavours.json").exists()
-    assert [each.name for each in (entry / "1").iterdir()] == ["model.onnx"]
-
-
-def test_the_accelerated_flavour_needs_no_gpu_to_be_added(entry: Path) -> None:
-    done = servegate("convert", "trt", entry, "--flavour", "onnx+trt")
-    assert done.returncode == 0
-    assert flavours(entry) == ["onnx+trt"]
-
-
-def test_a_node_that_tensorrt_cannot_take_ends_it_before_anything_is_made(
+def test_what_tensorrt_cannot_take_ends_it_before_anything_is_made(
     entry: Path, tmp_path: Path
 ) -> None:
+    done = servegate("convert", "trt", entry, "--profile", "x=1x3:4x3:4x3", "--print", "trtexec")
+    assert (done.returncode, "code: trt_profile" in done.stderr) == (1, True)
+    assert "batches of up to 8" in done.stderr
     (entry / "1" / "model.onnx").write_bytes(doubling("StringConcat"))
     words = ("--print", "docker", "--image", IMAGE)
     done = servegate("convert", "trt", entry, *words, folder=tmp_path)
     assert (done.returncode, done.stdout) == (1, "")
-    assert "code: trt_unsupported" in done.stderr
-    assert "'twice'" in done.stderr
+    assert "code: trt_unsupported" in done.stderr and "'twice'" in done.stderr
     assert not (tmp_path / "twice-kit").exists()
 
 
-def test_a_profile_that_does_not_fit_is_told_with_its_input(entry: Path) -> None:
-    done = servegate("convert", "trt", entry, "--profile", "x=1x3:4x3:4x3", "--print", "trtexec")
-    assert done.returncode == 1
-    assert "code: trt_profile" in done.stderr
-    assert "batches of up to 8" in done.stderr
-
-
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (("--print", "docker"), "--image"),
-        (("--name", "twice"), "--out"),
-        (("--hardware-compatible", "all"), "ampere+"),
-        (("--flavour", "tf-trt"), "onnx+trt"),
-    ],
-)
-def test_words_that_make_no_sense_are_a_mistake_of_use(
-    entry: Path, words: tuple[str, ...], said: str
-) -> None:
-    done = servegate("convert", "trt", entry, *words)
-    assert done.returncode == 2
-    assert said in done.stderr
-
-
-def test_a_folder_that_is_no_entry_is_told_how_to_become_one(tmp_path: Path) -> None:
-    done = servegate("convert", "trt", tmp_path)
-    assert done.returncode == 2
-    assert "--name NAME --out DIR" in done.stderr
-
-
-def test_an_entry_without_golden_cases_gets_no_plan(tmp_path: Path) -> None:
-    entry = write_entry(tmp_path / "models" / "twice", cases=())
-    done = servegate("convert", "trt", entry, "--image", IMAGE, folder=tmp_path)
-    assert done.returncode == 2
-    assert "has no golden cases" in done.stderr
+def test_words_that_make_no_sense_are_a_mistake_of_use(entry: Path, tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    bare = write_entry(tmp_path / "bare" / "twice", cases=())
+    for which, words, said in (
+        (entry, "--print docker", "--image"),
+        (entry, "--name twice", "--out"),
+        (entry, "--hardware-compatible all", "ampere+"),
+        (entry, "--flavour tf-trt", "onnx+trt"),
+        (tmp_path / "empty", "", "--name NAME --out DIR"),
+        (bare, f"--image {IMAGE}", "has no golden cases"),
+    ):
+        done = servegate("convert", "trt", which, *words.split(), folder=tmp_path)
+        assert (done.returncode, said in done.stderr) == (2, True), words
     assert not (tmp_path / "twice-kit").exists()
 
 
