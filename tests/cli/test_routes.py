@@ -1,6 +1,5 @@
 """`servegate route` and what `model show` says of versions that get calls."""
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -13,44 +12,29 @@ from serve.cli.up import _welcome
 from serve.settings import Settings
 
 
-@pytest.fixture
-def gateway() -> Iterator[Gateway]:
-    one = Gateway("")
-    with serving(one):
-        yield one
+def test_a_start_without_models_says_what_to_do_next(capsys: pytest.CaptureFixture[str]) -> None:
+    _welcome(Ready(Settings(), []))
+    assert "no model yet; next: servegate model push FOLDER NAME --wait" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(
-    ("shares", "said"),
-    [
-        (("1=90", "2=20"), "m is split 1=90 2=20 (81.8 % and 18.2 %): in force"),
-        (("1=90", "2=10"), "m is split 1=90 2=10: in force"),
-        (("1=1", "2=0"), "m is split 1=1 2=0 (100 %): in force"),
-    ],
-)
-def test_weights_that_are_no_percentages_are_echoed_as_percentages(
-    gateway: Gateway, shares: tuple[str, ...], said: str
-) -> None:
-    done = servegate("route", "set", "m", *shares, "--admin-url", gateway.url)
-    assert done.stderr.startswith(said)
+def test_weights_that_are_no_percentages_are_echoed_as_percentages() -> None:
+    gateway = Gateway("")
+    with serving(gateway):
+        for shares, said in (
+            (("1=90", "2=20"), "m is split 1=90 2=20 (81.8 % and 18.2 %): in force"),
+            (("1=90", "2=10"), "m is split 1=90 2=10: in force"),
+            (("1=1", "2=0"), "m is split 1=1 2=0 (100 %): in force"),
+        ):
+            done = servegate("route", "set", "m", *shares, "--admin-url", gateway.url)
+            assert done.stderr.startswith(said)
 
 
-@pytest.mark.parametrize(
-    ("state", "labels", "version", "shown"),
-    [
+def test_a_version_that_gets_calls_is_serving_in_the_list_too() -> None:
+    for state, labels, version, shown in (
         ("ready", [], 1, "serving"),
         ("ready", [], 2, "ready"),
         ("ready", ["stable"], 2, "serving"),
         ("loading", ["stable"], 1, "loading"),
-    ],
-)
-def test_a_version_that_gets_calls_is_serving_in_the_list_too(
-    state: str, labels: list[str], version: int, shown: str
-) -> None:
-    one: dict[str, Any] = {"version": version, "state": state, "labels": labels}
-    assert _state(one, {"split": {"1": 100}}) == shown
-
-
-def test_a_start_without_models_says_what_to_do_next(capsys: pytest.CaptureFixture[str]) -> None:
-    _welcome(Ready(Settings(), []))
-    assert "no model yet; next: servegate model push FOLDER NAME --wait" in capsys.readouterr().err
+    ):
+        one: dict[str, Any] = {"version": version, "state": state, "labels": labels}
+        assert _state(one, {"split": {"1": 100}}) == shown, one

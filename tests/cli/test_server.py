@@ -1,14 +1,13 @@
 """Which server commands talk to, and whose it has to be, against a real HTTP server."""
 
-import json
 from collections.abc import Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from threading import Thread
+from typing import Any
 
 import pytest
 from cli.commands import Done, servegate
+from cli.http_servers import Request, answering
 
 from serve.app.paths import GATEWAY_FILE
 from serve.core import commands
@@ -23,47 +22,23 @@ class Gateway:
 
     def __init__(self, identity: str) -> None:
         self.asked: list[str] = []
-        self.port = 0
+        self.url = ""
         self.identity: object = {"gateway": identity}
 
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self.port}"
+    def answer(self, request: Request) -> tuple[int, Any]:
+        if request.path == "/livez":
+            assert "authorization" not in request.headers
+            return 200, b"" if self.identity is None else self.identity
+        self.asked.append(f"{request.method} {request.path}")
+        if request.path in _LISTS:
+            return 200, []
+        return 200, {"generation": 1, "in_force": True, "split": {"1": 100}, "routed": True}
 
 
 @contextmanager
 def serving(gateway: Gateway) -> Iterator[None]:
-    class Handler(BaseHTTPRequestHandler):
-        def respond(self) -> None:
-            self.rfile.read(int(self.headers.get("content-length") or 0))
-            page: object = {"generation": 1, "in_force": True, "split": {"1": 100}, "routed": True}
-            if self.path == "/livez":
-                assert "authorization" not in self.headers
-                page = gateway.identity
-            else:
-                gateway.asked.append(f"{self.command} {self.path}")
-                page = [] if self.path in _LISTS else page
-            told = b"" if page is None else json.dumps(page).encode()
-            self.send_response(200)
-            self.send_header("content-length", str(len(told)))
-            self.end_headers()
-            self.wfile.write(told)
-
-        do_GET = do_PUT = do_POST = respond
-
-        def log_message(self, *words: object) -> None:
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    gateway.port = server.server_port
-    thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.001})
-    thread.start()
-    try:
+    with answering(gateway.answer) as gateway.url:
         yield
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
 
 
 @pytest.fixture
@@ -73,10 +48,14 @@ def gateway() -> Iterator[Gateway]:
         yield one
 
 
+def port_of(gateway: Gateway) -> str:
+    return gateway.url.rpartition(":")[2]
+
+
 @pytest.fixture
 def folder(tmp_path: Path, gateway: Gateway) -> Path:
     """A folder whose configuration names the gateway's port."""
-    (tmp_path / "servegate.toml").write_text(f"admin_port = {gateway.port}\n")
+    (tmp_path / "servegate.toml").write_text(f"admin_port = {port_of(gateway)}\n")
     return tmp_path
 
 
@@ -108,11 +87,8 @@ def test_a_command_reaches_the_gateway_that_its_folder_configures(
     assert gateway.asked
     assert f"using {gateway.url} (servegate.toml)" in done.stderr.splitlines()
     assert "using" not in done.stdout
-
-
-def test_the_file_can_name_the_admin_api_itself(folder: Path, gateway: Gateway) -> None:
     (folder / "servegate.toml").write_text(f'admin_url = "{gateway.url}/"\n')
-    assert f"using {gateway.url} (servegate.toml)" in servegate("model", "ls", folder=folder).stderr
+    assert f"using {gateway.url} (servegate.toml)" in servegate(*words, folder=folder).stderr
 
 
 def test_what_is_given_comes_first_and_is_not_repeated(tmp_path: Path, gateway: Gateway) -> None:
@@ -120,9 +96,12 @@ def test_what_is_given_comes_first_and_is_not_repeated(tmp_path: Path, gateway: 
     by_flag = servegate("model", "ls", "--admin-url", gateway.url, folder=tmp_path)
     by_variable = servegate("model", "ls", folder=tmp_path, SERVEGATE_ADMIN_URL=gateway.url)
     assert (by_flag.stderr, by_variable.stderr) == ("", "")
-    by_port = servegate("model", "ls", folder=tmp_path, SERVEGATE_ADMIN_PORT=str(gateway.port))
+    by_port = servegate("model", "ls", folder=tmp_path, SERVEGATE_ADMIN_PORT=port_of(gateway))
     assert by_port.stderr == f"using {gateway.url} (environment SERVEGATE_ADMIN_PORT)\n"
     assert gateway.asked == ["GET /api/models"] * 3
+    nobody = servegate("model", "ls", folder=tmp_path, SERVEGATE_ADMIN_PORT="9")
+    assert nobody.returncode == 6
+    assert nobody.stderr.startswith("using http://127.0.0.1:9 (environment SERVEGATE_ADMIN_PORT)\n")
 
 
 def test_an_address_that_is_given_needs_no_configuration(tmp_path: Path, gateway: Gateway) -> None:
@@ -133,19 +112,21 @@ def test_an_address_that_is_given_needs_no_configuration(tmp_path: Path, gateway
     assert servegate("model", "ls", folder=tmp_path).returncode == 2
 
 
-def test_a_server_that_does_not_answer_is_named_with_its_source(tmp_path: Path) -> None:
-    done = servegate("model", "ls", folder=tmp_path, SERVEGATE_ADMIN_PORT="9")
-    assert done.returncode == 6
-    assert done.stderr.startswith("using http://127.0.0.1:9 (environment SERVEGATE_ADMIN_PORT)\n")
-
-
 def test_the_defaults_of_shown_commands_are_those_of_the_settings() -> None:
     assert Settings().control_url == commands.ADMIN
     assert Settings().gateway_urls == (commands.HTTP, commands.GRPC, commands.METRICS)
 
 
-def test_changes_pass_at_the_folders_own_gateway(folder: Path, gateway: Gateway) -> None:
+@pytest.mark.parametrize(
+    "identity",
+    [OURS, ""],
+    ids=["its own", "a standby, which does not know the id and is left to refuse"],
+)
+def test_changes_pass_at_the_folders_own_gateway(
+    folder: Path, gateway: Gateway, identity: str
+) -> None:
     has_run(folder, OURS)
+    gateway.identity = {"gateway": identity}
     assert set_route(folder).returncode == 0
     assert gateway.asked == ["PUT /api/routes/m"]
 
@@ -156,62 +137,30 @@ def test_nothing_is_changed_at_another_gateway(
 ) -> None:
     has_run(folder, OURS)
     gateway.identity = identity
-    done = set_route(folder)
-    assert (done.returncode, gateway.asked) == (5, [])
-    assert "is not the one of this folder" in done.stderr and OURS in done.stderr
-    assert "code: another_gateway" in done.stderr
+    for words in (
+        ("route", "set", "m", "1=100"),
+        ("key", "create", "--role", "admin"),
+        ("load", "scenario", "split", "--model", "m", "--yes"),
+    ):
+        done = servegate(*words, folder=folder)
+        assert (done.returncode, gateway.asked) == (5, []), words
+        assert "is not the one of this folder" in done.stderr and OURS in done.stderr
+        assert "code: another_gateway" in done.stderr
 
 
-def test_a_variable_does_not_stand_for_the_folders_gateway(
-    tmp_path: Path, gateway: Gateway
-) -> None:
-    has_run(tmp_path, OTHER)
-    assert set_route(tmp_path, SERVEGATE_ADMIN_URL=gateway.url).returncode == 5
-    assert gateway.asked == []
-
-
-def test_the_state_folder_may_be_elsewhere(folder: Path, gateway: Gateway) -> None:
+def test_only_the_flag_means_the_gateway_that_it_names(folder: Path, gateway: Gateway) -> None:
     has_run(folder, OTHER)
-    state = str(folder / ".servegate")
+    assert set_route(folder, SERVEGATE_ADMIN_URL=gateway.url).returncode == 5
     (folder / "sub").mkdir()
-    words = {"SERVEGATE_ADMIN_PORT": str(gateway.port), "SERVEGATE_STATE": state}
-    assert set_route(folder / "sub", **words).returncode == 5
-
-
-def test_the_flag_means_the_gateway_that_it_names(folder: Path, gateway: Gateway) -> None:
-    has_run(folder, OTHER)
+    elsewhere = {"SERVEGATE_STATE": str(folder / ".servegate")}
+    elsewhere["SERVEGATE_ADMIN_PORT"] = port_of(gateway)
+    assert set_route(folder / "sub", **elsewhere).returncode == 5
+    assert gateway.asked == []
     assert set_route(folder, "--admin-url", gateway.url).returncode == 0
     assert gateway.asked == ["PUT /api/routes/m"]
-
-
-def test_questions_to_another_gateway_are_answered_with_a_warning(
-    folder: Path, gateway: Gateway
-) -> None:
-    has_run(folder, OTHER)
-    done = servegate("model", "ls", folder=folder)
-    assert done.returncode == 0
-    assert "warning: the gateway at" in done.stderr
-
-
-def test_a_standby_does_not_know_the_id_and_is_left_to_refuse(
-    folder: Path, gateway: Gateway
-) -> None:
-    has_run(folder, OURS)
-    gateway.identity = {"gateway": ""}
-    assert set_route(folder).returncode == 0
-
-
-def test_a_key_is_not_made_at_another_gateway(folder: Path, gateway: Gateway) -> None:
-    has_run(folder, OTHER)
-    done = servegate("key", "create", "--role", "admin", folder=folder)
-    assert (done.returncode, gateway.asked) == (5, [])
-
-
-def test_a_load_test_changes_nothing_at_another_gateway(folder: Path, gateway: Gateway) -> None:
-    has_run(folder, OTHER)
-    words = ("load", "scenario", "split", "--model", "m", "--yes")
-    done = servegate(*words, folder=folder)
-    assert (done.returncode, gateway.asked) == (5, []), done.stderr
+    asked = servegate("model", "ls", folder=folder)
+    assert asked.returncode == 0
+    assert "warning: the gateway at" in asked.stderr
 
 
 def test_doctor_says_which_gateway_it_asked_and_whose_it_is(folder: Path, gateway: Gateway) -> None:

@@ -102,130 +102,12 @@ def patches(gateway: FakeGateway) -> int:
     return sum(method == "PATCH" for method, _ in gateway.asked)
 
 
-def test_all_files_arrive_and_every_byte_leaves_once(gateway: FakeGateway, tmp_path: Path) -> None:
-    blobs = blobs_of(tmp_path, a=noise(SIZE, 1), b=noise(1000, 2), c=b"x")
-    talk = Quiet()
-    committed, uploading = publish(gateway, blobs, talk=talk)
-    assert committed == Committed(1, "uploaded", True)
-    assert {hashlib.sha256(data).hexdigest() for data in gateway.blobs.values()} == {
-        blob.file.sha256 for blob in blobs
-    }
-    assert uploading.sent == uploading.total == gateway.received == talk.done == SIZE + 1001
-
-
-def test_pieces_are_no_larger_than_they_may_be(gateway: FakeGateway, tmp_path: Path) -> None:
-    publish(gateway, blobs_of(tmp_path, a=noise(SIZE)), piece=100_000)
-    assert patches(gateway) == 3
-
-
-def test_a_generated_file_is_sent_from_memory(gateway: FakeGateway) -> None:
-    data = noise(SIZE)
-    publish(gateway, digest([Piece("1/a", data)], lambda count: None))
-    assert list(gateway.blobs.values()) == [data]
-
-
-def test_known_content_sends_nothing_and_gives_the_version(
-    gateway: FakeGateway, tmp_path: Path
-) -> None:
-    blobs = blobs_of(tmp_path, a=noise(SIZE))
-    publish(gateway, blobs)
-    committed, uploading = publish(gateway, blobs, labels=["candidate"], live=True)
-    assert (committed.version, committed.created, uploading.sent) == (1, False, 0)
-    assert gateway.commits[-1]["labels"] == ["candidate"] and gateway.commits[-1]["live"]
-
-
-def test_only_what_is_missing_is_sent(gateway: FakeGateway, tmp_path: Path) -> None:
-    publish(gateway, blobs_of(tmp_path, a=noise(SIZE, 1)))
-    _, uploading = publish(gateway, blobs_of(tmp_path, a=noise(SIZE, 1), b=noise(500, 2)))
-    assert (uploading.sent, uploading.total) == (500, SIZE + 500)
-
-
-def test_a_file_that_occurs_twice_is_sent_once(gateway: FakeGateway, tmp_path: Path) -> None:
-    _, uploading = publish(gateway, blobs_of(tmp_path, a=noise(SIZE), b=noise(SIZE)))
-    assert uploading.sent == uploading.total == SIZE
-
-
-def test_an_upload_goes_on_where_an_earlier_one_stopped(
-    gateway: FakeGateway, tmp_path: Path
-) -> None:
-    blobs = blobs_of(tmp_path, a=noise(SIZE))
-    gateway.staged[blobs[0].file.sha256] = bytearray(noise(SIZE)[:200_000])
-    talk = Quiet()
-    _, uploading = publish(gateway, blobs, talk=talk)
-    assert uploading.sent == 100_000
-    assert talk.done == SIZE
-
-
-def test_bytes_that_are_all_there_still_have_to_be_verified(
-    gateway: FakeGateway, tmp_path: Path
-) -> None:
-    blobs = blobs_of(tmp_path, a=noise(SIZE))
-    gateway.staged[blobs[0].file.sha256] = bytearray(noise(SIZE))
-    _, uploading = publish(gateway, blobs)
-    assert uploading.sent == 0
-    assert list(gateway.blobs.values()) == [noise(SIZE)]
-
-
-@pytest.mark.parametrize("after", [0, 1, 65_536, 250_000, SIZE])
-def test_a_lost_connection_costs_only_what_had_not_arrived(
-    gateway: FakeGateway, tmp_path: Path, after: int
-) -> None:
-    gateway.faults.append(Fault("PATCH", drop_after=after))
-    talk = Quiet()
-    committed, _ = publish(gateway, blobs_of(tmp_path, a=noise(SIZE)), piece=SIZE, talk=talk)
-    assert committed.created
-    assert list(gateway.blobs.values()) == [noise(SIZE)]
-    assert gateway.received == SIZE
-    assert talk.done == SIZE
-
-
 def test_nothing_is_sent_before_it_is_known_where_to_go_on(
     gateway: FakeGateway, tmp_path: Path
 ) -> None:
     gateway.faults += [Fault("PATCH", drop_after=250_000), Fault("HEAD", status=503)]
     _, uploading = publish(gateway, blobs_of(tmp_path, a=noise(SIZE)), piece=SIZE)
     assert uploading.sent <= SIZE + 50_000
-
-
-def test_many_lost_connections_are_survived_as_long_as_something_arrives(
-    gateway: FakeGateway, tmp_path: Path
-) -> None:
-    gateway.faults += [Fault("PATCH", drop_after=10_000) for _ in range(20)]
-    committed, uploading = publish(
-        gateway, blobs_of(tmp_path, a=noise(SIZE)), piece=SIZE, patience=BRIEF
-    )
-    assert committed.created
-    assert gateway.received == SIZE
-    assert uploading.sent >= SIZE
-
-
-@pytest.mark.parametrize(
-    "fault",
-    [
-        Fault("POST", "/api/uploads", is_silent=True),
-        Fault("PATCH", is_silent=True),
-        Fault("POST", "/commit", is_silent=True),
-    ],
-    ids=["begin", "piece", "commit"],
-)
-def test_an_answer_that_is_lost_is_asked_for_again(
-    gateway: FakeGateway, tmp_path: Path, fault: Fault
-) -> None:
-    gateway.faults.append(fault)
-    committed, _ = publish(gateway, blobs_of(tmp_path, a=noise(SIZE)))
-    assert committed.version == 1
-    assert list(gateway.versions) == [1]
-
-
-@pytest.mark.parametrize("status", [408, 429, 500, 502, 503, 504])
-@pytest.mark.parametrize("step", [("POST", ""), ("PATCH", ""), ("POST", "/commit")])
-def test_a_gateway_in_trouble_is_asked_again(
-    gateway: FakeGateway, tmp_path: Path, status: int, step: tuple[str, str]
-) -> None:
-    gateway.faults += [Fault(*step, status=status), Fault(*step, status=status)]
-    committed, _ = publish(gateway, blobs_of(tmp_path, a=noise(SIZE)))
-    assert committed.created
-    assert gateway.received == SIZE
 
 
 @pytest.mark.parametrize(
@@ -244,12 +126,6 @@ def test_a_refusal_ends_the_upload_at_once(
         publish(gateway, blobs_of(tmp_path, a=noise(SIZE)))
     assert raised.value.code == code
     assert patches(gateway) == 1
-
-
-def test_a_gateway_that_stays_in_trouble_is_given_up(gateway: FakeGateway, tmp_path: Path) -> None:
-    gateway.faults += [Fault("PATCH", status=503) for _ in range(1000)]
-    with pytest.raises(Unavailable):
-        publish(gateway, blobs_of(tmp_path, a=noise(SIZE)), patience=BRIEF)
 
 
 def test_an_address_where_nobody_listens_is_not_waited_for(tmp_path: Path) -> None:
@@ -277,38 +153,6 @@ def test_a_gateway_that_restarts_is_waited_for(gateway: FakeGateway, tmp_path: P
     committed, _ = asyncio.run(scene())
     assert committed.created
     assert gateway.received == SIZE
-
-
-def test_an_upload_that_was_forgotten_is_begun_again(gateway: FakeGateway, tmp_path: Path) -> None:
-    gateway.faults.append(Fault("PATCH", status=404, code="unknown_upload"))
-    committed, _ = publish(gateway, blobs_of(tmp_path, a=noise(SIZE)))
-    assert committed.created
-    assert [path for method, path in gateway.asked if method == "POST"].count("/api/uploads") == 2
-
-
-def test_blobs_that_vanish_before_the_commit_are_sent_again(
-    gateway: FakeGateway, tmp_path: Path
-) -> None:
-    gateway.faults.append(Fault("POST", "/commit", status=409, code="conflict"))
-    committed, _ = publish(gateway, blobs_of(tmp_path, a=noise(SIZE)))
-    assert committed.created
-
-
-def test_bytes_that_were_spoilt_on_the_way_are_sent_once_more(
-    gateway: FakeGateway, tmp_path: Path
-) -> None:
-    gateway.faults.append(Fault("PATCH", spoil=True))
-    committed, uploading = publish(gateway, blobs_of(tmp_path, a=noise(SIZE)), piece=SIZE)
-    assert committed.created
-    assert uploading.sent == 2 * SIZE
-
-
-def test_bytes_that_are_always_spoilt_are_an_error(gateway: FakeGateway, tmp_path: Path) -> None:
-    gateway.faults += [Fault("PATCH", spoil=True) for _ in range(5)]
-    with pytest.raises(Invalid) as raised:
-        publish(gateway, blobs_of(tmp_path, a=noise(SIZE)), piece=SIZE)
-    assert raised.value.code == "digest_mismatch"
-    assert patches(gateway) == 2
 
 
 def test_a_file_that_changes_after_its_digest_is_noticed(
@@ -341,28 +185,113 @@ def test_another_client_that_sends_the_same_file_is_a_help(
     assert list(gateway.blobs.values()) == [noise(SIZE)]
 
 
-def test_two_clients_that_send_the_same_file_both_succeed(
+def test_a_stranger_at_the_address_is_told_from_a_gateway(
     gateway: FakeGateway, tmp_path: Path
 ) -> None:
-    blobs = blobs_of(tmp_path, a=noise(20 * SIZE))
-
-    async def scene() -> list[tuple[Committed, Uploading]]:
-        pushes = [publishing(gateway, blobs, QUICK, SIZE, Quiet(), ASK) for _ in range(2)]
-        return await asyncio.gather(*pushes)
-
-    first, second = asyncio.run(scene())
-    assert {first[0].version, second[0].version} == {1}
-    assert list(gateway.blobs.values()) == [noise(20 * SIZE)]
+    gateway.faults.append(Fault("POST", status=200))
+    with pytest.raises(NoControl, match="is no control plane"):
+        publish(gateway, blobs_of(tmp_path, a=noise(10)))
 
 
-def test_a_second_number_is_never_asked_for_twice(gateway: FakeGateway, tmp_path: Path) -> None:
-    gateway.faults.append(Fault("POST", "/commit", is_silent=True))
-    with pytest.raises(OutcomeUnknown):
-        publish(gateway, blobs_of(tmp_path, a=noise(10)), again=True)
+def test_all_files_arrive_and_every_byte_leaves_once(gateway: FakeGateway, tmp_path: Path) -> None:
+    many = {f"f{n}": noise(100, n) for n in range(300)}
+    (tmp_path / "large").write_bytes(noise(SIZE, 1))
+    pieces = [Piece("1/large", tmp_path / "large"), Piece("1/generated", noise(1000, 2))]
+    blobs = (*digest(pieces, lambda count: None), *blobs_of(tmp_path, **many))
+    talk = Quiet()
+    committed, uploading = publish(gateway, blobs, piece=100_000, talk=talk)
+    assert committed == Committed(1, "uploaded", True)
+    assert {hashlib.sha256(data).hexdigest() for data in gateway.blobs.values()} == {
+        blob.file.sha256 for blob in blobs
+    }
+    assert uploading.sent == uploading.total == gateway.received == talk.done == SIZE + 31_000
+    assert patches(gateway) == 3 + 301, "no piece is larger than it may be"
+
+
+def test_only_what_is_missing_is_sent(gateway: FakeGateway, tmp_path: Path) -> None:
+    one, same = {"a": noise(SIZE, 1)}, {"a": noise(SIZE, 1), "copy": noise(SIZE, 1)}
+    for files, sent, total, created in (
+        (same, SIZE, SIZE, True),
+        (one, 0, SIZE, True),
+        (one, 0, SIZE, False),
+        (one | {"b": noise(500, 2)}, 500, SIZE + 500, True),
+    ):
+        blobs = blobs_of(tmp_path, **files)
+        committed, uploading = publish(gateway, blobs, labels=["candidate"], live=True)
+        assert (uploading.sent, uploading.total, committed.created) == (sent, total, created)
+        assert gateway.commits[-1]["labels"] == ["candidate"] and gateway.commits[-1]["live"]
+
+
+@pytest.mark.parametrize("there", [200_000, SIZE], ids=["a part", "all, not verified yet"])
+def test_an_upload_goes_on_where_an_earlier_one_stopped(
+    gateway: FakeGateway, tmp_path: Path, there: int
+) -> None:
+    blobs = blobs_of(tmp_path, a=noise(SIZE))
+    gateway.staged[blobs[0].file.sha256] = bytearray(noise(SIZE)[:there])
+    talk = Quiet()
+    _, uploading = publish(gateway, blobs, talk=talk)
+    assert (uploading.sent, talk.done) == (SIZE - there, SIZE)
+    assert list(gateway.blobs.values()) == [noise(SIZE)]
+
+
+@pytest.mark.parametrize(
+    "after", [[0], [1], [65_536], [250_000], [SIZE], [10_000] * 20], ids=lambda after: str(after[0])
+)
+def test_a_lost_connection_costs_only_what_had_not_arrived(
+    gateway: FakeGateway, tmp_path: Path, after: list[int]
+) -> None:
+    gateway.faults += [Fault("PATCH", drop_after=count) for count in after]
+    blobs, talk = blobs_of(tmp_path, a=noise(SIZE)), Quiet()
+    committed, _ = publish(gateway, blobs, piece=SIZE, talk=talk, patience=BRIEF)
+    assert committed.created
+    assert list(gateway.blobs.values()) == [noise(SIZE)]
+    assert gateway.received == talk.done == SIZE
+
+
+@pytest.mark.parametrize("step", [("POST", "/api/uploads"), ("PATCH", ""), ("POST", "/commit")])
+def test_a_request_is_repeated_after_a_lost_answer_and_while_the_gateway_is_in_trouble(
+    gateway: FakeGateway, tmp_path: Path, step: tuple[str, str]
+) -> None:
+    gateway.faults += [Fault(*step, status=one) for one in (408, 429, 500, 502, 503, 504)]
+    gateway.faults.append(Fault(*step, is_silent=True))
+    publish(gateway, blobs_of(tmp_path, a=noise(SIZE)))
     assert list(gateway.versions) == [1]
+    assert gateway.received == SIZE
 
 
-def test_a_second_number_is_asked_for_again_when_nothing_was_done(
+@pytest.mark.parametrize(
+    "fault",
+    [
+        Fault("PATCH", status=404, code="unknown_upload"),
+        Fault("POST", "/commit", status=409, code="conflict"),
+    ],
+    ids=["the upload was forgotten", "blobs vanished before the commit"],
+)
+def test_an_upload_is_begun_again(gateway: FakeGateway, tmp_path: Path, fault: Fault) -> None:
+    gateway.faults.append(fault)
+    committed, _ = publish(gateway, blobs_of(tmp_path, a=noise(SIZE)))
+    assert committed.created
+    assert [path for method, path in gateway.asked if method == "POST"].count("/api/uploads") == 2
+
+
+def test_a_gateway_that_stays_in_trouble_is_given_up(gateway: FakeGateway, tmp_path: Path) -> None:
+    gateway.faults += [Fault("PATCH", status=503) for _ in range(1000)]
+    with pytest.raises(Unavailable):
+        publish(gateway, blobs_of(tmp_path, a=noise(SIZE)), patience=BRIEF)
+
+
+def test_bytes_that_were_spoilt_on_the_way_are_sent_once_more_and_no_more_than_that(
+    gateway: FakeGateway, tmp_path: Path
+) -> None:
+    gateway.faults += [Fault("PATCH", spoil=True) for _ in range(3)]
+    with pytest.raises(Invalid) as raised:
+        publish(gateway, blobs_of(tmp_path, a=noise(SIZE)), piece=SIZE)
+    assert (raised.value.code, patches(gateway)) == ("digest_mismatch", 2)
+    committed, uploading = publish(gateway, blobs_of(tmp_path, a=noise(SIZE)), piece=SIZE)
+    assert (committed.created, uploading.sent) == (True, 2 * SIZE)
+
+
+def test_a_second_number_is_asked_for_again_only_when_nothing_was_done(
     gateway: FakeGateway, tmp_path: Path
 ) -> None:
     blobs = blobs_of(tmp_path, a=noise(10))
@@ -370,18 +299,7 @@ def test_a_second_number_is_asked_for_again_when_nothing_was_done(
     gateway.faults.append(Fault("POST", "/commit", status=503))
     committed, _ = publish(gateway, blobs, again=True)
     assert (committed.version, committed.created) == (2, True)
-
-
-def test_several_hundred_small_files_arrive(gateway: FakeGateway, tmp_path: Path) -> None:
-    blobs = blobs_of(tmp_path, **{f"f{n}": noise(100, n) for n in range(300)})
-    publish(gateway, blobs)
-    assert len(gateway.blobs) == 300
-    assert gateway.received == 30_000
-
-
-def test_a_stranger_at_the_address_is_told_from_a_gateway(
-    gateway: FakeGateway, tmp_path: Path
-) -> None:
-    gateway.faults.append(Fault("POST", status=200))
-    with pytest.raises(NoControl, match="is no control plane"):
-        publish(gateway, blobs_of(tmp_path, a=noise(10)))
+    gateway.faults.append(Fault("POST", "/commit", is_silent=True))
+    with pytest.raises(OutcomeUnknown):
+        publish(gateway, blobs, again=True)
+    assert list(gateway.versions) == [1, 2, 3]
