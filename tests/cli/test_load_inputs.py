@@ -47,12 +47,8 @@ def test_random_requests_differ_and_come_again_with_their_seed() -> None:
     assert len(first) == 3 and not np.array_equal(first[0].tensors["x"], first[1].tensors["x"])
     assert np.array_equal(first[2].tensors["x"], again[2].tensors["x"])
     assert not np.array_equal(first[2].tensors["x"], other[2].tensors["x"])
-
-
-def test_random_requests_have_as_many_rows_as_a_batch() -> None:
-    ready = read(random_bodies=2, batch=5)
-    assert [one.tensors["x"].shape for one in ready.requests] == [(5, 2), (5, 2)]
-    assert {one.rows for one in ready.requests} == {5}
+    batches = read(random_bodies=2, batch=5).requests
+    assert [(one.tensors["x"].shape, one.rows) for one in batches] == [((5, 2), 5)] * 2
 
 
 def test_a_file_of_many_rows_is_cut_into_requests_and_the_rest_is_told(tmp_path: Path) -> None:
@@ -62,15 +58,9 @@ def test_a_file_of_many_rows_is_cut_into_requests_and_the_rest_is_told(tmp_path:
         rows(7)[3:6].tolist(),
     ]
     assert ready.notes == ("the last 1 rows are left out: 3 make a request",)
-
-
-def test_rows_go_one_by_one_where_no_batch_is_asked_for(tmp_path: Path) -> None:
     assert len(read(saved(tmp_path / "a.npz", x=rows(4))).requests) == 4
-
-
-def test_one_row_fills_a_batch(tmp_path: Path) -> None:
     (only,) = read(saved(tmp_path / "a.npz", x=rows(1)), batch=3).requests
-    assert only.tensors["x"].shape == (3, 2)
+    assert only.tensors["x"].shape == (3, 2), "one row fills a batch"
 
 
 def test_several_pictures_are_rows(tmp_path: Path) -> None:
@@ -90,11 +80,6 @@ def test_random_values_fill_the_input_that_a_file_leaves_open(tmp_path: Path) ->
     assert ready.notes == ()
 
 
-def test_inputs_must_be_given_equally_often() -> None:
-    with pytest.raises(Invalid, match="as often"):
-        read("x=@a.npy", "x=@b.npy", "y=@c.npy", inputs=(X, Y))
-
-
 def test_a_model_without_batches_gets_whole_arrays(tmp_path: Path) -> None:
     spec = TensorSpec("x", "FP32", (7, 2))
     (only,) = read(saved(tmp_path / "a.npz", x=rows(7)), inputs=(spec,)).requests
@@ -111,29 +96,20 @@ def test_expected_classes_follow_their_rows(tmp_path: Path, name: str) -> None:
     assert [one.expected for one in ready.requests] == [(4, 3), (2, 1)] and ready.output == "y"
 
 
-def test_expected_classes_must_be_as_many_as_the_rows(tmp_path: Path) -> None:
+def test_what_does_not_fit_together_is_refused(tmp_path: Path) -> None:
+    five = saved(tmp_path / "a.npz", x=rows(5))
     np.save(tmp_path / "b.npy", np.array([1, 2]))
     with pytest.raises(Invalid, match="2 expected classes do not fit 5 rows"):
-        read(saved(tmp_path / "a.npz", x=rows(5)), expect=f"y=@{tmp_path / 'b.npy'}")
-
-
-@pytest.mark.parametrize("text", ["z=@b.npy", "y=b.npy", "y=@nowhere.npy"])
-def test_expectations_that_cannot_be_read_are_refused(tmp_path: Path, text: str) -> None:
-    with pytest.raises(Invalid):
-        read(saved(tmp_path / "a.npz", x=rows(5)), expect=text)
-
-
-def test_nothing_can_be_expected_of_random_inputs(tmp_path: Path) -> None:
+        read(five, expect=f"y=@{tmp_path / 'b.npy'}")
+    for text in ("z=@b.npy", "y=b.npy", "y=@nowhere.npy"):
+        with pytest.raises(Invalid):
+            read(five, expect=text)
     with pytest.raises(Invalid, match="random"):
         read("random", expect=saved(tmp_path / "b.npz", y=np.zeros(16, np.int64)))
-
-
-def test_inputs_with_different_numbers_of_rows_are_refused() -> None:
+    with pytest.raises(Invalid, match="as often"):
+        read("x=@a.npy", "x=@b.npy", "y=@c.npy", inputs=(X, Y))
     with pytest.raises(Invalid, match="different numbers of rows"):
         cut({"x": rows(4), "y": rows(3)}, {"x", "y"}, 1)
-
-
-def test_too_few_rows_for_a_batch_are_refused() -> None:
     with pytest.raises(Invalid, match="--batch 5"):
         cut({"x": rows(4)}, {"x"}, 5)
 

@@ -15,36 +15,27 @@ from serve.load.plan import Closed, Protocol, Shape
 HTTP, GRPC = "http://gateway:8000", "gateway:8001"
 
 
-def test_binary_http_is_called_where_nothing_is_said() -> None:
+def test_protocols_may_have_weights_and_go_to_their_own_ports() -> None:
     (way,) = ways_of((), HTTP, GRPC)
     assert (way.protocol, way.address, way.weight) == (Protocol.HTTP_BINARY, "gateway:8000", 1.0)
-
-
-def test_protocols_may_have_weights_and_go_to_their_own_ports() -> None:
     ways = ways_of(("http-json,grpc=2.5", "tfserving"), HTTP, GRPC)
     assert [(way.protocol, way.address, way.weight) for way in ways] == [
         (Protocol.HTTP_JSON, "gateway:8000", 1.0),
         (Protocol.GRPC, "gateway:8001", 2.5),
         (Protocol.TFSERVING, "gateway:8000", 1.0),
     ]
-
-
-@pytest.mark.parametrize("text", ["udp", "grpc=0", "grpc=nan", "grpc=x", "grpc,grpc=2", ""])
-def test_what_is_no_protocol_is_refused(text: str) -> None:
-    with pytest.raises(Invalid):
-        ways_of((text,), HTTP, GRPC)
+    for text in ("udp", "grpc=0", "grpc=nan", "grpc=x", "grpc,grpc=2", ""):
+        with pytest.raises(Invalid):
+            ways_of((text,), HTTP, GRPC)
 
 
 def test_an_address_has_a_port_and_says_whether_it_speaks_tls() -> None:
     assert endpoint("https://gateway/sub/") == ("gateway:443", True, "/sub")
     assert endpoint("[::1]:9000") == ("[::1]:9000", False, "")
     assert endpoint("gateway") == ("gateway:80", False, "")
-
-
-@pytest.mark.parametrize("text", ["", "http://", "http://a:b", "ftp://a"])
-def test_what_is_no_address_is_refused(text: str) -> None:
-    with pytest.raises(Invalid):
-        endpoint(text)
+    for text in ("", "http://", "http://a:b", "ftp://a"):
+        with pytest.raises(Invalid):
+            endpoint(text)
 
 
 def test_a_run_needs_a_rate_unless_its_arrivals_have_one() -> None:
@@ -52,14 +43,8 @@ def test_a_run_needs_a_rate_unless_its_arrivals_have_one() -> None:
         Pace().loop()
     arrivals, _ = Pace(arrivals="ramp:10..30").loop()
     assert arrivals is not None and arrivals.shape is Shape.RAMP
-
-
-def test_a_closed_loop_has_users_and_may_be_paced() -> None:
     assert Pace(rate=5, users=10, think=0.1).loop() == (None, Closed(10, 0.1, 5))
     assert str(Pace(rate=5, users=10)) == "10 users at 5 calls/s"
-
-
-def test_thinking_is_for_users_only() -> None:
     with pytest.raises(Invalid, match="--think"):
         Pace(rate=5, think=1.0).loop()
 

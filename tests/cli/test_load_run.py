@@ -24,20 +24,9 @@ METADATA = {
     "outputs": [{"name": "y", "datatype": "FP32", "shape": [-1, 2]}],
 }
 SCORES = to_raw(np.array([[0.25, 0.75]], np.float32), "FP32")
-HEAD = json.dumps(
-    {
-        "model_name": "m",
-        "model_version": "1",
-        "outputs": [
-            {
-                "name": "y",
-                "datatype": "FP32",
-                "shape": [1, 2],
-                "parameters": {"binary_data_size": len(SCORES)},
-            }
-        ],
-    }
-).encode()
+OUTPUT = {"name": "y", "datatype": "FP32", "shape": [1, 2]}
+OUTPUT |= {"parameters": {"binary_data_size": len(SCORES)}}
+HEAD = json.dumps({"model_name": "m", "model_version": "1", "outputs": [OUTPUT]}).encode()
 KEY = "sg_abcdef_0123456789abcdef0123"
 
 
@@ -131,31 +120,23 @@ def test_answers_are_held_against_the_expected_classes(url: str, tmp_path: Path)
     assert (only["calls"], only["right"], only["errors"]) == (40, 20, {"wrong_answer": 20})
 
 
-def test_a_key_goes_with_every_call_and_into_no_report(url: str, tmp_path: Path) -> None:
+def test_users_of_a_closed_loop_show_a_key_that_is_in_no_report(url: str, tmp_path: Path) -> None:
     Gateway.keys.clear()
-    done = run(url, tmp_path, "--rate", 20, "--json", SERVEGATE_KEY=KEY)
+    done = run(url, tmp_path, "--closed", 2, "--think", "20ms", "--json", SERVEGATE_KEY=KEY)
+    folder = result(done)["path"]
+    report = read(folder)
+    assert done.returncode == 0 and not report.runs[0].is_open
+    assert report.runs[0].label == "2 users"
     assert Gateway.keys == {f"Bearer {KEY}"}
-    for path in Path(result(done)["path"]).iterdir():
+    for path in Path(folder).iterdir():
         assert KEY not in path.read_text()
     assert KEY not in done.stdout + done.stderr
 
 
-def test_users_of_a_closed_loop_wait_for_their_answers(url: str, tmp_path: Path) -> None:
-    done = run(url, tmp_path, "--closed", 2, "--think", "20ms", "--json")
-    report = read(result(done)["path"])
-    assert done.returncode == 0 and not report.runs[0].is_open
-    assert report.runs[0].label == "2 users"
-
-
-def test_a_model_that_nobody_knows_is_told_as_that_and_not_as_a_load_test(
-    url: str, tmp_path: Path
-) -> None:
+def test_a_first_call_that_fails_ends_the_command(url: str, tmp_path: Path) -> None:
     done = servegate(*words(url, tmp_path, "--rate", 5, "--json", model="other"))
     assert (done.returncode, result(done)["code"]) == (3, "not_found")
     assert list(tmp_path.iterdir()) == []
-
-
-def test_a_first_call_that_fails_ends_the_command(url: str, tmp_path: Path) -> None:
     asked = ("--rate", 20, "--protocol", "tfserving")
     refused = run(url, tmp_path, *asked)
     assert refused.returncode == 3 and "it is not here" in refused.stderr
@@ -163,24 +144,19 @@ def test_a_first_call_that_fails_ends_the_command(url: str, tmp_path: Path) -> N
     assert counted.returncode == 0 and set(result(counted)["runs"][0]["errors"]) == {"http_404"}
 
 
-@pytest.mark.parametrize(
-    "more",
-    [
-        (),
-        ("--rate", 5, "--slo", "speed<1"),
-        ("--rate", 5, "--for", "soon"),
-        ("--rate", 5, "--name", "../elsewhere"),
-        ("--find-max",),
-        ("--find-max", "--slo", "p99<1s", "--closed", 2),
-        ("--rate", 5, "--protocol", "udp"),
-    ],
-)
-def test_what_makes_no_sense_is_refused_before_anything_is_called(
-    tmp_path: Path, more: tuple[object, ...]
-) -> None:
-    done = servegate(*words("http://127.0.0.1:9", tmp_path, *more))
-    assert done.returncode == 2, done.stderr
-    assert "Traceback" not in done.stderr
+def test_what_makes_no_sense_is_refused_before_anything_is_called(tmp_path: Path) -> None:
+    for more in (
+        "",
+        "--rate 5 --slo speed<1",
+        "--rate 5 --for soon",
+        "--rate 5 --name ../elsewhere",
+        "--find-max",
+        "--find-max --slo p99<1s --closed 2",
+        "--rate 5 --protocol udp",
+    ):
+        done = servegate(*words("http://127.0.0.1:9", tmp_path, *more.split()))
+        assert done.returncode == 2, more
+        assert "Traceback" not in done.stderr
 
 
 def test_a_search_says_the_highest_rate_that_was_allowed(url: str, tmp_path: Path) -> None:

@@ -10,16 +10,6 @@ from serve.cli.stages import Logged, stages
 from serve.cli.talk import Events
 
 
-def logged(*steps: tuple[float, dict[str, Any]]) -> list[str]:
-    """The lines of a log for events at these seconds."""
-    times: Iterator[float] = iter([at for at, _ in steps])
-    lines: list[str] = []
-    log = Logged(lines.append, clock=lambda: next(times))
-    for _, event in steps:
-        log(event)
-    return lines
-
-
 def stage(text: str) -> dict[str, Any]:
     return {"type": "stage", "stage": text, "text": text}
 
@@ -28,27 +18,34 @@ def share(done: int) -> dict[str, Any]:
     return {"type": "share", "stage": "numbers", "done": done, "total": 14}
 
 
-def test_a_log_tells_when_each_stage_began() -> None:
-    lines = logged((10.0, stage("reading")), (10.25, stage("converting")), (72.5, stage("writing")))
-    assert lines == ["   0.0 s  reading", "   0.2 s  converting", "  62.5 s  writing"]
-
-
-def test_a_log_tells_how_far_a_stage_is_only_when_it_takes_long() -> None:
-    lines = logged((0.0, stage("comparing")), (0.1, share(1)), (4.0, share(7)), (4.1, share(8)))
-    assert lines == ["   0.0 s  comparing", "   4.0 s  comparing: 7 of 14"]
-
-
-def test_a_log_has_notes_and_leaves_the_last_word_to_the_command() -> None:
-    note = {"type": "note", "text": "once more"}
-    lines = logged((0.0, stage("converting")), (1.0, note), (2.0, {"type": "failed", "text": "no"}))
-    assert lines == ["   0.0 s  converting", "   1.0 s  note: once more"]
+def test_a_log_has_the_stages_and_notes_and_leaves_the_last_word_to_the_command() -> None:
+    steps = (
+        (10.0, stage("reading")),
+        (10.25, {"type": "note", "text": "once more"}),
+        (20.0, stage("comparing")),
+        (20.1, share(1)),
+        (24.0, share(7)),  # a stage that takes long
+        (24.1, share(8)),
+        (72.5, {"type": "failed", "text": "no"}),
+    )
+    times: Iterator[float] = iter([at for at, _ in steps])
+    lines: list[str] = []
+    log = Logged(lines.append, clock=lambda: next(times))
+    for _, event in steps:
+        log(event)
+    assert lines == [
+        "   0.0 s  reading",
+        "   0.2 s  note: once more",
+        "  10.0 s  comparing",
+        "  14.0 s  comparing: 7 of 14",
+    ]
 
 
 def test_what_happened_elsewhere_is_told_with_its_own_times() -> None:
     lines: list[str] = []
     log = Logged(lines.append, clock=lambda: 0.0)
-    log({**stage("reading"), "at": 1000.0})
-    log({**stage("writing"), "at": 1012.0})
+    for name, at in (("reading", 1000.0), ("writing", 1012.0)):
+        log({**stage(name), "at": at})
     assert lines == ["   0.0 s  reading", "  12.0 s  writing"]
 
 

@@ -8,27 +8,12 @@ from builders import Clock
 from serve.cli.talk import Events, Lines, amount, duration, stage
 
 
-@pytest.mark.parametrize(
-    ("count", "text"),
-    [
-        (0, "0 B"),
-        (999, "999 B"),
-        (1000, "1 kB"),
-        (12_345, "12.3 kB"),
-        (200_000_000, "200 MB"),
-        (1_500_000_000, "1.5 GB"),
-        (3e15, "3000 TB"),
-    ],
-)
-def test_amounts_are_told_in_steps_of_a_thousand(count: float, text: str) -> None:
-    assert amount(count) == text
-
-
-@pytest.mark.parametrize(
-    ("seconds", "text"), [(0, "0 s"), (89, "89 s"), (120, "2 min"), (7200, "2 h")]
-)
-def test_times_are_told_in_the_unit_that_fits(seconds: float, text: str) -> None:
-    assert duration(seconds) == text
+def test_amounts_and_times_are_told_in_the_unit_that_fits() -> None:
+    amounts = {0: "0 B", 999: "999 B", 1000: "1 kB", 12_345: "12.3 kB", 200_000_000: "200 MB"}
+    amounts |= {1_500_000_000: "1.5 GB", 3_000_000_000_000_000: "3000 TB"}
+    assert {count: amount(count) for count in amounts} == amounts
+    times = {0: "0 s", 89: "89 s", 120: "2 min", 7200: "2 h"}
+    assert {seconds: duration(seconds) for seconds in times} == times
 
 
 def test_a_log_hears_every_few_seconds_how_far_it_is(capsys: pytest.CaptureFixture[str]) -> None:
@@ -63,10 +48,6 @@ def test_programs_get_one_event_per_line_and_the_first_and_last_of_each_stage(
         {"type": "state", "version": 3, "state": "ready"},
         {"type": "note", "text": "für beide"},
     ]
-
-
-def test_a_stage_ends_also_when_it_fails(capsys: pytest.CaptureFixture[str]) -> None:
-    events = Events(Clock())
     with pytest.raises(ValueError), stage(events, "hashing", 10):
         raise ValueError
-    assert len(capsys.readouterr().out.splitlines()) == 2
+    assert len(capsys.readouterr().out.splitlines()) == 2, "a stage ends also when it fails"
