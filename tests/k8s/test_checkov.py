@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from k8s.checks import TOOLS, Finding, Skip, needless, skips, unforeseen
+from k8s.checks import TOOLS, Finding, needless, skips, unforeseen
 from k8s.rendering import FOLDER, Rendering
 
 SETTINGS = FOLDER / "checkov.yaml"
@@ -71,20 +71,3 @@ def test_checkov_finds_nothing_but_what_is_explained(findings: list[Finding]) ->
 
 def test_nothing_is_skipped_that_checkov_does_not_find(findings: list[Finding]) -> None:
     assert needless(findings, skips(SETTINGS)) == []
-
-
-def test_a_skip_is_for_the_objects_that_it_names() -> None:
-    allowed = [Skip("CKV_1", "Deployment/web-*")]
-    known, other = Finding("CKV_1", "Deployment/web-a"), Finding("CKV_1", "Deployment/db")
-    assert unforeseen([known, other], allowed) == [other]
-    assert needless([other], allowed) == allowed
-
-
-def test_a_skip_without_a_reason_is_refused(tmp_path: Path) -> None:
-    file = tmp_path / "checkov.yaml"
-    for line in ("- CKV_K8S_1", "- CKV_K8S_1  # because", "- CKV_K8S_1 # */*: because"):
-        file.write_text(f"skip-check:\n  {line}\n")
-        with pytest.raises(AssertionError, match="where and why"):
-            skips(file)
-    file.write_text("skip-check:\n  - CKV_K8S_1  # */a Pod/b: because of c\n")
-    assert skips(file) == [Skip("CKV_K8S_1", "*/a"), Skip("CKV_K8S_1", "Pod/b")]

@@ -1,13 +1,11 @@
 """Components together, in the orders that their heads ask for and no overlay of ours has."""
 
-import os
 from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
-from k8s.cluster import ROOT, kubectl
+from k8s.facts import combinations
 from k8s.rendering import Object, Rendering, objects_of
 
 _WITHOUT_AGENT = ("bucket", "shared-volume")
@@ -15,17 +13,7 @@ _WITHOUT_AGENT = ("bucket", "shared-volume")
 
 def render(home: Path, folder: Path, *components: str) -> tuple[Object, ...]:
     """What the base and these components come to."""
-    folder.mkdir(exist_ok=True)
-    place = os.path.relpath(ROOT / "k8s", folder.resolve())
-    told = {
-        "namespace": "servegate",
-        "resources": [f"{place}/base"],
-        "components": [f"{place}/components/{name}" for name in components],
-    }
-    (folder / "kustomization.yaml").write_text(yaml.safe_dump(told))
-    said = kubectl(home, "kustomize", str(folder)).well()
-    assert not said.err
-    return objects_of(said.out)
+    return objects_of(combinations.rendered(home, folder / "rendered", components))
 
 
 def pods(objects: tuple[Object, ...]) -> dict[str, Any]:
@@ -54,31 +42,6 @@ def test_without_agents_no_trace_of_them_is_left(home: Path, tmp_path: Path, del
     assert variables(triton).keys() >= {"KEDA_KEY"}
     volumes = {one["name"] for one in pod["volumes"]}
     assert {one["name"] for one in triton["volumeMounts"]} <= volumes
-
-
-def test_the_control_plane_and_the_tritons_mount_the_same_volume(
-    home: Path, tmp_path: Path
-) -> None:
-    found = pods(render(home, tmp_path, "shared-volume"))
-    for name, may_write in (("servegate-control", True), ("triton-default", False)):
-        pod = found[name]
-        [volume] = [one for one in pod["volumes"] if one["name"] == "models"]
-        assert "emptyDir" not in volume
-        assert volume["persistentVolumeClaim"]["claimName"] == "servegate-models"
-        [mount] = [one for one in pod["containers"][-1]["volumeMounts"] if one["name"] == "models"]
-        assert mount["mountPath"] == "/models"
-        assert mount.get("readOnly", False) is not may_write
-
-
-def test_a_triton_reads_the_bucket_where_the_control_plane_writes_it(
-    home: Path, tmp_path: Path
-) -> None:
-    objects = render(home, tmp_path, "bucket")
-    [triton] = pods(objects)["triton-default"]["containers"]
-    [told] = [one for one in triton["args"] if one.startswith("--model-repository=")]
-    assert told == "--model-repository=$(SERVEGATE_STORAGE)/repository"
-    [storage] = [one for one in triton["env"] if one["name"] == "SERVEGATE_STORAGE"]
-    assert storage["valueFrom"]["configMapKeyRef"]["key"] == "SERVEGATE_STORAGE"
 
 
 @pytest.mark.parametrize("delivery", [(), ("bucket",)])
@@ -122,32 +85,3 @@ def test_every_pod_gets_the_priority_and_the_credentials_of_the_registry(
         assert pod["imagePullSecrets"] == [{"name": "servegate-registry"}], name
         is_server = not name.startswith("load-")
         assert (pod.get("priorityClassName") == kind["metadata"]["name"]) == is_server, name
-
-
-def test_over_tls_nothing_of_ours_is_called_in_clear(home: Path, tmp_path: Path) -> None:
-    objects = render(home, tmp_path, "prometheus", "load-test", "keda", "tls", "keda-tls")
-    [settings] = [
-        one["data"]
-        for one in objects
-        if (one["kind"], one["metadata"]["name"]) == ("ConfigMap", "servegate")
-    ]
-    every = [variables(one) for pod in pods(objects).values() for one in containers(pod)]
-    for told in (settings, *every):
-        assert not [name for name, text in told.items() if "http://" in text]
-    for name in ("servegate-gateway", "servegate-control"):
-        [container] = pods(objects)[name]["containers"]
-        probes = [value for key, value in container.items() if key.endswith("Probe")]
-        assert {one["httpGet"]["scheme"] for one in probes} == {"HTTPS"}
-        assert len(probes) == 3
-
-
-def test_whoever_calls_over_tls_has_the_certificate_of_the_authority(
-    home: Path, tmp_path: Path
-) -> None:
-    found = pods(render(home, tmp_path, "load-test", "tls"))
-    for name, pod in found.items():
-        container = pod.get("initContainers", pod["containers"])[0]
-        told = variables(container)
-        [mount] = [one for one in container["volumeMounts"] if one["name"] == "tls"]
-        trusted = told.get("SERVEGATE_CACERT") or told["SSL_CERT_FILE"]
-        assert trusted == f"{mount['mountPath']}/ca.crt", name

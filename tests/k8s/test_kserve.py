@@ -35,13 +35,6 @@ def of_kserve(rendering: Rendering) -> list[Any]:
     return [one for one in rendering.objects if one["apiVersion"].startswith("serving.kserve.io/")]
 
 
-@pytest.mark.parametrize("name", EXAMPLES)
-def test_every_field_is_one_that_kserve_knows(rendered: dict[str, Rendering], name: str) -> None:
-    resources = of_kserve(rendered[name])
-    assert sorted(one["kind"] for one in resources) == ["InferenceService", "ServingRuntime"]
-    assert objections(resources) == []
-
-
 def test_what_kserve_does_not_know_is_told(rendered: dict[str, Rendering]) -> None:
     service, runtime = sorted(of_kserve(rendered[EXAMPLES[0]]), key=lambda one: one["kind"])
     service = json.loads(json.dumps(service))

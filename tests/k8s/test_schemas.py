@@ -26,15 +26,11 @@ LATEST = (1, 37)
 VERSIONS = [(1, minor) for minor in range(FLOOR[1], LATEST[1] + 1)]
 PYTHON = ROOT / ".venv-k8s" / "bin" / "python"
 SCRIPT = ROOT / "tests" / "k8s" / "validating.py"
-CLASS = named("resource.k8s.io/v1", "DeviceClass", "gpu", namespace="", spec={})
 SCALED = named(
     "keda.sh/v1alpha1",
     "ScaledObject",
     "web",
     spec={"scaleTargetRef": {"name": "web"}, "triggers": [{"type": "cpu", "metadata": {}}]},
-)
-TRAINED = named(
-    "trainer.kubeflow.org/v1alpha1", "TrainJob", "cifar", spec={"runtimeRef": {"name": "tensors"}}
 )
 
 
@@ -130,13 +126,6 @@ def test_a_field_that_no_version_knows_is_found() -> None:
         assert "'prot' was unexpected" in told.wrong([bad], version)[0]
 
 
-def test_a_kind_of_newer_versions_is_no_custom_one() -> None:
-    told = validate([CLASS])
-    assert not told.is_custom(CLASS)
-    assert told.wrong([CLASS], (1, 34)) == []
-    assert told.wrong([CLASS], (1, 33)) == ["resource.k8s.io/v1 DeviceClass gpu: no such kind"]
-
-
 def test_what_is_wrong_with_a_custom_object_is_found() -> None:
     spec = SCALED["spec"]
     expected = [
@@ -152,13 +141,6 @@ def test_what_is_wrong_with_a_custom_object_is_found() -> None:
     ):
         assert word in told
         assert bool(told) == bool(word)
-
-
-def test_what_is_wrong_with_a_training_is_found() -> None:
-    bad = {**TRAINED, "spec": {**TRAINED["spec"], "trainer": {"nodes": 2}}}
-    told = validate([TRAINED, bad])
-    assert told.wrong([TRAINED], LATEST) == []
-    assert "spec.trainer.nodes is not known" in told.wrong([bad], LATEST)[0]
 
 
 def _key(each: Object) -> str:

@@ -2,13 +2,11 @@
 
 A value is shown as `Deployment/servegate-gateway spec.template.spec.containers[gateway].image`: an
 element of a list goes by its name where it has one. Nothing here is changed in place: `with_value`
-and `without` make other manifests, which share all objects but one.
+makes other manifests, which share all objects but one.
 """
 
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import cache
 from typing import Any
 
 import yaml
@@ -67,13 +65,6 @@ class Manifests:
         before, after = self.objects[:number], self.objects[number + 1 :]
         return Manifests(self.name, (*before, changed, *after))
 
-    def with_key(self, number: int, steps: Steps, key: str) -> "Manifests":
-        """The same with another key for what is in one place."""
-        *above, old = steps
-        held = at(self.objects[number], tuple(above))
-        other = {key if name == old else name: value for name, value in held.items()}
-        return self.with_value(number, tuple(above), other)
-
 
 def name_of(one: Object) -> str:
     """The object's own name."""
@@ -103,13 +94,6 @@ def items(value: Any) -> list[Any]:
 def mapping(value: Any) -> dict[str, Any]:
     """A mapping as it should be: what is none is empty."""
     return value if isinstance(value, dict) else {}
-
-
-@cache
-def pattern(text: str) -> re.Pattern[str]:
-    """`Deployment/* spec.replicas`: a star is anything but a space, `a|b` is one of both."""
-    parts = (re.escape(one).replace(r"\*", r"[^ ]*").replace(r"\ ", " ") for one in text.split("|"))
-    return re.compile("|".join(f"(?:{one})" for one in parts))
 
 
 def _walk(value: Any, path: str, steps: Steps) -> Iterator[tuple[str, Steps, Any]]:

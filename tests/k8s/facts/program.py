@@ -1,4 +1,4 @@
-"""What the program really has, as facts by kind and name; who asks for one is remembered.
+"""What the program really has, as facts by kind and name.
 
 | kind | name | value |
 |---|---|---|
@@ -26,7 +26,7 @@ import re
 import subprocess
 import tomllib
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -55,30 +55,17 @@ Kinds = Mapping[str, Mapping[str, Any]]
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """The facts, and which of them somebody has found."""
+    """The facts."""
 
     facts: Kinds
-    used: set[tuple[str, str]] = field(default_factory=set)
 
     def find(self, kind: str, name: str) -> Any:
         """The value of a fact; None without it."""
-        found = self.facts.get(kind, {}).get(name)
-        if found is not None:
-            self.used.add((kind, name))
-        return found
+        return self.facts.get(kind, {}).get(name)
 
     def names(self, kind: str, start: str = "") -> tuple[str, ...]:
         """The names of one kind that begin so."""
-        found = tuple(name for name in self.facts.get(kind, {}) if name.startswith(start))
-        self.used.update((kind, name) for name in found)
-        return found
-
-    def changed(self, kind: str, name: str, value: Any) -> "Program":
-        """Another program, that has another value there; with None, no such fact."""
-        one = {**self.facts[kind], name: value}
-        if value is None:
-            del one[name]
-        return Program({**self.facts, kind: one})
+        return tuple(name for name in self.facts.get(kind, {}) if name.startswith(start))
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,11 +28,6 @@ RULES: tuple[Rule, ...] = (
 )
 
 
-def is_noticed(world: World) -> bool:
-    """Whether any rule objects."""
-    return any(True for rule in RULES for _ in rule(world))
-
-
 def problems(world: World) -> list[str]:
     """Every sentence of every rule."""
     return [sentence for rule in RULES for sentence in rule(world)]

@@ -5,7 +5,7 @@ which errors. What they compute is tried elsewhere, by Prometheus' own `promtool
 """
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 from k8s.facts.manifests import dig, items, mapping, name_of
@@ -140,24 +140,6 @@ def pools_are_a_label(world: World) -> Iterator[str]:
                     yield f"{where} calls the pool {one.get('targetLabel')}"
 
 
-def names_in(text: str, wrong: Callable[[str], Iterable[str]]) -> Iterator[str]:
-    """The text with each metric, label, page and told label wrong, one after the other."""
-    spans = {found.span() for found in (*_METRIC.finditer(text), *_RECORDED.finditer(text))}
-    spans |= {found.span(2) for found in _VALUES.finditer(text)}
-    spans |= {found.span(1 if found[1] else 2) for found in _TOLD.finditer(text)}
-    spans |= {span for found in _PAGE.finditer(text) for span in (found.span(1), found.span(2))}
-    for found in _CHOSEN.finditer(text):
-        if _METRIC.fullmatch(found[1]) is None and _RECORDED.fullmatch(found[1]) is None:
-            continue
-        spans |= {_moved(one.span(1), found.start(2)) for one in _LABEL.finditer(found[2])}
-    for found in (*_GROUPED.finditer(text), *_ERRORS.finditer(text)):
-        for one in re.finditer(r"[a-z]\w*", found[1]):
-            spans.add(_moved(one.span(), found.start(1)))
-    for start, end in sorted(spans):
-        for other in wrong(text[start:end]):
-            yield text[:start] + other + text[end:]
-
-
 def _bare(text: str) -> set[str]:
     """The metrics of an expression: the names that are left when all else is taken away."""
     if text.startswith("label_values"):
@@ -175,8 +157,6 @@ def _errors(world: World, where: str, text: str) -> Iterator[str]:
             for name, status in world.program.facts.get("error", {}).items()
             if name not in MISTAKES and (status == "429" or status.startswith("5"))
         }
-        for one in ours:
-            world.program.find("error", one)
         yield from (
             f"{where} counts the error {one}, which is none of ours" for one in codes - ours
         )
@@ -207,10 +187,6 @@ def _grouped(text: str) -> frozenset[str]:
     return frozenset(one.strip() for some in _GROUPED.findall(text) for one in some.split(",")) - {
         ""
     }
-
-
-def _moved(span: tuple[int, int], by: int) -> tuple[int, int]:
-    return span[0] + by, span[1] + by
 
 
 def _rules(one: Any) -> list[dict[str, Any]]:
