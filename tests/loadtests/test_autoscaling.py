@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from loadtests.bench.autoscaling import Part, changes, starts
-from loadtests.bench.autoscaling_report import area, delays, pictures, table, turns
+from loadtests.bench.autoscaling_report import delays, pictures, turns
 
 
 def hint(second: float, ready: int, desired: int, demand: float | None = 1.0) -> dict[str, Any]:
@@ -35,18 +35,9 @@ def test_calls_come_as_often_as_each_part_says() -> None:
     assert list(times) == sorted(times)
 
 
-def test_a_seed_gives_the_same_calls_again() -> None:
-    parts = (Part("quiet", 10.0, 10.0, 10.0),)
-    assert starts(parts, seed=1) == starts(parts, seed=1) != starts(parts, seed=2)
-
-
 def test_hints_that_say_what_the_one_before_said_are_left_out_but_for_the_last() -> None:
     told = [hint(0, 1, 1), hint(1, 1, 1), hint(2, 1, 2), hint(3, 1, 2), hint(4, 1, 2)]
     assert [one["second"] for one in changes(told)] == [0, 2, 4]
-
-
-def test_replica_time_is_the_area_under_the_steps() -> None:
-    assert area(((0.0, 1.0), (10.0, 3.0), (20.0, 2.0))) == 40.0
 
 
 def test_a_rise_after_a_fall_is_a_change_of_direction() -> None:
@@ -58,11 +49,6 @@ def test_a_delay_is_from_the_wish_until_all_are_ready() -> None:
         hint(0, 0, 1), hint(2, 1, 1), hint(5, 1, 2), hint(9, 1, 2), hint(20, 2, 2), hint(90, 1, 1)
     )
     assert list(delays(told)) == [("from the wish for 2 until they are ready", 15)]
-
-
-def test_a_failed_call_is_in_the_table_with_its_reason() -> None:
-    told = page(hint(0, 1, 1), hint(10, 2, 2), failed=3, errors={"http 503": 3})
-    assert "| failed | 3; 3 http 503 |" in list(table(told))
 
 
 def test_both_pictures_are_drawn_where_a_demand_is_not_known() -> None:

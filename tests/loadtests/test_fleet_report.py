@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from loadtests.bench.fleet_report import COSTS, TIMES, charts, points, section
+from loadtests.bench.fleet_report import COSTS, charts, section
 from serve.pages.charts import draw
 
 
@@ -62,40 +62,6 @@ def test_each_size_has_its_line_in_each_table() -> None:
     assert "| 1,000 | – | 10.0 |" in "\n".join(lines)
 
 
-def test_what_a_replica_takes_is_told_beside_the_smallest_fleet() -> None:
-    (line,) = (one for one in section(FOUND) if one.startswith("| 5,000 | 50 % |"))
-    cells = [cell.strip() for cell in line.split("|")]
-    assert cells[3:7] == ["100 µs/s", "400", "600 MiB", "102 KiB"]
-
-
-@pytest.mark.parametrize(
-    "line",
-    [
-        "| a control plane starts | 1.00 | 1.00 |",
-        "| a label moves | 0.00 | 1.00 |",
-        "| bytes of a snapshot | 1.00 | 1.00 |",
-        "| memory of a worker | 0.00 | 1.00 |",
-        "| compile | 1.00 | 1.00 |",
-        "| a call | 0.00 | 1.00 |",
-    ],
-)
-def test_growth_is_told_as_a_power(line: str) -> None:
-    assert line in list(section(FOUND))
-
-
-def test_what_was_measured_at_two_sizes_only_has_no_power() -> None:
-    assert not any(line.startswith("| an empty fleet is loaded |") for line in section(FOUND))
-    assert points(FOUND["sizes"], TIMES["an empty fleet is loaded"]) == [(50.0, 4.0), (200.0, 9.0)]
-
-
-def test_how_many_events_were_timed_is_told_of_the_largest_fleet() -> None:
-    assert any(
-        "At 5,000 replicas: 3 × a replica comes, 1 × a replica goes" in line
-        and "more than 200 replicas the fakes hold everything" in line
-        for line in section(FOUND)
-    )
-
-
 def test_costs_are_drawn_relative_to_200_replicas() -> None:
     drawn = charts(FOUND)
     assert set(drawn) == {"fleet-time.svg", "fleet-cost.svg", "fleet-parts.svg"}
@@ -119,11 +85,3 @@ def test_a_cell_is_worked_out_from_the_largest_fleet() -> None:
     assert rows["changes without end: one snapshot every"] == "2.2 s"
     assert rows["bytes sent then"] == "438 Mbit/s"
     assert rows["control plane at rest"] == "50 % of a core"
-
-
-@pytest.mark.parametrize(
-    ("others", "said"), [(0.01, ""), (0.4, "meanwhile (40 % of it)"), (None, "meanwhile:")]
-)
-def test_it_is_told_when_the_machine_had_other_work(others: float | None, said: str) -> None:
-    text = "\n".join(section({**FOUND, "others": others}))
-    assert ("Other work" in text) is bool(said) and said in text

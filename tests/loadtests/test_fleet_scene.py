@@ -5,13 +5,12 @@ import json
 from pathlib import Path
 from typing import Any
 
-import pytest
 from builders import snapshot, target, view
 from fake_kubernetes import FakeApi
 
 from loadtests.bench.fleet_cluster import NAMESPACE, SLICE, Cluster
 from loadtests.bench.fleet_fakes import host_of, name_of
-from loadtests.bench.fleet_planes import Planes, calls_all, labelled, named, names_all
+from loadtests.bench.fleet_planes import Planes, calls_all, named, names_all
 from loadtests.bench.fleet_scene import write_models
 from serve.app.paths import SNAPSHOT_FILE
 from serve.control.registry import Registry
@@ -42,23 +41,6 @@ def test_a_fleet_is_announced_in_slices() -> None:
     found = announced(lambda cluster: cluster.announce(range(1, 251)))
     assert len(found) == 250
     assert found[name_of(250)] == host_of(250)
-
-
-def test_a_smaller_fleet_takes_the_place_of_a_larger_one() -> None:
-    found = announced(
-        lambda cluster: cluster.announce(range(1, 251)),
-        lambda cluster: cluster.announce(range(1, 11)),
-    )
-    assert len(found) == 10
-
-
-def test_pods_come_and_go_one_by_one() -> None:
-    found = announced(
-        lambda cluster: cluster.announce(range(1, 101)),
-        lambda cluster: cluster.add(101),
-        lambda cluster: cluster.take(7),
-    )
-    assert name_of(101) in found and name_of(7) not in found and len(found) == 100
 
 
 def test_a_pod_that_ends_is_terminating_before_it_is_gone() -> None:
@@ -92,13 +74,6 @@ def test_it_is_seen_who_is_there_and_who_is_called() -> None:
     alone = written(m=one, n=one)
     assert named(2, times=1)(alone) and named(1, times=2)(alone) and named(3, times=0)(alone)
     assert not named(2, times=2)(alone) and not named(3, times=0)(b"")
-
-
-@pytest.mark.parametrize(("version", "seen"), [(2, True), (1, False), (20, False)])
-def test_it_is_seen_which_version_a_label_names(version: int, seen: bool) -> None:
-    one = view(target(2, "a"), labels={"stable": 2})
-    data = json.dumps(snapshot(one).to_json(), separators=(",", ":")).encode()
-    assert labelled(version)(data) is seen
 
 
 def test_the_last_data_plane_counts(tmp_path: Path) -> None:

@@ -1,6 +1,6 @@
 """Stacks of a sampler become shares and a file for a flame graph."""
 
-from loadtests.bench.hotspots import Stack, parse, shares, speedscope, table
+from loadtests.bench.hotspots import Stack, parse, shares, speedscope
 
 TEXT = """thread (7): MainThread;run (loop.py:3);read (pool.py:10) 3
 thread (7): MainThread;run (loop.py:4) 1
@@ -20,18 +20,6 @@ def test_a_function_is_one_whatever_line_it_is_at():
     assert found["run (loop.py)"].own == 0.25
     assert found["run (loop.py)"].whole == 1.0
     assert found["read (pool.py)"].own == 0.75
-
-
-def test_a_recursive_function_counts_once():
-    (one,) = shares((Stack(("f (a.py:1)", "f (a.py:2)"), 5),))
-    assert (one.own, one.whole) == (1.0, 1.0)
-
-
-def test_the_functions_that_take_most_come_first():
-    assert [line.split()[-2] for line in table(shares(parse(TEXT))).splitlines()[1:]] == [
-        "read",
-        "run",
-    ]
 
 
 def test_the_file_holds_every_frame_once_and_every_stack_with_its_weight():

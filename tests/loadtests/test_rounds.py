@@ -58,29 +58,13 @@ def test_latency_is_counted_from_the_target_without_a_proxy():
     assert line(lines, "direct").added_p50_ratio is None
 
 
-def test_a_reference_that_adds_nothing_gives_no_ratio():
-    samples = {"direct": [sample(p50=100)], "nginx": [sample(p50=90)], "ours": [sample(p50=200)]}
-    lines = summarise(samples, reference="nginx", direct="direct")
-    assert line(lines, "ours").added_p50_ratio is None
-
-
 def test_a_round_in_which_the_reference_did_nothing_is_left_out():
     nothing = sample(calls=0, cpu=0.0)
     found = ratio([sample(), sample()], [nothing, sample()], lambda one: one.cpu_per_call)
     assert found == Ratio(1.0, 1.0, 1.0)
 
 
-def test_failed_calls_of_all_rounds_are_added_up():
-    rows = [sample(failed=2), sample(failed=3)]
-    assert summarise({"nginx": rows}, reference="nginx", direct=None)[0].failed == 5
-
-
 def test_the_leaves_of_a_process_tree_carry_the_traffic_and_the_rest_supervises():
     tree = split(10, {11: 10, 12: 11, 13: 11, 99: 1})
     assert tree.workers == (12, 13)
     assert tree.supervisors == (10, 11)
-
-
-def test_a_process_without_children_is_its_own_worker():
-    tree = split(10, {99: 1})
-    assert (tree.workers, tree.supervisors) == ((10,), ())

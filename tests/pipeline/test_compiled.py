@@ -38,23 +38,6 @@ def test_compiling_again_gives_the_committed_files(tmp_path):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_both_walk_from_data_to_a_link(tasks, name):
-    steps = [
-        "preprocess",
-        "fit",
-        "evaluate",
-        "gate",
-        "convert",
-        "push",
-        "verify",
-        "promote",
-        "link",
-    ]
-    more = ["make-kit", "build-plan", "add-plan"] if name == "cifar10" else []
-    assert sorted(tasks[name]) == sorted(steps + more)
-
-
-@pytest.mark.parametrize("name", NAMES)
 def test_a_step_that_computes_on_a_gpu_asks_for_exactly_one_and_all_others_for_none(tasks, name):
     asked = {task.name: task.gpus for task in tasks[name].values() if task.gpus}
     assert asked == dict.fromkeys(COMPUTING[name], 1)
@@ -97,16 +80,3 @@ def test_each_step_runs_in_the_image_that_has_what_it_calls(tasks, tags):
 def test_the_plan_is_built_in_the_image_of_the_pool(tasks, tags):
     name, _, tag = tasks["cifar10"]["build-plan"].image.rpartition(":")
     assert tags[name] == tag
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_every_step_says_what_it_needs_of_a_node(tasks, name):
-    for task in tasks[name].values():
-        limit = task.resources.get("resourceMemoryLimit", task.resources.get("memoryLimit"))
-        request = task.resources.get("resourceMemoryRequest", task.resources.get("memoryRequest"))
-        assert limit and limit == request, task
-
-
-def test_no_step_installs_anything_when_it_starts():
-    for name in NAMES:
-        assert "pip install" not in (FOLDER / f"{name}.yaml").read_text()
