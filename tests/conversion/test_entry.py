@@ -2,17 +2,15 @@
 
 import json
 import os
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from serve.conversion.entry import check_free, configuration, signature_of, write_entry
+from serve.conversion.entry import check_free, configuration, write_entry
 from serve.conversion.faults import failed
 from serve.conversion.report import Report, Step, StepResult
 from serve.core.errors import CheckFailed, Conflict, GateRefused, Invalid
-from serve.core.versions import File, Layout
 from serve.tensors.contracts import Case, write_contract
 from serve.triton.config import parse
 
@@ -42,25 +40,10 @@ def test_an_entry_is_a_model_folder_with_contract_and_report(tmp_path: Path) -> 
     assert Report.from_json(page).passed
 
 
-def test_triton_never_sees_contract_and_report_of_a_version() -> None:
-    paths = ("1/model.onnx", "config.pbtxt", "conversion.html", "conversion.json", "labels.txt")
-    layout = Layout.of([File(path, 1, "ab" * 32) for path in (*paths, "contract/contract.json")])
-    shown = sorted(file.path for file in layout.for_triton)
-    assert shown == ["1/model.onnx", "config.pbtxt", "labels.txt"]
-    assert [file.path for file in layout.documents] == ["conversion.html", "conversion.json"]
-
-
 def test_the_configuration_batches_and_warms_up_at_one_row_and_the_largest_batch() -> None:
     message = parse(configuration("m", report(), {"x": (2, 3)})).message
     assert message.max_batch_size == 8 and message.HasField("dynamic_batching")
     assert [sample.batch_size for sample in message.model_warmup] == [1, 8]
-
-
-def test_the_largest_batch_is_the_one_that_was_asked_for() -> None:
-    asked = replace(report().request, max_batch_size=32)
-    message = parse(configuration("m", report(request=asked), {"x": (2, 3)})).message
-    assert message.max_batch_size == 32
-    assert [sample.batch_size for sample in message.model_warmup] == [1, 32]
 
 
 def test_rows_that_depend_on_their_neighbours_are_not_batched() -> None:
@@ -68,14 +51,6 @@ def test_rows_that_depend_on_their_neighbours_are_not_batched() -> None:
     assert (message.max_batch_size, message.HasField("dynamic_batching")) == (0, False)
     (sample,) = message.model_warmup
     assert list(sample.inputs["x"].dims) == [2, 3]
-
-
-def test_sizes_that_nobody_knows_are_not_warmed_up() -> None:
-    free = {**X, "shape": [-1, -1, 3]}
-    one = report(model={**report().model, "inputs": [free]})
-    assert not parse(configuration("m", one, {})).message.model_warmup
-    warm = parse(configuration("m", one, {"x": (2, 5, 3)})).message.model_warmup
-    assert list(warm[0].inputs["x"].dims) == [5, 3]
 
 
 def test_a_warm_up_of_zeros_is_left_out_where_the_source_does_not_take_them(
@@ -186,12 +161,6 @@ def test_a_folder_that_is_no_model_is_not_written_into(tmp_path: Path) -> None:
         check_free(tmp_path / "m")
 
 
-def test_a_link_that_leads_nowhere_is_not_written_over(tmp_path: Path) -> None:
-    (tmp_path / "m").symlink_to("nowhere")
-    with pytest.raises(Conflict, match="leads nowhere"):
-        check_free(tmp_path / "m")
-
-
 @pytest.mark.parametrize(
     "out", ["file", "file/below", "nowhere", b"\xff".decode(errors="surrogateescape")]
 )
@@ -209,7 +178,3 @@ def test_a_draft_that_a_killed_command_has_left_is_swept(tmp_path: Path) -> None
     work = work_folder(tmp_path / "work", report())
     write_entry(work, report(), name="digits", out=tmp_path / "repo")
     assert [path.name for path in (tmp_path / "repo").iterdir()] == ["digits"]
-
-
-def test_the_signature_of_a_report_is_the_converted_models() -> None:
-    assert [spec.name for spec in signature_of(report()).inputs] == ["x"]

@@ -14,8 +14,3 @@ COMMANDS = (Path(__file__).parents[2] / "docs/reference/commands.md").read_text(
 @pytest.mark.parametrize("code", FAULTS)
 def test_an_option_that_a_hint_names_is_one(code: str) -> None:
     assert set(OPTION.findall(FAULTS[code].hint)) <= set(OPTION.findall(COMMANDS))
-
-
-def test_a_hint_does_not_speak_of_a_program_that_may_not_have_made_the_model() -> None:
-    for code in ("archive_unsafe", "source_corrupt", "source_too_large", "source_invalid"):
-        assert "Keras" not in FAULTS[code].hint and "converted" not in FAULTS[code].what

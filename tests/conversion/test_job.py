@@ -52,12 +52,6 @@ def test_each_event_is_a_line_and_stages_are_timed() -> None:
     assert telling.warnings == ["a thing"]
 
 
-def test_no_event_is_longer_than_a_line_may_be() -> None:
-    lines: list[str] = []
-    Telling(lines.append)("note", text="x" * 100_000)
-    assert len(lines[0]) < 16 * 1024 and event_of(lines[0]) is not None
-
-
 def test_a_fault_whose_words_are_all_long_and_foreign_fits_into_a_line() -> None:
     lines: list[str] = []
     words = dict.fromkeys(("code", "what", "why", "try_this", "operator", "node"), "😀" * 9000)
@@ -80,11 +74,6 @@ def test_a_fault_whose_words_are_all_long_and_foreign_fits_into_a_line() -> None
 )
 def test_every_error_is_a_fault_of_the_catalogue(error: Exception, stage: str, code: str) -> None:
     assert fault_of(error, stage).code == code
-
-
-def test_what_nobody_has_foreseen_is_told_in_one_line() -> None:
-    why = fault_of(ValueError("first line\nsecond"), "convert").why
-    assert why == "while converting to ONNX: ValueError: first line"
 
 
 def test_the_command_does_the_same_again_and_is_quoted_for_a_shell() -> None:
@@ -134,12 +123,6 @@ def test_another_model_than_the_source_is_refused_with_its_report(tmp_path: Path
     assert [path.name for path in (tmp_path / "work").iterdir()] == [FILE]
     page = json.loads((tmp_path / "work" / FILE).read_bytes())
     assert not Report.from_json(page).passed
-
-
-def test_a_verification_writes_no_model(tmp_path: Path) -> None:
-    source = times(tmp_path / "m.onnx", 2.0)
-    converted(source, tmp_path / "work", source)
-    assert [path.name for path in (tmp_path / "work").iterdir()] == [FILE]
 
 
 @pytest.mark.parametrize(

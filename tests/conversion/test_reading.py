@@ -123,12 +123,6 @@ def test_an_answer_of_any_length_arrives_whole(tmp_path: Path) -> None:
     assert [spec.name for spec in found.outputs] == names
 
 
-def test_the_checkers_complaint_is_a_fact(tmp_path: Path) -> None:
-    model = copying()
-    model.graph.node[0].op_type = "Nonsense"
-    assert "Nonsense" in read_here(save(model, tmp_path / "m.onnx")).facts["checker"]
-
-
 @pytest.mark.parametrize(
     "content",
     [b"", b"hello", b"<html>404</html>", bytes(range(256)) * 40, EXAMPLE.read_bytes()[:-100]],
@@ -210,10 +204,6 @@ def test_with_several_signatures_and_no_default_none_is_chosen(tmp_path: Path) -
     assert list(found.facts["signatures"]) == ["classify", "embed"]
 
 
-def test_a_single_signature_is_the_one_whatever_its_name(tmp_path: Path) -> None:
-    assert read_here(saved_model(tmp_path / "m", {"serve": PREDICT})).facts["signature"] == "serve"
-
-
 @pytest.mark.parametrize(
     ("content", "words"),
     [(b"\x12\xff", "cut off"), (b"hello", "cut off"), (b"", "no graph has the tag")],
@@ -256,11 +246,6 @@ def test_with_tensorrt_installed_a_plan_tells_its_tensors(tmp_path: Path) -> Non
     assert found.inputs == (TensorSpec("x", "FP32", (-1, 3)),)
     assert found.outputs == (TensorSpec("y", "FP16", (-1, 10)),)
     assert found.facts["unread"] == ""
-
-
-def test_a_plan_that_this_tensorrt_cannot_read_says_so(tmp_path: Path) -> None:
-    answer = child("plan", plan(tmp_path / "m.plan"))
-    assert "TensorRT 10.3.0 on this machine" in answer["found"]["facts"]["unread"]
 
 
 def child(kind: str, path: Path) -> dict[str, dict[str, dict[str, str]]]:

@@ -1,7 +1,6 @@
 """A model's folder as lint sees it: one version's files, the configuration, the model file."""
 
 import asyncio
-import shutil
 from pathlib import Path
 
 import pytest
@@ -35,15 +34,6 @@ def test_the_newest_version_is_looked_at_unless_it_is_said(tmp_path: Path) -> No
     (tmp_path / "1" / "more.txt").touch()
     assert asyncio.run(subject_of(tmp_path)).files[0].path == "10/model.onnx"
     assert "more.txt" in asyncio.run(subject_of(tmp_path, 1)).version_files
-
-
-def test_hidden_files_and_caches_are_left_out(tmp_path: Path) -> None:
-    for path in ("1/.git/x", "1/__pycache__/x.pyc", ".DS_Store", "1/model.py"):
-        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / path).touch()
-    subject = asyncio.run(subject_of(tmp_path))
-    assert [file.path for file in subject.files] == ["1/model.py"]
-    assert subject.signature is None
 
 
 def test_an_onnx_file_in_a_folder_of_that_name_is_found(tmp_path: Path) -> None:
@@ -101,13 +91,3 @@ def test_the_models_beside_are_those_that_the_steps_name_and_their_steps(tmp_pat
     found = others_beside(tmp_path / "outer", outer)
     assert set(found) == {"inner", "leaf", "bare"}
     assert found["leaf"] == parse(CONFIG)
-
-
-def test_a_copy_of_the_example_is_found_wrong_when_it_is_broken(tmp_path: Path) -> None:
-    folder = shutil.copytree(REPOSITORY / "digits", tmp_path / "digits")
-    config = folder / "config.pbtxt"
-    config.write_text(config.read_text().replace("[ 8, 8, 1 ]", "[ 28, 28, 1 ]"))
-    (folder / "labels.txt").unlink()
-    found = lint(asyncio.run(subject_of(folder)))
-    rules = {each.rule for each in found}
-    assert rules == {"dims-differ", "label-file-missing", "preprocessing-unfit"}

@@ -27,12 +27,6 @@ def test_a_folder_is_gone_at_the_end_however_that_comes(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_what_was_moved_away_stays(tmp_path: Path) -> None:
-    with temporary(tmp_path, "work-") as folder:
-        folder.rename(tmp_path / "kept")
-    assert [path.name for path in tmp_path.iterdir()] == ["kept"]
-
-
 def test_what_a_killed_process_has_left_is_removed(tmp_path: Path) -> None:
     old(tmp_path / LEFT)
     with temporary(tmp_path, "work-"):
@@ -43,12 +37,6 @@ def test_a_folder_that_somebody_works_in_is_left_alone(tmp_path: Path) -> None:
     with temporary(tmp_path, "work-") as folder:
         sweep(tmp_path, "work-", older_than=LATER)
         assert folder.is_dir()
-
-
-def test_a_folder_that_is_young_may_not_be_locked_yet(tmp_path: Path) -> None:
-    (tmp_path / LEFT).mkdir()
-    with temporary(tmp_path, "work-"):
-        assert (tmp_path / LEFT).is_dir()
 
 
 def test_only_folders_of_that_name_are_swept_and_no_link_is_followed(tmp_path: Path) -> None:

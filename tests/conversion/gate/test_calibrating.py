@@ -2,10 +2,10 @@
 
 import numpy as np
 import pytest
-from conversion.gate.plain_models import DENSE, code, dense, judge, samples_of, softmax, step
+from conversion.gate.plain_models import code, judge, samples_of, softmax, step
 
 from serve.conversion.gate import Labelled
-from serve.conversion.gate.calibrating import divide, narrow
+from serve.conversion.gate.calibrating import divide
 from serve.conversion.report import Step
 from serve.conversion.request import Precision
 
@@ -114,13 +114,6 @@ def test_samples_of_the_right_scale_pass_and_say_what_judged():
     assert step(verdict, Step.VERIFICATION).summary == summary
 
 
-def test_golden_cases_are_held_back_samples():
-    given = samples_of(rows(200))
-    back = divide(given, None, 0).judging.arrays["x"]
-    cases = verified(scores, scores, given).cases
-    assert np.array_equal(cases[0].inputs["x"], back[:1])
-
-
 def test_what_is_accepted_unverified_passes_and_is_marked():
     for given in (None, samples_of(rows(5)), samples_of(rows(200, 0.02))):
         verdict = verified(scores, scores, given, accept_unverified=True)
@@ -136,13 +129,3 @@ def test_few_labels_do_not_stand_for_the_values():
     turned = lambda inputs: {"y": scores(inputs)["y"][:, ::-1]}  # noqa: E731
     verdict = verified(scores, turned, samples_of(rows(200)), labels=labelled(2), max_drop=1.0)
     assert code(verdict) == "numbers_differ"
-
-
-def test_other_precisions_need_no_division():
-    verdict = judge(dense, dense, DENSE, precision=Precision.FP16)
-    assert Step.VERIFICATION not in [one.step for one in verdict.steps]
-
-
-def test_whole_numbers_have_no_range_to_cover():
-    assert narrow([{"x": np.zeros((3, 2), dtype=np.int64)}]) == ""
-    assert narrow([{"x": np.array([[0.2, -0.9]], dtype=np.float32)}]) == ""

@@ -6,7 +6,7 @@ from conversion.gate.plain_models import judge, signature, step
 
 from serve.conversion.gate.exploring import explore, inputs_for
 from serve.conversion.gate.families import EDGES, NUMERALS, ORDINARY
-from serve.conversion.gate.probes import count_probes, ordinary_families, probes
+from serve.conversion.gate.probes import ordinary_families
 from serve.conversion.gate.shapes import Size
 from serve.conversion.report import Step
 from serve.core.errors import ConversionFailed
@@ -99,14 +99,6 @@ def test_a_source_that_takes_nothing_asks_for_samples():
     assert error.value.why.endswith("only on Sundays") and "--samples" in error.value.try_this
 
 
-def test_memory_that_runs_out_is_not_taken_for_an_answer():
-    def hungry(inputs):
-        raise MemoryError
-
-    with pytest.raises(MemoryError):
-        judge(hungry, hungry)
-
-
 @pytest.mark.parametrize("datatype", ["BOOL", "UINT8", "INT32", "FP16", "FP32", "FP64", "BYTES"])
 def test_every_family_makes_every_datatype(datatype):
     of = signature({"x": (datatype, (-1, 2))}, {"y": (datatype, (-1, 2))})
@@ -121,13 +113,3 @@ def test_pictures_are_tried_with_pixels_as_well():
     pictures = signature({"x": ("FP32", (-1, 8, 8, 3))}, {"y": ("FP32", (-1, 3))})
     assert "pixels" in ordinary_families(pictures)
     assert "pixels" not in ordinary_families(TEXT)
-
-
-def test_probes_are_as_many_as_is_said_and_the_same_for_the_same_seed():
-    reach = explore(embedded, TEXT, 0)
-    made = list(probes(TEXT, reach, samples=(), seed=5, largest=4))
-    again = list(probes(TEXT, reach, samples=(), seed=5, largest=4))
-    assert len(made) == count_probes(TEXT, reach, samples=(), largest=4)
-    pairs = zip(made, again, strict=True)
-    assert all(np.array_equal(one.inputs["ids"], two.inputs["ids"]) for one, two in pairs)
-    assert {len(one.inputs["ids"]) for one in made} == {1, 2, 3, 4, 7}

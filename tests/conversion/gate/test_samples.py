@@ -51,11 +51,6 @@ def test_an_input_without_dimensions_is_the_same_for_all_samples(tmp_path):
     assert all(call["factor"] == 2 for call in samples.calls(32))
 
 
-def test_labels_beside_samples_do_not_matter_where_none_are_wanted(tmp_path):
-    path = archive(tmp_path, x=np.ones((2, 2)), ids=np.arange(2), labels=np.arange(2))
-    assert set(read_samples(path, TWO).arrays) == {"x", "ids"}
-
-
 @pytest.mark.parametrize(
     ("arrays", "said"),
     [
@@ -97,18 +92,6 @@ def test_labels_that_do_not_fit_are_refused(tmp_path, labels, said):
     more = {} if labels is None else {"labels": labels}
     path = archive(tmp_path, x=np.ones((5, 2)), ids=np.arange(5), **more)
     assert said in refused(read_labelled, path)
-
-
-def test_labels_may_be_written_as_a_column_of_floats(tmp_path):
-    labels = np.array([[0.0], [1.0], [2.0]])
-    path = archive(tmp_path, x=np.ones((3, 2)), ids=np.arange(3), labels=labels)
-    assert read_labelled(path, TWO).labels.tolist() == [0, 1, 2]
-
-
-def test_calibration_draws_the_users_samples(tmp_path):
-    samples = read_samples(archive(tmp_path, x=np.ones((40, 2)), ids=np.arange(40)), TWO)
-    drawn = calibration(samples, TWO, seed=0)
-    assert sum(len(call["ids"]) for call in drawn) == 40
 
 
 def test_calibration_without_samples_draws_ids_that_every_table_has():

@@ -1,7 +1,5 @@
 """The gate lets right models pass and refuses wrong ones, and says which is which."""
 
-import json
-
 import numpy as np
 import pytest
 from conversion.gate.plain_models import (
@@ -16,7 +14,6 @@ from conversion.gate.plain_models import (
     step,
 )
 
-from serve.conversion.faults import FAULTS
 from serve.conversion.report import Step
 from serve.core.errors import ConversionFailed
 
@@ -34,16 +31,6 @@ def test_another_order_of_adding_passes():
         return {"y": np.tanh(sum(parts)).astype(np.float32)}
 
     assert judge(dense, reordered).passed
-
-
-def test_the_report_of_a_step_is_plain_json():
-    verdict = judge(dense, off_by(np.nan))
-    for one in verdict.steps:
-        json.dumps([dict(one.facts), [vars_of(output) for output in one.outputs]], allow_nan=False)
-
-
-def vars_of(output):
-    return {name: getattr(output, name) for name in output.__slots__}
 
 
 @pytest.mark.parametrize("size", [1.0, 1e-1, 1e-2, 1e-3])
@@ -139,17 +126,6 @@ def test_a_source_that_answers_differently_is_no_matter_of_the_conversion():
     assert "'y'" in str(error.value.why)
 
 
-def test_a_source_with_a_memory_is_not_deterministic():
-    calls = []
-
-    def counting(inputs):
-        calls.append(1)
-        return {"y": dense(inputs)["y"] + np.float32(0.01 * len(calls))}
-
-    with pytest.raises(ConversionFailed, match="differently"):
-        judge(counting, dense)
-
-
 def test_a_rounding_that_flips_is_not_held_against_a_right_model():
     def rounded(inputs, nudge=0.0):
         y = (inputs["x"] @ WEIGHTS).astype(np.float64) * (1 + nudge)
@@ -207,11 +183,6 @@ def test_another_signature_is_refused_before_anything_is_run(found, said):
     assert said in step(verdict, Step.CONTRACT).summary
 
 
-def test_an_output_of_which_more_is_known_than_the_source_says_is_right():
-    vague = signature({"x": ("FP32", (-1, 4))}, {"y": ("FP32", None)})
-    assert judge(dense, dense, vague, DENSE).passed
-
-
 def test_channels_are_moved_for_the_inputs_that_are_named():
     last = signature({"x": ("FP32", (-1, 5, 6, 3))}, {"y": ("FP32", (-1, 3))})
     first = signature({"x": ("FP32", (-1, 3, 5, 6))}, {"y": ("FP32", (-1, 3))})
@@ -247,24 +218,6 @@ def test_a_dead_model_is_told():
     assert verdict.passed
     assert any("'y' is the same for all" in one for one in verdict.warnings)
     assert code(judge(dead, lambda inputs: {"y": dead(inputs)["y"] + np.float32(0.001)}))
-
-
-def test_the_same_seed_gives_the_same_verdict():
-    assert repr(judge(dense, off_by(0.1), seed=3).steps) == repr(
-        judge(dense, off_by(0.1), seed=3).steps
-    )
-
-
-def test_every_code_of_the_gate_is_in_the_catalogue():
-    codes = {
-        "contract_differs",
-        "numbers_differ",
-        "not_finite",
-        "metric_dropped",
-        "not_deterministic",
-        "samples_invalid",
-    }
-    assert codes <= set(FAULTS)
 
 
 def test_the_stages_are_told_in_their_order():

@@ -60,14 +60,6 @@ def test_a_zero_point_that_is_not_zero_is_not_what_was_asked_for():
     assert result.summary == "1 compute nodes: 1 in INT8; 4 zero points are not 0"
 
 
-def test_weights_alone_in_int8_are_not_int8():
-    made = model(
-        [*pair("w"), node("MatMul", "x w_dq", "y")],
-        {"w": floats(4, 4), "scale": np.array(0.1, np.float32), "zero": np.array(0, np.int8)},
-    )
-    assert contents(made)["compute"] == {"fp32": 1}
-
-
 def test_casts_alone_are_no_fp16():
     made = model(
         [

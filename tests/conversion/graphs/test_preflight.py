@@ -11,7 +11,6 @@ from onnxruntime.quantization import CalibrationDataReader, quantize_static
 from serve.conversion.graphs.fp16 import to_fp16
 from serve.conversion.graphs.int8 import to_int8
 from serve.conversion.graphs.preflight import Problem, preflight
-from serve.conversion.graphs.tensorrt_table import OPERATORS
 
 from .graph_models import digits, floats, model, node, samples, value
 
@@ -248,8 +247,3 @@ def test_an_opset_that_tensorrt_does_not_read_is_about_the_whole_model(opset):
     made = model([node("Relu", "x", "y")], opset=opset)
     assert preflight(made)[0].why == f"opset {opset}: TensorRT reads 9 to 25"
     assert preflight(made)[0].node == ""
-
-
-def test_the_table_holds_operators_that_onnx_has_or_had():
-    own = {"ImageScaler", "ParametricSoftplus", "ScaledTanh", "TensorScatter"}
-    assert {name for name in OPERATORS - own if not onnx.defs.has(name)} == set()

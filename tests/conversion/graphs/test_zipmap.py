@@ -26,10 +26,3 @@ def test_the_tensor_says_what_the_maps_said(labels: tuple[int | str, ...], tmp_p
     assert [spec.shape for spec in plain.signature.outputs] == [(-1,), (-1, 3)]
     after = plain({"X": X})["output_probability"]
     assert after.tolist() == [[row[label] for label in labels] for row in before]
-
-
-def test_a_model_without_maps_stays_as_it_is(tmp_path: Path) -> None:
-    model = onnx.load(classifier(tmp_path / "m.onnx"))
-    list(remove_zipmaps(model))
-    again = model.SerializeToString()
-    assert list(remove_zipmaps(model)) == [] and model.SerializeToString() == again

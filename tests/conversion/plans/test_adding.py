@@ -50,13 +50,6 @@ def test_a_plan_lies_beside_the_onnx_file_with_its_facts(entry: Path, plan: Path
     ]
 
 
-def test_its_instances_are_on_the_gpu_although_the_onnx_file_is_not(
-    entry: Path, plan: Path
-) -> None:
-    flavour = add_plan(entry, 1, plan, FACTS)
-    assert flavour.config["instance_group"] == [{"kind": "KIND_GPU", "count": 1}]
-
-
 def test_plans_for_one_gpu_come_first_and_the_engine_that_is_built_late_comes_last(
     entry: Path, plan: Path
 ) -> None:

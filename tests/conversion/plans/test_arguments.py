@@ -65,11 +65,6 @@ def test_no_flag_ever_chooses_a_precision(major: int, tf32: bool, hardware: Hard
     assert not [word for word in words if word.startswith(refused)]
 
 
-def test_shapes_of_several_inputs_are_one_list() -> None:
-    words = trtexec(Options(PROFILES), onnx="m", plan="p")
-    assert "--minShapes=x:1x8,serve:ids:1x5" in words
-
-
 @pytest.mark.parametrize(
     ("image", "major"),
     [

@@ -17,7 +17,6 @@ from serve.triton.flavoured import configured, refused_overrides
 PROFILE = parse_profile("x=1x8x8x1:8x8x8x1:32x8x8x1")
 FACTS = Facts("10.13.2.6", "9.0", "NVIDIA H100", Precision.FP16, "ab" * 32, 7, profiles=(PROFILE,))
 BASE = parse('backend: "onnxruntime" max_batch_size: 32')
-ON_CPU = parse('backend: "onnxruntime" instance_group { count: 4 kind: KIND_CPU }')
 
 
 def test_a_plan_runs_on_its_own_tensorrt_and_gpu_alone() -> None:
@@ -94,13 +93,6 @@ def test_a_plan_without_a_layer_of_the_wanted_type_is_refused() -> None:
     require_precision(Precision.INT8, {})  # nothing is known
 
 
-def test_a_plan_whose_layers_are_not_told_is_said_not_to_be_checked() -> None:
-    half = replace(FACTS, precision=Precision.FP16, layers={})
-    assert half.unchecked.startswith("the plan was not checked for fp16: TensorRT lists no types")
-    assert not replace(half, layers={"fp16": 3}).unchecked
-    assert not replace(half, precision=Precision.FP32).unchecked
-
-
 def test_the_accelerated_flavour_says_shapes_and_cache_and_no_precision() -> None:
     flavour = accelerated(BASE, (PROFILE,), Precision.FP32, workspace=1 << 30)
     page = json.dumps(flavour.to_json())
@@ -124,11 +116,3 @@ def test_the_accelerated_flavour_of_a_smaller_precision_needs_strong_types() -> 
     needs = accelerated(BASE, (), Precision.INT8).needs
     assert needs.lacking(Machine(gpu=True, tensorrt="10.13.2"))
     assert not needs.lacking(Machine(gpu=True, tensorrt="11.1.0"))
-
-
-def test_a_flavour_for_gpus_leaves_the_processor() -> None:
-    flavour = accelerated(ON_CPU, (), Precision.FP32)
-    (group,) = configured(ON_CPU, flavour).message.instance_group
-    assert (group.kind, group.count) == (type(group).KIND_GPU, 1)
-    assert not refused_overrides(flavour)
-    assert "instance_group" not in accelerated(BASE, (), Precision.FP32).config

@@ -78,12 +78,3 @@ def test_any_name_of_a_model_makes_a_name_for_kubernetes(name: str) -> None:
 def test_a_folder_outside_of_the_volume_is_refused(folder: str) -> None:
     with pytest.raises(Invalid):
         manifest("digits", Place(PLACE.image, "models", folder))
-
-
-def test_a_compute_capability_that_is_none_is_refused() -> None:
-    with pytest.raises(Invalid, match="sm_90"):
-        manifest("digits", Place(PLACE.image, "models", "kit", compute_capability="sm_90"))
-
-
-def test_yaml_that_people_read_has_no_anchors() -> None:
-    assert "&" not in manifest("digits", PLACE)

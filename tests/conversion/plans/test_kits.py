@@ -15,7 +15,7 @@ from serve.conversion.plans import onsite
 from serve.conversion.plans.arguments import Options
 from serve.conversion.plans.facts import Hardware
 from serve.conversion.plans.kits import Built, read_kit
-from serve.core.errors import ConversionFailed, GateRefused, Invalid
+from serve.core.errors import ConversionFailed, GateRefused
 from serve.processes import sweep_shared_memory
 from serve.tensors.codec import http_request, read_http_reply
 from serve.tensors.contracts import Case
@@ -146,11 +146,6 @@ def test_a_kit_of_another_onnx_file_brings_no_plan(kit: Path, entry: Path) -> No
         result(kit, entry)
 
 
-def test_a_kit_is_made_in_a_new_folder_only(kit: Path, entry: Path) -> None:
-    with pytest.raises(Invalid, match="exists already"):
-        make_kit(kit, entry)
-
-
 @pytest.mark.parametrize(
     ("tools", "why"),
     [({"trtexec": 3}, "trtexec ended with 3"), ({"triton": 4}, "Triton does not serve the plan")],
@@ -210,12 +205,6 @@ def test_the_driver_tells_compute_capability_and_name() -> None:
     assert onsite.first_device(lambda name: Driver()) == ("8.9", "NVIDIA L4")
     with pytest.raises(onsite.Failed, match="CUDA error 100"):
         onsite.first_device(lambda name: Driver(100))
-
-
-def test_a_file_without_the_header_of_a_plan_is_none(tmp_path: Path) -> None:
-    (tmp_path / "p").write_bytes(b"ftrt" + bytes(3))
-    with pytest.raises(onsite.Failed):
-        onsite.version_of(tmp_path / "p")
 
 
 @pytest.mark.triton

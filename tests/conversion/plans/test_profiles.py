@@ -79,8 +79,3 @@ def test_a_profile_that_cannot_be_read_is_refused(text: str) -> None:
     with pytest.raises(ConversionFailed) as refused:
         parse_profile(text)
     assert refused.value.code == "trt_profile"
-
-
-def test_profiles_survive_json() -> None:
-    one = parse_profile("x=1x8:8x8:32x8")
-    assert Profile.from_json(one.to_json()) == one

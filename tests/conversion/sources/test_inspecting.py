@@ -95,12 +95,6 @@ def test_what_is_damaged_is_told_with_what_is_known(tmp_path: Path) -> None:
     assert look(tmp_path / "m.keras").digest
 
 
-def test_what_is_no_source_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ConversionFailed) as told:
-        look(tmp_path / "gone")
-    assert told.value.code == "source_missing"
-
-
 def test_limits_hold_while_it_is_looked_into(tmp_path: Path) -> None:
     path = save(copying(), tmp_path / "m.onnx")
     with pytest.raises(ConversionFailed) as told:

@@ -119,10 +119,8 @@ def test_what_describes_no_model_is_corrupt(text: str) -> None:
     assert told.value.code == "source_corrupt"
 
 
-@pytest.mark.parametrize("value", [None, 3, [], {}, "x", True, 1e400])
-@pytest.mark.parametrize(
-    "key", ["module", "class_name", "config", "registered_name", "name", "function_type"]
-)
-def test_any_value_may_stand_anywhere(key: str, value: Any) -> None:
-    read_keras_config(json.dumps(model(DENSE | {key: value})))
-    read_keras_config(json.dumps(model(layer("Lookup", "x", vocabulary=value, b=value))))
+def test_any_value_may_stand_anywhere() -> None:
+    for value in (None, 3, [], {}, "x", True, 1e400):
+        for key in ("module", "class_name", "config", "registered_name", "name", "function_type"):
+            read_keras_config(json.dumps(model(DENSE | {key: value})))
+        read_keras_config(json.dumps(model(layer("Lookup", "x", vocabulary=value, b=value))))

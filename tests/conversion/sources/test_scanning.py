@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 
 from serve.conversion.sources import Operator, check_source, faults_of, scan
-from serve.conversion.sources.dangers import DANGEROUS, PYTHON, RANDOM
 from serve.core.errors import ConversionFailed
 from serve.wire.protobuf import field, number
 
@@ -143,11 +142,6 @@ def test_all_faults_are_told_the_worst_first(tmp_path: Path) -> None:
         "not_deterministic",
         "unsupported_operator",
     ]
-
-
-def test_no_operator_is_in_two_lists() -> None:
-    assert not DANGEROUS & PYTHON
-    assert not (DANGEROUS | PYTHON) & RANDOM
 
 
 # --- what a load runs ----------------------------------------------------------------------------

@@ -72,12 +72,6 @@ def test_an_input_that_nothing_uses_is_still_there() -> None:
     assert finished({"a": zeros, "b": zeros})["y"].shape == (1, 2)
 
 
-def test_operator_sets_that_nothing_uses_are_dropped() -> None:
-    node = helper.make_node("Relu", ["a"], ["y"])
-    finished = finish(model(node, domains=("", "ai.onnx.ml", "com.microsoft")), PAIR)
-    assert [each.domain for each in finished.opset_import] == [""]
-
-
 def test_the_numbers_stay_the_same() -> None:
     rows = np.random.default_rng(0).normal(size=(3, 2)).astype(np.float32)
     before, after = OnnxModel(serialized(scaling())), OnnxModel(serialized(finish(scaling(), PAIR)))

@@ -61,44 +61,6 @@ def svd(folder: Path) -> Path:
     return save(folder, call, x=([None, 3, 3], "float32"))
 
 
-@row("integer-lookup", code="unsupported_operator")
-def integer_lookup(folder: Path) -> Path:
-    """A table from whole numbers, where ONNX has tables from texts only."""
-    import keras
-
-    ids = keras.Input((3,), dtype="int64", name="ids")
-    layer = keras.layers.IntegerLookup(vocabulary=[10, 20, 30])
-    x = keras.layers.Embedding(6, 2)(layer(ids))
-    keras.Model(ids, keras.layers.Flatten()(x)).export(
-        str(folder / "model"), format="tf_saved_model", verbose=False
-    )
-    return folder / "model"
-
-
-@row("stft", code="unsupported_operator")
-def stft(folder: Path) -> Path:
-    """A spectrum by complex numbers."""
-    import tensorflow as tf
-
-    def call(sound: Any) -> Mapping[str, Any]:
-        return {"spectrum": tf.abs(tf.signal.stft(sound, 64, 32))}
-
-    return save(folder, call, sound=([None, 256], "float32"))
-
-
-@row("bfloat16", code="unsupported_datatype", is_slow=False)
-def bfloat16(folder: Path) -> Path:
-    """Convolutions in a type that ONNX Runtime does not have them in."""
-    import keras
-
-    policy = keras.DTypePolicy("mixed_bfloat16")
-    image = keras.Input((8, 8, 3), name="image")
-    x = keras.layers.Conv2D(4, 3, dtype=policy)(image)
-    x = keras.layers.Flatten(dtype="float32")(x)
-    keras.Model(image, x).export(str(folder / "model"), format="tf_saved_model", verbose=False)
-    return folder / "model"
-
-
 @row("lambda-layer", code="lambda_layer", is_slow=False)
 def lambda_layer(folder: Path) -> Path:
     """Code in a .keras file."""
@@ -106,30 +68,6 @@ def lambda_layer(folder: Path) -> Path:
 
     x = keras.Input((4,))
     keras.Model(x, keras.layers.Lambda(lambda value: value * 2)(x)).save(folder / "model.keras")
-    return folder / "model.keras"
-
-
-@row("lambda-layer-h5", code="lambda_layer")
-def lambda_layer_h5(folder: Path) -> Path:
-    """Code in a .h5 file."""
-    import keras
-
-    x = keras.Input((4,))
-    keras.Model(x, keras.layers.Lambda(lambda value: value * 2)(x)).save(folder / "model.h5")
-    return folder / "model.h5"
-
-
-@row("custom-layer", code="custom_object")
-def custom_layer(folder: Path) -> Path:
-    """A class that only its author has."""
-    import keras
-
-    class Own(keras.layers.Layer):  # type: ignore[misc]
-        def call(self, x: Any) -> Any:
-            return x * 3
-
-    x = keras.Input((4,))
-    keras.Model(x, Own()(x)).save(folder / "model.keras")
     return folder / "model.keras"
 
 
@@ -144,40 +82,9 @@ def random_noise(folder: Path) -> Path:
     return save(folder, call, x=([None, 3], "float32"))
 
 
-@row("ragged", code="unsupported_input")
-def ragged(folder: Path) -> Path:
-    """Rows of different lengths."""
-    import tensorflow as tf
-
-    module = tf.Module()
-    spec = tf.RaggedTensorSpec([None, None], tf.float32, ragged_rank=1)
-    module.call = tf.function(lambda x: {"y": tf.reduce_sum(x, 1)}, input_signature=[spec])
-    tf.saved_model.save(module, str(folder / "model"), signatures=module.call)
-    return folder / "model"
-
-
-@row("no-signature", code="no_signature")
-def no_signature(folder: Path) -> Path:
-    """Saved without saying how it is called."""
-    import tensorflow as tf
-
-    module = tf.Module()
-    module.weight = tf.Variable([1.0, 2.0])
-    tf.saved_model.save(module, str(folder / "model"))
-    return folder / "model"
-
-
 @row("ambiguous-signature", code="ambiguous_signature", is_slow=False)
 def ambiguous_signature(folder: Path) -> Path:
     """Two signatures, and nothing says which."""
-    from .graphs import several_signatures
-
-    return several_signatures(folder)
-
-
-@row("unknown-signature", signature="third", code="unknown_signature")
-def unknown_signature(folder: Path) -> Path:
-    """Two signatures, and another one is asked for."""
     from .graphs import several_signatures
 
     return several_signatures(folder)
@@ -196,18 +103,6 @@ def corrupt(folder: Path) -> Path:
     data = (path / "saved_model.pb").read_bytes()
     (path / "saved_model.pb").write_bytes(data[: len(data) // 2])
     return path
-
-
-@row("corrupt-keras", code="source_corrupt")
-def corrupt_keras(folder: Path) -> Path:
-    """A .keras file is cut off."""
-    import keras
-
-    x = keras.Input((4,))
-    keras.Model(x, keras.layers.Dense(3)(x)).save(folder / "model.keras")
-    data = (folder / "model.keras").read_bytes()
-    (folder / "model.keras").write_bytes(data[: len(data) // 2])
-    return folder / "model.keras"
 
 
 @row("weights-lost", code="source_corrupt")
