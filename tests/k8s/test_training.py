@@ -32,13 +32,6 @@ def environment(**more: str) -> dict[str, str]:
     return os.environ | quiet | more
 
 
-def test_the_job_tells_its_machines_how_many_they_are() -> None:
-    job = manifest("trainjob")["spec"]
-    told = {one["name"]: one["value"] for one in job["trainer"]["env"]}
-    assert told == {"NODES": str(job["trainer"]["numNodes"])}
-    assert job["runtimeRef"]["name"] == manifest("trainingruntime")["metadata"]["name"]
-
-
 def test_the_runtime_starts_the_script_and_names_the_job() -> None:
     [job] = manifest("trainingruntime")["spec"]["template"]["spec"]["replicatedJobs"]
     assert job["name"] == "node"  # which the names of the hosts are made of
