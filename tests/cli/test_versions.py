@@ -57,21 +57,11 @@ def test_one_version_is_shown_with_where_it_comes_from(gateway: FakeGateway, nam
     assert "  tags: k=v\n  finding: no batching\n" in shown
     assert "1/model.onnx\t5\t" in shown
     assert json.loads(run(gateway, "show", name, "--json").stdout)["version"] == 1
-
-
-def test_a_version_of_the_plain_repository_is_shown_as_far_as_it_is_known(
-    gateway: FakeGateway,
-) -> None:
+    for other, status in (("m@7", 3), ("m:nobody", 3), ("m@x", 2), ("a/b@1", 2), ("m@", 2)):
+        assert exit_code(refused(gateway, "show", other)) == status
     gateway.faults.append(Fault("GET", "/versions/1", status=404, code="unknown_version"))
-    shown = run(gateway, "show", "m@1").stdout
-    assert shown == "m@1: ready on a b\n  from: the gateway's model repository\n"
-
-
-@pytest.mark.parametrize(
-    ("name", "status"), [("m@7", 3), ("m:nobody", 3), ("m@x", 2), ("a/b@1", 2), ("m@", 2)]
-)
-def test_a_version_that_is_none_is_told_so(gateway: FakeGateway, name: str, status: int) -> None:
-    assert exit_code(refused(gateway, "show", name)) == status
+    plain = run(gateway, "show", "m@1").stdout
+    assert plain == "m@1: ready on a b\n  from: the gateway's model repository\n"
 
 
 def test_two_versions_are_compared_by_files_and_configuration(gateway: FakeGateway) -> None:
@@ -84,9 +74,6 @@ def test_two_versions_are_compared_by_files_and_configuration(gateway: FakeGatew
     assert "-max_batch_size: 8\n+max_batch_size: 16\n dims: 4\n" in shown
     page = json.loads(run(gateway, "diff", "m@1", "m@2", "--json").stdout)
     assert page["files"][2]["one"] is None
-
-
-def test_versions_of_one_content_do_not_differ(gateway: FakeGateway) -> None:
     record = gateway.versions[1].record
     renamed = [file | {"path": file["path"].replace("1/", "9/")} for file in record["files"]]
     assert compare_files(record, record | {"version": 9, "files": renamed}) == []
@@ -109,12 +96,6 @@ def test_a_pull_goes_on_with_what_is_missing(gateway: FakeGateway, tmp_path: Pat
     assert (tmp_path / "labels.txt").read_bytes() == b"a"
 
 
-def test_a_pull_overwrites_nothing(gateway: FakeGateway, tmp_path: Path) -> None:
-    (tmp_path / "labels.txt").write_text("mine")
-    assert exit_code(refused(gateway, "pull", "m@1", "--out", tmp_path)) == 5
-    assert (tmp_path / "labels.txt").read_text() == "mine"
-
-
 def test_bytes_that_are_not_what_was_published_are_thrown_away(
     gateway: FakeGateway, tmp_path: Path
 ) -> None:
@@ -124,67 +105,46 @@ def test_bytes_that_are_not_what_was_published_are_thrown_away(
     assert not list(tmp_path.rglob("model.onnx")) and not list(tmp_path.rglob(".pull-*"))
 
 
-@pytest.mark.parametrize("path", ["../secret", "/etc/passwd", "1/../../x", ".ssh/config"])
-def test_paths_that_lead_elsewhere_are_refused(
-    gateway: FakeGateway, tmp_path: Path, path: str
+def test_a_pull_overwrites_nothing_and_writes_nowhere_else(
+    gateway: FakeGateway, tmp_path: Path
 ) -> None:
-    gateway.versions[1].record["files"][2]["path"] = path
-    assert exit_code(refused(gateway, "pull", "m@1", "--out", tmp_path / "m")) == 2
-    assert not list(tmp_path.iterdir())
+    (tmp_path / "labels.txt").write_text("mine")
+    assert exit_code(refused(gateway, "pull", "m@1", "--out", tmp_path)) == 5
+    assert (tmp_path / "labels.txt").read_text() == "mine"
+    record = gateway.versions[1].record
+    for path in ("../secret", "/etc/passwd", "1/../../x", ".ssh/config"):
+        record["files"][2]["path"] = path
+        assert exit_code(refused(gateway, "pull", "m@1", "--out", tmp_path / "m")) == 2
+    record |= {"files": [], "state": "failed"}
+    assert "it is failed" in refused(gateway, "pull", "m@1", "--out", tmp_path / "m").why
+    assert [path.name for path in tmp_path.iterdir()] == ["labels.txt"]
 
 
-def test_a_version_without_files_cannot_be_fetched(gateway: FakeGateway, tmp_path: Path) -> None:
-    gateway.versions[1].record |= {"files": [], "state": "failed"}
-    assert "it is failed" in refused(gateway, "pull", "m@1", "--out", tmp_path).why
-
-
-@pytest.mark.parametrize(
-    ("words", "method", "path"),
-    [
-        (("rm", "m@1"), "DELETE", "/api/models/m/versions/1"),
-        (("rm", "m@1", "--purge", "--yes"), "DELETE", "/api/models/m/versions/1?purge=true"),
-        (("restore", "m@1"), "POST", "/api/models/m/versions/1/restore"),
-    ],
-)
-def test_a_version_is_put_away_and_brought_back(
-    gateway: FakeGateway, words: tuple[str, ...], method: str, path: str
-) -> None:
-    gateway.answers[path] = {"state": "retired"}
-    result = run(gateway, *words, "--reason", "old")
-    assert result.exit_code == 0, result.exception
-    assert [change[:2] for change in gateway.changes] == [(method, path)]
-    assert result.stderr == "version 1 of m is retired\n"
-    assert gateway.headers["servegate-reason"] == "old"
-
-
-@pytest.mark.parametrize(
-    "words",
-    [("rm", "m"), ("rm", "m:stable"), ("rm", "m@1", "--purge"), ("restore", "m:stable")],
-)
-def test_what_cannot_be_undone_needs_a_number_and_a_word(
-    gateway: FakeGateway, words: tuple[str, ...]
-) -> None:
-    assert exit_code(refused(gateway, *words)) == 2
+def test_a_version_is_put_away_and_brought_back_by_its_number(gateway: FakeGateway) -> None:
+    for words in ("rm m", "rm m:stable", "rm m@1 --purge", "restore m:stable"):
+        assert exit_code(refused(gateway, *words.split())) == 2
+    path = "/api/models/m/versions/1"
+    for words, method, asked in (
+        ("rm m@1", "DELETE", path),
+        ("rm m@1 --purge --yes", "DELETE", f"{path}?purge=true"),
+        ("restore m@1", "POST", f"{path}/restore"),
+    ):
+        gateway.answers[asked] = {"state": "retired"}
+        result = run(gateway, *words.split(), "--reason", "old")
+        assert result.exit_code == 0, result.exception
+        assert gateway.changes.pop()[:2] == (method, asked)
+        assert result.stderr == "version 1 of m is retired\n"
+        assert gateway.headers["servegate-reason"] == "old"
     assert gateway.changes == []
 
 
-GARBAGE = {
-    "bytes": 2_000_000,
-    "items": [{"kind": "blob", "name": "abc", "size": 2_000_000, "why": "nothing needs it"}],
-}
-
-
-def test_garbage_is_shown_before_it_goes(gateway: FakeGateway) -> None:
-    gateway.answers["/api/gc"] = GARBAGE
+def test_garbage_is_shown_and_goes_only_with_a_word(gateway: FakeGateway) -> None:
+    item = {"kind": "blob", "name": "abc", "size": 2_000_000, "why": "nothing needs it"}
+    gateway.answers["/api/gc"] = {"bytes": 2_000_000, "items": [item]}
     result = run(gateway, "gc", "--keep", 5, "--dry-run")
     assert result.stdout.splitlines()[1] == "blob\tabc\t2000000\tnothing needs it"
     assert result.stderr == "2 MB would be freed\n"
     assert gateway.changes == [("POST", "/api/gc", {"keep": 5, "dry_run": True})]
-
-
-def test_garbage_goes_only_with_a_word(gateway: FakeGateway) -> None:
-    gateway.answers["/api/gc"] = GARBAGE
     assert exit_code(refused(gateway, "gc")) == 2
-    assert [body["dry_run"] for _, _, body in gateway.changes] == [True]
     assert run(gateway, "gc", "--yes").exit_code == 0
-    assert [body["dry_run"] for _, _, body in gateway.changes] == [True, False]
+    assert [body["dry_run"] for _, _, body in gateway.changes] == [True, True, False]
