@@ -5,20 +5,57 @@ import math
 
 import pytest
 from builders import DataPlane, call, snapshot, target, view
+from hypothesis import given
+from hypothesis import strategies as st
 
-from serve.core.calls import Verb
+from serve.core.calls import Call, Verb
 from serve.core.errors import (
     Asleep,
     DeadlineExceeded,
     NoReplica,
+    Overloaded,
     ServegateError,
     UnknownModel,
     UnknownVersion,
 )
 from serve.core.routes import Split
+from serve.core.snapshot import ModelView
 from serve.proxy.attempts import Attempt
 
-from .waking_scene import ASLEEP, AWAKE, BOTH_AWAKE, Caller, sleeping
+AWAITED = Split.of({1: 100})
+
+
+def sleeping(name: str = "m", **more: object) -> ModelView:
+    """A model of which version 1 is called, and whose pool has no replica."""
+    return dataclasses.replace(view(name=name, asleep=True, **more), split=AWAITED)
+
+
+ASLEEP = snapshot(sleeping(), sleeping("n"))
+AWAKE = snapshot(view(target(1, "a")), sleeping("n"), generation=2)
+BOTH_AWAKE = snapshot(view(target(1, "a")), view(target(1, "a", model="n"), name="n"), generation=2)
+
+
+class Caller:
+    """Whoever holds the bytes of one call; the attempt that it has at first is no real one."""
+
+    def __init__(self, plane: DataPlane, asked: Call | None = None) -> None:
+        self.attempt: Attempt | None = None
+        self.error: ServegateError | None = None
+        asked = asked or call()
+        with pytest.raises(Asleep):
+            plane.begin(asked)
+        self.waiting = plane.gateway.wait(asked, self)
+
+    def on_awake(self, attempt: Attempt) -> None:
+        assert self.attempt is None and self.error is None
+        self.attempt = attempt
+
+    def on_asleep(self, error: ServegateError) -> None:
+        assert self.attempt is None and self.error is None
+        self.error = error
+
+    def on_fault(self, error: Exception) -> None:
+        raise error
 
 
 def failures(plane: DataPlane, error: str) -> float:
@@ -301,3 +338,74 @@ def test_a_deadline_that_has_passed_is_no_reason_to_wait() -> None:
     plane = DataPlane(AWAKE)
     with pytest.raises(DeadlineExceeded):
         plane.begin(call(deadline=-math.inf))
+
+
+# --- in any order ---------------------------------------------------------------------------------
+
+LIMIT = 3
+STEPS = st.sampled_from(["m", "n", "leave", "answer", "time", "wake", "wake both", "sleep"])
+
+
+class World:
+    """A data plane, those who called it, and which of them have an attempt."""
+
+    def __init__(self) -> None:
+        self.plane = DataPlane(ASLEEP, limit=2, waking_calls=LIMIT)
+        self.callers: list[Caller] = []
+        self.gone: set[int] = set()
+
+    def step(self, what: str) -> None:
+        plane = self.plane
+        if what in ("m", "n"):
+            self.come(what)
+        elif what == "leave":
+            self.end_first(is_answered=False)
+        elif what == "answer":
+            self.end_first(is_answered=True)
+        elif what == "time":
+            plane.clock.now += 4
+            plane.gateway.sweep()
+        else:
+            plane.wake({"wake": AWAKE, "wake both": BOTH_AWAKE, "sleep": ASLEEP}[what])
+
+    def come(self, model: str) -> None:
+        try:
+            plane = self.plane
+            attempt = plane.begin(call(model=model))
+        except Asleep:
+            if sum(plane.waking.waiting.values()) < LIMIT:
+                self.callers.append(Caller(plane, call(model=model)))
+        except Overloaded:
+            return
+        else:
+            attempt.answered(200, good=True)
+
+    def end_first(self, *, is_answered: bool) -> None:
+        """The first that has an attempt, or still waits, ends."""
+        for number, one in enumerate(self.callers):
+            if number in self.gone or one.error is not None:
+                continue
+            if (one.attempt is not None) is is_answered:
+                self.gone.add(number)
+                (one.attempt or one.waiting).left()
+                return
+
+
+@given(st.lists(STEPS, max_size=40))
+def test_each_call_ends_once_and_nothing_is_left(steps: list[str]) -> None:
+    world = World()
+    for what in steps:
+        world.step(what)
+        waiting = world.plane.waking.waiting
+        assert sum(waiting.values()) <= LIMIT
+        assert all(waiting.values())
+    for one in world.callers:
+        if one.attempt is not None and not one.attempt.is_ended:
+            one.attempt.left()
+    world.plane.waking.close()
+    assert world.plane.waking.waiting == {}
+    assert world.plane.loads.total == 0
+    for number, one in enumerate(world.callers):
+        assert one.waiting.is_ended
+        heard = (one.attempt is not None) + (one.error is not None)
+        assert heard == 1 or (heard == 0 and number in world.gone)
