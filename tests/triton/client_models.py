@@ -6,6 +6,7 @@ import ml_dtypes
 import numpy as np
 
 from .fronting import Model
+from .grpc_models import REPEAT
 
 VALUES: dict[str, np.ndarray[Any, Any]] = {
     "BOOL": np.array([True, False, True]),
@@ -36,19 +37,6 @@ def mirrored(x):
     if x.name() == "BF16":  # numpy has no such type
         return utils.Tensor.from_dlpack(name, x.to_dlpack())
     return utils.Tensor(name, x.as_numpy())
-"""
-_REPEAT = """
-import triton_python_backend_utils as utils
-FINAL = utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL
-
-class TritonPythonModel:
-    def execute(self, requests):
-        for one in requests:
-            x = utils.get_input_tensor_by_name(one, "x").as_numpy()
-            sender = one.get_response_sender()
-            for number in range(int(x[0])):
-                sender.send(utils.InferenceResponse([utils.Tensor("y", x + number)]))
-            sender.send(flags=FINAL)
 """
 _SLOW = """
 import time
@@ -107,7 +95,6 @@ def _mirror_config() -> str:
 
 
 MIRROR = Model("mirror", _MIRROR, _mirror_config() + ONE, files={"labels.txt": "zero\none\ntwo\n"})
-REPEAT = Model("repeat", _REPEAT, _XY + ONE + "model_transaction_policy { decoupled: true }\n")
 SLOW = Model("slow", _SLOW, _XY + ONE)
 SHARED = Model("shared", _SHARED, _XY.replace('"y"', '"x"') + ONE)
 TOLD = Model(

@@ -7,8 +7,7 @@ import numpy as np
 from tritonclient.grpc import service_pb2 as pb
 
 from .grpc_models import DATATYPES
-from .grpc_requests import as_bytes, infer, stream, unary
-from .raw_grpc import RawCall
+from .raw_grpc import RawCall, as_bytes, infer, stream, unary
 
 NAMES = {  # what Triton does with these, and with none
     "model": ("nothing", ""),

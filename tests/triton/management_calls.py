@@ -8,7 +8,7 @@ from typing import Any
 from tritonclient.grpc import service_pb2 as pb
 
 from . import http_calls, raw_grpc
-from .grpc_requests import unary
+from .raw_grpc import unary
 
 MODEL = "plain"
 _LOAD = f"/v2/repository/models/{MODEL}/load"

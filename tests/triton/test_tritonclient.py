@@ -1,0 +1,461 @@
+"""NVIDIA's clients, unchanged: through the gateway they get what they get from Triton.
+
+The differential tests compare each form of a call byte by byte; these are about what the clients'
+own code does with connections, streams, time limits, errors and keys.
+"""
+
+import queue
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Any, TypeVar
+
+import grpc as rpc
+import numpy as np
+import pytest
+import tritonclient.grpc as grpc
+import tritonclient.http as http
+from tritonclient.grpc import InferenceServerClientPlugin, service_pb2, service_pb2_grpc
+from tritonclient.utils import InferenceServerException
+
+from serve.core.access import Key, Role
+from serve.tensors import codec
+
+from .client_models import MODELS, VALUES
+from .clients import plain, read, tensor, x
+from .conftest import Beside
+from .fronting import Front, front
+
+pytestmark = pytest.mark.triton
+
+T = TypeVar("T")
+PATIENCE = 20.0  # seconds; a bound
+BOTH = pytest.mark.parametrize("module", [http, grpc], ids=["http", "grpc"])
+CANCELLED = ("StatusCode.CANCELLED", "Locally cancelled by application!")
+TOO_LATE = ("StatusCode.DEADLINE_EXCEEDED", "Deadline Exceeded")
+
+
+def same(beside: Beside, module: ModuleType, act: Callable[[Any], T], **options: Any) -> T:
+    """The result of this through the gateway; it has to be the result without it."""
+    addresses = beside.http if module is http else beside.grpc
+    results = []
+    for address in addresses:
+        with module.InferenceServerClient(address, **options) as client:
+            results.append(act(client))
+    directly, through = results
+    assert through == directly
+    return through
+
+
+def through(beside: Beside, act: Callable[[grpc.InferenceServerClient], T]) -> T:
+    """The result through the gateway alone: Triton 2.51 may crash when its callers leave."""
+    with grpc.InferenceServerClient(beside.front.grpc) as client:
+        result = act(client)
+    beside.front.wait_idle()
+    return result
+
+
+def refused(act: Callable[[], object]) -> tuple[str | None, str]:
+    """Status and message of the client's exception."""
+    with pytest.raises(InferenceServerException) as caught:
+        act()
+    return caught.value.status(), caught.value.message()
+
+
+@BOTH
+def test_tensors_of_every_datatype_come_back_unchanged(beside: Beside, module: ModuleType) -> None:
+    given = [tensor(module, kind, values) for kind, values in VALUES.items()]
+    answer = same(beside, module, lambda client: read(client.infer("mirror", given)))
+    outputs = {each["name"]: each["values"][2] for each in answer["outputs"]}
+    assert outputs == {f"out_{kind}": values.tolist() for kind, values in VALUES.items()}
+
+
+@BOTH
+def test_the_options_of_a_call_reach_the_model(beside: Beside, module: ModuleType) -> None:
+    compressed = {"compression_algorithm": "gzip"}
+    if module is http:
+        compressed = {f"{way}_compression_algorithm": "gzip" for way in ("request", "response")}
+    for options in (
+        {"model_version": "1"},
+        {"request_id": "my-id", "parameters": {"word": "é", "number": 7, "yes": True}},
+        {"priority": 1, "timeout": 1_000_000},
+        {"sequence_id": 7, "sequence_start": True},
+        {"sequence_id": "seven", "sequence_end": True},
+        {"headers": {"x-mine": "1", "traceparent": f"00-{'a' * 32}-{'b' * 16}-01"}},
+        compressed,
+    ):
+
+        def act(client: Any, options: dict[str, Any] = options) -> dict[str, Any]:  # type: ignore[assignment]
+            return read(client.infer("told", x(module, 1), **options))
+
+        answer = same(beside, module, act)
+        assert answer["model_version"] == options.get("model_version", "2")
+        assert answer.get("id", "") == options.get("request_id", "")
+
+
+@BOTH
+def test_outputs_and_classes_are_those_that_were_requested(
+    beside: Beside, module: ModuleType
+) -> None:
+    def act(client: Any) -> dict[str, Any]:
+        given = [tensor(module, kind, VALUES[kind]) for kind in ("FP32", "INT8", "BYTES")]
+        classes = module.InferRequestedOutput("out_FP32", class_count=2)
+        outputs = [classes, module.InferRequestedOutput("out_INT8")]
+        return read(client.infer("mirror", given, outputs=outputs))
+
+    classes, integers = same(beside, module, act)["outputs"]
+    assert classes["values"][2] == [b"0.100000:1:one", b"0.000000:2:two"]
+    assert integers["values"][2] == VALUES["INT8"].tolist()
+
+
+@BOTH
+def test_calls_that_are_made_at_once_all_get_their_own_answer(
+    beside: Beside, module: ModuleType
+) -> None:
+    def over_http(client: Any) -> list[Any]:
+        calls = [client.async_infer("told", x(http, n), request_id=str(n)) for n in range(40)]
+        return [read(call.get_result()) for call in calls]
+
+    def over_grpc(client: Any) -> list[Any]:
+        came: queue.Queue[Any] = queue.Queue()
+        for n in range(40):
+            client.async_infer(
+                "told",
+                x(grpc, n),
+                request_id=str(n),
+                callback=lambda result, error: came.put((result, error)),
+            )
+        answers = [came.get(timeout=PATIENCE) for _ in range(40)]
+        return sorted((read(result) for result, _ in answers), key=lambda each: int(each["id"]))
+
+    act, options = (over_http, {"concurrency": 8}) if module is http else (over_grpc, {})
+    answers = same(beside, module, act, **options)
+    assert [answer["id"] for answer in answers] == [str(n) for n in range(40)]
+
+
+@BOTH
+def test_the_server_describes_itself_and_its_models(beside: Beside, module: ModuleType) -> None:
+    def act(client: Any) -> list[Any]:
+        index = plain(client.get_model_repository_index())
+        return [
+            client.is_server_live(),
+            client.is_server_ready(),
+            plain(client.get_server_metadata()),
+            plain(client.get_model_metadata("told", "1")),
+            plain(client.get_model_config("mirror")),
+            sorted(index["models"] if module is grpc else index, key=str),
+            client.is_model_ready("told", "1"),
+            client.is_model_ready("told", "9"),
+            client.is_model_ready("nothing"),
+        ]
+
+    assert same(beside, module, act)[-3:] == [True, False, False]
+
+
+@BOTH
+def test_errors_have_the_status_and_the_words_of_triton(beside: Beside, module: ModuleType) -> None:
+    def act(client: Any) -> list[Any]:
+        one = x(module, 1)
+        output = module.InferRequestedOutput("no_such_output")
+        return [
+            refused(lambda: client.infer("nothing", one)),
+            refused(lambda: client.infer("told", one, model_version="9")),
+            refused(lambda: client.infer("told", [])),
+            refused(lambda: client.infer("told", x(module, -1), request_id="mine")),
+            refused(lambda: client.infer("repeat", one)),
+            refused(lambda: client.infer("told", one, outputs=[output])),
+            refused(lambda: client.infer("told", one, parameters={"triton_mine": 1})),
+            refused(lambda: client.get_model_metadata("nothing")),
+            refused(lambda: client.get_model_config("nothing")),
+            refused(lambda: client.get_inference_statistics("told", "9")),
+        ]
+
+    same(beside, module, act)
+
+
+@BOTH
+def test_management_is_refused_with_words_about_what_to_use_instead(
+    beside: Beside, module: ModuleType
+) -> None:
+    address = beside.front.http if module is http else beside.front.grpc
+    with module.InferenceServerClient(address) as client:
+        status, message = refused(lambda: client.load_model("told"))
+    assert status == ("403" if module is http else "StatusCode.UNIMPLEMENTED")
+    assert "servegate" in message
+
+
+# --- Time, and clients that leave ---------------------------------------------------------------
+
+
+def test_a_client_of_http_that_gives_up_waiting_does_not_reuse_its_connection(
+    beside: Beside,
+) -> None:
+    with http.InferenceServerClient(beside.front.http, network_timeout=0.4) as client:
+        with pytest.raises(TimeoutError):
+            client.infer("slow", x(http, 1.0))
+        assert client.infer("told", x(http, 3), request_id="3").get_response()["id"] == "3"
+    beside.front.wait_idle()
+
+
+def test_a_call_of_grpc_that_is_cancelled_or_late_ends_at_once(beside: Beside) -> None:
+    def cancel(client: grpc.InferenceServerClient) -> tuple[str | None, str]:
+        came: queue.Queue[InferenceServerException] = queue.Queue()
+        call = client.async_infer(
+            "slow", x(grpc, 0.3), callback=lambda result, error: came.put(error)
+        )
+        call.cancel()
+        error = came.get(timeout=PATIENCE)
+        return error.status(), error.message()
+
+    def wait(client: grpc.InferenceServerClient) -> tuple[str | None, str]:
+        return refused(lambda: client.infer("slow", x(grpc, 0.5), client_timeout=0.2))
+
+    assert through(beside, cancel) == CANCELLED
+    assert through(beside, wait) == TOO_LATE
+
+
+def test_keepalive_options_of_a_careful_client_keep_its_connection(beside: Beside) -> None:
+    options = grpc.KeepAliveOptions(
+        keepalive_time_ms=100, keepalive_permit_without_calls=True, http2_max_pings_without_data=0
+    )
+    with grpc.InferenceServerClient(beside.front.grpc, keepalive_options=options) as client:
+        for _ in range(3):
+            assert client.infer("slow", x(grpc, 0.3)).as_numpy("y") is not None
+
+
+# --- Streams ------------------------------------------------------------------------------------
+
+
+class Stream:
+    """A client's stream, and what came on it: answers as `read` reads them, and errors."""
+
+    def __init__(self, client: grpc.InferenceServerClient, **options: Any) -> None:
+        self._came: queue.Queue[tuple[Any, Any]] = queue.Queue()
+        client.start_stream(lambda result, error: self._came.put((result, error)), **options)
+
+    def next(self) -> Any:
+        result, error = self._came.get(timeout=PATIENCE)
+        return read(result) if error is None else (error.status(), error.message())
+
+
+def test_a_decoupled_model_answers_as_often_as_it_is_told(beside: Beside) -> None:
+    """Its end repeats the version that was asked for: none, or the one that the gateway chose."""
+
+    def act(client: grpc.InferenceServerClient) -> list[Any]:
+        stream = Stream(client)
+        client.async_stream_infer("repeat", x(grpc, 5, 1), enable_empty_final_response=True)
+        *answers, last = (stream.next() for _ in range(6))
+        last.pop("model_version", None)
+        return [*answers, last]
+
+    *answers, last = same(beside, grpc, act)
+    values = [answer["outputs"][0]["values"][2] for answer in answers]
+    assert values == [[5.0 + number, 1.0 + number] for number in range(5)]
+    assert last["parameters"]["triton_final_response"] == {"bool_param": True}
+    assert "outputs" not in last
+
+
+def test_a_stream_goes_on_after_errors_and_gives_what_it_owes_when_it_is_stopped(
+    beside: Beside,
+) -> None:
+    def act(client: grpc.InferenceServerClient) -> list[Any]:
+        stream, said = Stream(client), []
+        for model, inputs in (("nothing", x(grpc, 1)), ("told", []), ("told", x(grpc, 1))):
+            client.async_stream_infer(model, inputs, request_id="r")
+            said.append(stream.next())
+        for number in range(3):
+            client.async_stream_infer("slow", x(grpc, 0.05), request_id=str(number))
+        client.stop_stream()
+        return said + sorted((stream.next() for _ in range(3)), key=lambda each: each["id"])
+
+    unknown, empty, *good = same(beside, grpc, act)
+    assert isinstance(unknown, tuple) and isinstance(empty, tuple)
+    assert [each["id"] for each in good] == ["r", "0", "1", "2"]
+
+
+def test_a_stream_that_is_cancelled_or_late_ends_with_the_client_s_own_error(
+    beside: Beside,
+) -> None:
+    def cancel(client: grpc.InferenceServerClient) -> Any:
+        stream = Stream(client)
+        client.async_stream_infer("slow", x(grpc, 0.3))
+        client.stop_stream(cancel_requests=True)
+        return stream.next()
+
+    def wait(client: grpc.InferenceServerClient) -> Any:
+        stream = Stream(client, stream_timeout=0.2)
+        client.async_stream_infer("slow", x(grpc, 0.5))
+        return stream.next()
+
+    assert through(beside, cancel) == CANCELLED
+    # Whichever looks at its clock first: the client, or the gateway.
+    assert through(beside, wait) in (TOO_LATE, (TOO_LATE[0], "the call's deadline has passed"))
+
+
+def test_many_busy_streams_on_one_connection_are_no_flood_of_control_frames(beside: Beside) -> None:
+    """gRPC's C core answers a message with two WINDOW_UPDATEs of its stream and one of all."""
+    streams, messages = 32, 250
+    body = codec.grpc_request("told", {"x": np.array([1.0], np.float32)})
+    method = "/inference.GRPCInferenceService/ModelStreamInfer"
+
+    def converse(channel: Any) -> int:
+        asked: queue.Queue[bytes | None] = queue.Queue()
+        asked.put(body)
+        answers = channel.stream_stream(method)(iter(asked.get, None))
+        for number in range(messages):
+            assert next(answers)
+            asked.put(body if number < messages - 1 else None)
+        return sum(1 for _ in answers)
+
+    with rpc.insecure_channel(beside.front.grpc) as channel, ThreadPoolExecutor(streams) as many:
+        assert list(many.map(converse, [channel] * streams)) == [0] * streams
+
+
+# --- gRPC at its limits -------------------------------------------------------------------------
+
+UNBOUNDED = (("grpc.max_send_message_length", -1), ("grpc.max_receive_message_length", -1))
+
+
+def test_tensors_of_any_size_come_back_unchanged(beside: Beside) -> None:
+    with grpc.InferenceServerClient(beside.front.grpc) as client:
+        for count in (1, 5_000, 300_000, 15_000_000):
+            values = np.arange(count, dtype=np.float32)
+            answer = client.infer("shared", [tensor(grpc, "x", values)]).as_numpy("x")
+            assert np.array_equal(answer, values), count
+
+
+def test_a_decoupled_model_shares_its_stream_with_others(beside: Beside) -> None:
+    """Directly, such a stream makes Triton 2.51 abort."""
+
+    def asked(models: str) -> Iterator[service_pb2.ModelInferRequest]:
+        for number, model in enumerate(("repeat", "shared", "nothing", "repeat", "repeat")):
+            if model not in models:
+                continue
+            request = service_pb2.ModelInferRequest(
+                model_name=model, model_version="1", id=str(number)
+            )
+            request.parameters["triton_enable_empty_final_response"].bool_param = True
+            request.inputs.add(name="x", datatype="FP32", shape=[2])
+            request.raw_input_contents.append(np.array([number + 1, 5], np.float32).tobytes())
+            yield request
+
+    def act(address: str, models: str = "repeat shared nothing") -> list[tuple[str, ...]]:
+        with rpc.insecure_channel(address, options=UNBOUNDED) as channel:
+            stub = service_pb2_grpc.GRPCInferenceServiceStub(channel)
+            said = []
+            for one in stub.ModelStreamInfer(asked(models), timeout=20):
+                answer = one.infer_response
+                outputs = b"".join(answer.raw_output_contents).hex()
+                said.append((answer.id, one.error_message, answer.model_version, outputs))
+            return sorted(said)
+
+    directly = act(beside.triton.grpc, "repeat") + act(beside.triton.grpc, "shared nothing")
+    assert len(directly) > 7
+    for _ in range(20):
+        assert act(beside.front.grpc) == sorted(directly)
+
+
+def test_hostile_encodings_cost_no_other_call_its_connection(beside: Beside) -> None:
+    """Values pass as they are encoded; what Triton refuses must not close what others share."""
+    with rpc.insecure_channel(beside.front.grpc) as channel:
+        stub = service_pb2_grpc.GRPCInferenceServiceStub(channel)
+        for metadata in ((("x-bin", b"\x00" * 900),), (("x", "~" * 900),)):
+            answer = stub.ServerMetadata(service_pb2.ServerMetadataRequest(), metadata=metadata)
+            assert answer.name == "triton"
+
+
+def test_triton_survives_clients_that_leave_again_and_again(beside: Beside) -> None:
+    request = service_pb2.ModelInferRequest(model_name="shared")
+    request.inputs.add(name="x", datatype="FP32", shape=[1000])
+    request.raw_input_contents.append(bytes(4000))
+
+    def leave(number: int) -> None:
+        with rpc.insecure_channel(beside.front.grpc, options=(("x", number),)) as channel:
+            stub = service_pb2_grpc.GRPCInferenceServiceStub(channel)
+            pending = [stub.ModelInfer.future(request) for _ in range(5)]
+            stream = stub.ModelStreamInfer(iter([request] * 3))
+            next(stream, None)
+            stream.cancel()
+            for one in pending[number % 5 :]:
+                one.cancel()
+
+    with ThreadPoolExecutor(8) as threads:
+        list(threads.map(leave, range(100)))
+    with rpc.insecure_channel(beside.front.grpc) as channel:
+        answer = service_pb2_grpc.GRPCInferenceServiceStub(channel).ModelInfer(request)
+    assert answer.raw_output_contents[0] == bytes(4000)
+    beside.front.wait_idle()
+    assert beside.triton.process.poll() is None
+
+
+# --- Keys ---------------------------------------------------------------------------------------
+
+UNKNOWN = "Request for unknown model: 'mirror' is not found"
+STATUSES = {http: ("401", "404"), grpc: ("StatusCode.UNAUTHENTICATED", "StatusCode.NOT_FOUND")}
+
+
+@dataclass(frozen=True, slots=True)
+class Guarded:
+    """A gateway that requires keys, and the secret of one for the model `told` alone."""
+
+    front: Front
+    secret: str
+
+    def address(self, module: ModuleType) -> str:
+        return self.front.http if module is http else self.front.grpc
+
+    @property
+    def header(self) -> dict[str, str]:
+        return {"authorization": f"Bearer {self.secret}"}
+
+
+class Bearer(InferenceServerClientPlugin):  # type: ignore[misc]
+    """What the clients' documentation suggests to their users."""
+
+    def __init__(self, secret: str) -> None:
+        self._secret = secret
+
+    def __call__(self, request: Any) -> None:
+        request.headers["authorization"] = f"Bearer {self._secret}"
+
+
+@pytest.fixture(scope="module")
+def guarded(beside: Beside, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
+    key, secret = Key.create(Role.PREDICTOR, ("told",))
+    state = tmp_path_factory.mktemp("guarded")
+    with front(state, [beside.triton], MODELS, keys=(key,)) as running:
+        yield Guarded(running, secret)
+
+
+@BOTH
+def test_a_key_opens_its_models_and_no_others_exist(guarded: Guarded, module: ModuleType) -> None:
+    without, unknown = STATUSES[module]
+    with module.InferenceServerClient(guarded.address(module)) as client:
+        assert client.is_server_live() and client.is_server_ready()
+        for act in (
+            lambda: client.infer("told", x(module, 1)),
+            lambda: client.infer("nothing", x(module, 1)),
+            lambda: client.get_model_metadata("told"),
+            lambda: client.get_model_repository_index(),
+            lambda: client.get_inference_statistics(),
+        ):
+            status, message = refused(act)
+            assert status == without and "a valid API key" in message
+        assert client.is_model_ready("told", headers=guarded.header)
+        assert not client.is_model_ready("mirror", headers=guarded.header)
+        closed = refused(lambda: client.infer("mirror", x(module, 1), headers=guarded.header))
+        assert closed == (unknown, UNKNOWN)
+        index = client.get_model_repository_index(headers=guarded.header)
+        assert "told" in str(index) and "mirror" not in str(index)
+        client.register_plugin(Bearer(guarded.secret))
+        assert client.infer("told", x(module, 1)).as_numpy("told") is not None
+
+
+def test_a_stream_sends_the_key_once(guarded: Guarded) -> None:
+    with grpc.InferenceServerClient(guarded.front.grpc) as client:
+        stream = Stream(client, headers=guarded.header)
+        for model in ("told", "mirror", "told"):
+            client.async_stream_infer(model, x(grpc, 1))
+        said = [stream.next() for _ in range(3)]
+    assert [each[1] for each in said if isinstance(each, tuple)] == [UNKNOWN]
