@@ -1,4 +1,4 @@
-"""Models with exactly one thing wrong, by the rule that has to find it."""
+"""Models and ensembles with exactly one thing wrong, by the rule that has to find it."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -141,7 +141,7 @@ SPARSE = file_of(outputs=[Y, TensorSpec("z", "sequence", None)])
 SPARE = 'input { name: "o" data_type: TYPE_FP32 dims: [ 3 ] optional: true }'
 TEXT = TensorSpec("x", "BYTES", (-1, 3))
 
-CASES: Mapping[str, Sequence[Subject]] = {
+_MODELS: Mapping[str, Sequence[Subject]] = {
     "tensor-unnamed": [tensors(INPUT + "input { data_type: TYPE_FP32 dims: [ 3 ] }")],
     "tensor-twice": [tensors(INPUT * 2), tensors(INPUT, OUTPUT * 2)],
     "datatype-missing": [tensors('input { name: "x" dims: [ 3 ] }')],
@@ -372,3 +372,168 @@ CASES: Mapping[str, Sequence[Subject]] = {
         replace(planned({"tensorrt": ["10.13.1"]}), signatures={"p": HEADER}),
     ],
 }
+
+# --- batching -------------------------------------------------------------------------------------
+
+
+def dynamic(text: str) -> Subject:
+    """The good model with dynamic batching."""
+    return onnx(f"dynamic_batching {{ {text} }}")
+
+
+def queue(text: str, more: str = "") -> Subject:
+    """The good model with a default queue policy."""
+    return dynamic(f"default_queue_policy {{ {text} }} {more}")
+
+
+def prioritised(text: str, more: str = "") -> Subject:
+    """The good model with two priorities, and a policy for the second."""
+    policy = f"priority_queue_policy {{ key: 2 value {{ {text} }} }}"
+    return dynamic(f"priority_levels: 2 default_priority_level: 1 {policy} {more}")
+
+
+def oldest(text: str) -> Subject:
+    """The good model with sequences, the oldest first."""
+    return onnx(f"sequence_batching {{ oldest {{ {text} }} }}")
+
+
+def limited(*resources: str) -> Subject:
+    """The good model with a rate limiter."""
+    wanted = " ".join(f"resources {{ {each} }}" for each in resources)
+    return group(f"kind: KIND_CPU rate_limiter {{ {wanted} }}")
+
+
+_BATCHING: Mapping[str, Sequence[Subject]] = {
+    "preferred-twice": [dynamic("preferred_batch_size: [ 4, 8, 4 ]")],
+    "preferred-one": [
+        dynamic("preferred_batch_size: [ 1, 8 ]"),
+        oldest("preferred_batch_size: [ 1 ]"),
+    ],
+    "preferred-caps": [
+        dynamic("preferred_batch_size: [ 2, 4 ] max_queue_delay_microseconds: 100"),
+        oldest("preferred_batch_size: [ 4 ]"),
+    ],
+    "ordering-with-priorities": [
+        dynamic("preserve_ordering: true priority_levels: 2 default_priority_level: 1")
+    ],
+    "ordering-with-delayed": [
+        queue("timeout_action: DELAY default_timeout_microseconds: 9000", "preserve_ordering: true")
+    ],
+    "ordering-holds-answers": [
+        onnx(
+            "dynamic_batching { preserve_ordering: true } "
+            "instance_group { count: 2 kind: KIND_CPU }"
+        )
+    ],
+    "timeout-never": [queue("timeout_action: DELAY"), prioritised("timeout_action: DELAY")],
+    "timeout-override-without-effect": [
+        queue("allow_timeout_override: true"),
+        prioritised("allow_timeout_override: true"),
+    ],
+    "timeout-before-delay": [
+        queue("default_timeout_microseconds: 1000", "max_queue_delay_microseconds: 5000"),
+        prioritised("default_timeout_microseconds: 5000", "max_queue_delay_microseconds: 5000"),
+    ],
+    "timeout-absurd": [queue("default_timeout_microseconds: 5000000000")],
+    "queue-below-batch": [queue("max_queue_size: 7"), prioritised("max_queue_size: 1")],
+    "priority-single": [dynamic("priority_levels: 1 default_priority_level: 1")],
+    "slot-utilization": [
+        onnx(f"sequence_batching {{ direct {{ minimum_slot_utilization: {share} }} }}")
+        for share in ("1.5", "-0.5")
+    ],
+    "candidates-negative": [oldest("max_candidate_sequences: -4")],
+    "candidates-few": [oldest("max_candidate_sequences: 4")],
+    "idle-absurd": [
+        onnx(f"sequence_batching {{ max_sequence_idle_microseconds: {idle} }}")
+        for idle in (500, 7_200_000_000)
+    ],
+    "instances-many": [group("kind: KIND_CPU count: 100")],
+    "instances-passive": [group("kind: KIND_CPU count: 1 passive: true")],
+    "profile-without-plan": [group('kind: KIND_CPU profile: "0"')],
+    "resource-twice": [limited('name: "R" count: 1', 'name: "R" count: 2')],
+    "resource-both": [limited('name: "R" count: 1', 'name: "R" global: true count: 1')],
+    "resource-empty": [limited('name: "R"'), limited("count: 2")],
+    "rate-limiter-off": [limited('name: "R" count: 1'), limited()],
+    "cache-off": [onnx("response_cache { enable: true }")],
+    "warmup-count": [warmup("count: 5000 " + sample())],
+}
+
+# --- ensembles ------------------------------------------------------------------------------------
+
+Edges = Sequence[tuple[str, str]]
+ENSEMBLE_HEAD = 'platform: "ensemble"\nmax_batch_size: 8\n' + IO
+TWO_INPUTS = GOOD + INPUT.replace('"x"', '"w"')
+OTHERS = {
+    "a": GOOD,
+    "two": TWO_INPUTS,
+    "loop": f'platform: "ensemble" {IO} ensemble_scheduling {{ step {{ model_name: "m" }} }}',
+}
+
+
+def step(model: str = "a", inputs: Edges = (("x", "x"),), outputs: Edges = (("y", "y"),)) -> str:
+    """A step; an edge is the tensor in the model, and the tensor in the ensemble."""
+    maps = [f'input_map {{ key: "{key}" value: "{value}" }}' for key, value in inputs]
+    maps += [f'output_map {{ key: "{key}" value: "{value}" }}' for key, value in outputs]
+    return f'step {{ model_name: "{model}" model_version: -1 {" ".join(maps)} }}\n'
+
+
+def ensemble(*steps: str, head: str = ENSEMBLE_HEAD, more: str = "") -> Subject:
+    """An ensemble m of these steps; it has no files of its own."""
+    scheduling = f"ensemble_scheduling {{ {''.join(steps)} }}\n" if steps else ""
+    files = ("config.pbtxt",)
+    return subject(head + scheduling + more, files=files, signature=None, others=OTHERS)
+
+
+_ENSEMBLES: Mapping[str, Sequence[Subject]] = {
+    "ensemble-platform": [
+        ensemble(step(), head=ENSEMBLE_HEAD.replace('platform: "ensemble"', "")),
+        ensemble(),
+    ],
+    "ensemble-only": [
+        ensemble(step(), more="instance_group { count: 1 }"),
+        ensemble(step(), more="optimization { priority: PRIORITY_MAX }"),
+    ],
+    "step-unknown": [ensemble(step("nobody"))],
+    "step-itself": [
+        ensemble(step("m")),
+        ensemble(step("loop"), head=ENSEMBLE_HEAD.replace("8", "0", 1)),
+    ],
+    "step-input-unknown": [ensemble(step(inputs=[("x", "x"), ("q", "x")]))],
+    "step-output-unknown": [
+        ensemble(
+            step(outputs=[("y", "y"), ("q", "z")]),
+            head=ENSEMBLE_HEAD + OUTPUT.replace('"y"', '"z"'),
+        )
+    ],
+    "step-input-missing": [ensemble(step("two"))],
+    "tensor-unproduced": [
+        ensemble(step(), head=ENSEMBLE_HEAD + OUTPUT.replace('"y"', '"z"')),
+        ensemble(step("two", [("x", "x"), ("w", "nothing")])),
+    ],
+    "tensor-unused": [
+        ensemble(step(), step(outputs=[("y", "left")])),
+        ensemble(step(), head=ENSEMBLE_HEAD + INPUT.replace('"x"', '"u"')),
+    ],
+    "tensor-produced-twice": [ensemble(step(), step())],
+    "input-overwritten": [ensemble(step(), step(outputs=[("y", "x")]))],
+    "tensor-cycle": [
+        ensemble(
+            step("two", [("x", "x"), ("w", "back")], [("y", "y")]),
+            step("a", [("x", "y")], [("y", "back")]),
+        )
+    ],
+    "edge-datatype": [ensemble(step(), head=ENSEMBLE_HEAD.replace("FP32", "INT32", 1))],
+    "edge-dims": [
+        ensemble(step(), head=ENSEMBLE_HEAD.replace("[ 3 ]", "[ 4 ]", 1)),
+        ensemble(step(), head=ENSEMBLE_HEAD.replace("[ 3 ]", "[ 3, 1 ]", 1)),
+    ],
+    "ensemble-batch-size": [ensemble(step(), head=ENSEMBLE_HEAD.replace("8", "16", 1))],
+}
+GOOD_ENSEMBLES = (
+    ensemble(step()),
+    ensemble(step(inputs=[("x", "x")], outputs=[("y", "mid")]), step(inputs=[("x", "mid")])),
+    ensemble(step("two", [("x", "x"), ("w", "x")])),
+    ensemble(step(), head=ENSEMBLE_HEAD.replace("[ 3 ]", "[ -1 ]")),
+)
+
+CASES: Mapping[str, Sequence[Subject]] = {**_MODELS, **_BATCHING, **_ENSEMBLES}

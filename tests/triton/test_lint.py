@@ -6,10 +6,8 @@ from pathlib import Path
 
 from serve.triton.lint import BATCHING, RULES, Diagnosis, Severity, lint
 
-from . import batching_cases, lint_cases, lint_ensembles
-from .lint_cases import BACKEND, FIXED, GOOD, HEAD, IO, file_of, onnx, subject
-
-CASES = {**lint_cases.CASES, **batching_cases.CASES, **lint_ensembles.CASES}
+from . import lint_cases
+from .lint_cases import BACKEND, CASES, FIXED, GOOD, HEAD, IO, file_of, onnx, subject
 
 
 def test_every_rule_has_a_failing_case_and_every_case_a_rule() -> None:
@@ -54,15 +52,15 @@ GOOD_MODELS = [
         files=(*lint_cases.FILES, "warmup/x.raw"),
     ),
     lint_cases.group("kind: KIND_GPU", gpus=1),
-    batching_cases.queue(
+    lint_cases.queue(
         "default_timeout_microseconds: 90000 allow_timeout_override: true max_queue_size: 64",
         "max_queue_delay_microseconds: 500",
     ),
-    batching_cases.prioritised(
+    lint_cases.prioritised(
         "timeout_action: DELAY default_timeout_microseconds: 100",
         "max_queue_delay_microseconds: 500",
     ),
-    batching_cases.oldest("max_candidate_sequences: 8 max_queue_delay_microseconds: 500"),
+    lint_cases.oldest("max_candidate_sequences: 8 max_queue_delay_microseconds: 500"),
     lint_cases.flavoured(
         {
             "name": "plan-sm90",
@@ -90,7 +88,7 @@ GOOD_MODELS = [
         signature=file_of([lint_cases.TensorSpec("x", "FP32", (-1,))]),
     ),
     subject(signature=file_of([lint_cases.TensorSpec("x", "FP32", (-1, -1))])),
-    *lint_ensembles.GOOD_ENSEMBLES,
+    *lint_cases.GOOD_ENSEMBLES,
 ]
 
 
@@ -132,12 +130,10 @@ def test_every_rule_says_what_it_means_and_what_triton_does() -> None:
 
 
 def test_thousands_of_steps_in_a_row_are_looked_at_in_seconds() -> None:
-    steps = [
-        lint_ensembles.step("a", [("x", f"t{at}")], [("y", f"t{at + 1}")]) for at in range(1200)
-    ]
-    given = lint_ensembles.HEAD.replace('"x"', '"t0"', 1).replace('"y"', '"t1200"', 1)
+    steps = [lint_cases.step("a", [("x", f"t{at}")], [("y", f"t{at + 1}")]) for at in range(1200)]
+    given = lint_cases.ENSEMBLE_HEAD.replace('"x"', '"t0"', 1).replace('"y"', '"t1200"', 1)
     for ordered in (steps, steps[::-1]):
-        chain = lint_ensembles.ensemble(*ordered, head=given)
+        chain = lint_cases.ensemble(*ordered, head=given)
         began = time.process_time()
         lint(chain)
         assert time.process_time() - began < 4

@@ -11,11 +11,8 @@ import pytest
 from serve.triton.canonical import canonical_text
 from serve.triton.lint import RULES, Severity, Subject
 
-from .batching_cases import CASES as BATCHED_CASES
 from .conftest import BareTriton, BareTritonFactory, load
-from .lint_cases import CASES, FILES, ONNX, onnx, subject
-from .lint_ensembles import CASES as ENSEMBLES
-from .lint_ensembles import GOOD_ENSEMBLES, OTHERS
+from .lint_cases import CASES, FILES, GOOD_ENSEMBLES, ONNX, OTHERS, onnx, subject
 from .onnx_models import identity, node, onnx_file, tensor
 
 pytestmark = pytest.mark.triton
@@ -43,7 +40,7 @@ def errors() -> list[tuple[str, Subject]]:
     wrong = {rule.name for rule in RULES if rule.severity is Severity.ERROR}
     return [
         (rule, case)
-        for rule, cases in {**CASES, **BATCHED_CASES, **ENSEMBLES}.items()
+        for rule, cases in CASES.items()
         for case in cases
         if rule in wrong - LOADS - DEADLY and case.name == "m" and case.gpus is None
         if not case.flavours  # which Triton does not read
