@@ -337,28 +337,21 @@ def test_a_port_that_is_taken_at_the_first_start_is_replaced(tmp_path: Path) -> 
 
 
 def test_a_triton_that_does_not_start_is_told_with_its_last_words(tmp_path: Path) -> None:
-    async def main() -> None:
+    async def failure(flag: str) -> TritonDidNotStart:
         with pytest.raises(TritonDidNotStart) as caught:
-            async with launcher(tmp_path, Told(), extra_args=("--no-such-flag",)) as local:
+            async with launcher(tmp_path, Told(), extra_args=(flag,)) as local:
                 await local.wait_ready()
+        return caught.value
+
+    async def main() -> None:
         binary = Installation.find(Facts.here()).binary
-        assert str(caught.value) == (
+        assert str(await failure("--no-such-flag")) == (
             "Triton local-0 did not start: exit status 1; the end of its log: "
             f"{binary}: unrecognized option '--no-such-flag'"
         )
-
-    on(asyncio.run, main())
-
-
-def test_a_triton_that_cannot_read_its_repository_is_told(tmp_path: Path) -> None:
-    async def main() -> None:
-        with pytest.raises(TritonDidNotStart) as caught:
-            async with launcher(
-                tmp_path, Told(), extra_args=("--model-repository=/none",)
-            ) as local:
-                await local.wait_ready()
-        assert caught.value.why.startswith("it runs, but could not read its model repository; ")
-        assert "Internal: failed to stat file /none" in caught.value.last_lines
+        unread = await failure("--model-repository=/none")
+        assert unread.why.startswith("it runs, but could not read its model repository; ")
+        assert "Internal: failed to stat file /none" in unread.last_lines
 
     on(asyncio.run, main())
 
