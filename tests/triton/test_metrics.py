@@ -1,61 +1,14 @@
 """Triton's metrics: numbers that are there, and None for those that are not."""
 
+from pathlib import Path
+
 import pytest
 
 from serve.triton.metrics import GpuReading, ModelReading, read
 
 # As tritonserver 2.51 writes them.
-TEXT = """\
-# HELP nv_inference_request_success Number of successful inference requests, all batch sizes
-# TYPE nv_inference_request_success counter
-nv_inference_request_success{model="digits",version="1"} 7
-nv_inference_request_success{model="digits",version="2"} 5
-# HELP nv_inference_request_failure Number of failed inference requests, all batch sizes
-# TYPE nv_inference_request_failure counter
-nv_inference_request_failure{model="digits",reason="REJECTED",version="1"} 2
-nv_inference_request_failure{model="digits",reason="OTHER",version="1"} 1
-nv_inference_request_failure{model="digits",reason="BACKEND",version="2"} 0
-# HELP nv_inference_count Number of inferences performed (does not include cached requests)
-# TYPE nv_inference_count counter
-nv_inference_count{model="digits",version="1"} 70
-# HELP nv_inference_exec_count Number of model executions performed
-# TYPE nv_inference_exec_count counter
-nv_inference_exec_count{model="digits",version="1"} 6
-# HELP nv_inference_queue_duration_us Cumulative inference queuing duration in microseconds
-# TYPE nv_inference_queue_duration_us counter
-nv_inference_queue_duration_us{model="digits",version="1"} 1500000
-# HELP nv_inference_compute_input_duration_us Cumulative compute input duration in microseconds
-# TYPE nv_inference_compute_input_duration_us counter
-nv_inference_compute_input_duration_us{model="digits",version="1"} 250000
-# HELP nv_inference_compute_infer_duration_us Cumulative compute inference duration
-# TYPE nv_inference_compute_infer_duration_us counter
-nv_inference_compute_infer_duration_us{model="digits",version="1"} 2000000
-# HELP nv_inference_compute_output_duration_us Cumulative inference compute output duration
-# TYPE nv_inference_compute_output_duration_us counter
-nv_inference_compute_output_duration_us{model="digits",version="1"} 250000
-# HELP nv_inference_pending_request_count Number of pending requests awaiting execution
-# TYPE nv_inference_pending_request_count gauge
-nv_inference_pending_request_count{model="digits",version="1"} 3
-nv_inference_pending_request_count{model="digits",version="2"} 4
-# HELP nv_cpu_utilization CPU utilization rate [0.0 - 1.0]
-# TYPE nv_cpu_utilization gauge
-nv_cpu_utilization 0.25
-# HELP nv_pinned_memory_pool_total_bytes Pinned memory pool total memory size, in bytes
-# TYPE nv_pinned_memory_pool_total_bytes gauge
-nv_pinned_memory_pool_total_bytes 268435456
-"""
-GPU = """\
-# HELP nv_gpu_utilization GPU utilization rate [0.0 - 1.0)
-# TYPE nv_gpu_utilization gauge
-nv_gpu_utilization{gpu_uuid="GPU-1"} 0.5
-# HELP nv_gpu_memory_used_bytes GPU used memory, in bytes
-# TYPE nv_gpu_memory_used_bytes gauge
-nv_gpu_memory_used_bytes{gpu_uuid="GPU-1"} 1073741824
-# HELP nv_gpu_memory_total_bytes GPU total memory, in bytes
-# TYPE nv_gpu_memory_total_bytes gauge
-nv_gpu_memory_total_bytes{gpu_uuid="GPU-1"} 85899345920
-nv_gpu_memory_total_bytes{gpu_uuid="GPU-2"} 85899345920
-"""
+TEXT = Path(__file__).with_name("metrics_cpu.txt").read_text()
+GPU = Path(__file__).with_name("metrics_gpu.txt").read_text()
 
 
 def test_counters_and_durations_of_a_version_are_read() -> None:
@@ -70,21 +23,11 @@ def test_counters_and_durations_of_a_version_are_read() -> None:
     )
 
 
-def test_versions_are_kept_apart() -> None:
-    two = read(TEXT).models["digits", 2]
-    assert (two.success, two.failure, two.pending) == (5, 0, 4)
-
-
-def test_failures_add_up_over_their_reasons() -> None:
-    assert read(TEXT).models["digits", 1].failure == 3
-
-
-def test_what_waits_is_added_up_over_all_models() -> None:
-    assert read(TEXT).pending == 7
-
-
-def test_without_a_gpu_there_are_no_readings_of_one() -> None:
+def test_versions_are_kept_apart_and_what_waits_is_added_up() -> None:
     readings = read(TEXT)
+    two = readings.models["digits", 2]
+    assert (two.success, two.failure, two.pending) == (5, 0, 4)
+    assert readings.pending == 7
     assert (readings.gpus, readings.cpu_utilization) == ({}, 0.25)
 
 

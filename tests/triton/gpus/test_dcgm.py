@@ -4,6 +4,8 @@ The form of the lines is that of `internal/pkg/rendermetrics/render_metrics.go`;
 are those of `etc/dcp-metrics-included.csv`, with the lines in it that are switched off by default.
 """
 
+from pathlib import Path
+
 import pytest
 
 from serve.triton.gpus.dcgm import read
@@ -12,53 +14,9 @@ from serve.triton.gpus.readings import Gpu
 MIB = 1 << 20
 FIRST = "GPU-0a5f2b9e-7d32-4c7a-9c59-8b1a3e0f6d11"
 SECOND = "GPU-51c7e0d4-1b8f-4f6e-a7d0-2f9b6c3e8a22"
-WHOLE = f"""\
-# HELP DCGM_FI_DEV_SM_CLOCK SM clock frequency (in MHz).
-# TYPE DCGM_FI_DEV_SM_CLOCK gauge
-DCGM_FI_DEV_SM_CLOCK{{gpu="0",UUID="{FIRST}",pci_bus_id="00000000:18:00.0",device="nvidia0",modelName="NVIDIA H100 80GB HBM3",Hostname="gpu-node-1",DCGM_FI_DRIVER_VERSION="550.90.07"}} 1980
-# HELP DCGM_FI_DEV_POWER_USAGE Power draw (in W).
-# TYPE DCGM_FI_DEV_POWER_USAGE gauge
-DCGM_FI_DEV_POWER_USAGE{{gpu="0",UUID="{FIRST}",pci_bus_id="00000000:18:00.0",device="nvidia0",modelName="NVIDIA H100 80GB HBM3",Hostname="gpu-node-1",DCGM_FI_DRIVER_VERSION="550.90.07"}} 351.204000
-DCGM_FI_DEV_POWER_USAGE{{gpu="1",UUID="{SECOND}",pci_bus_id="00000000:2A:00.0",device="nvidia1",modelName="NVIDIA H100 80GB HBM3",Hostname="gpu-node-1",DCGM_FI_DRIVER_VERSION="550.90.07"}} 70.118000
-# HELP DCGM_FI_DEV_GPU_UTIL GPU utilization (in %).
-# TYPE DCGM_FI_DEV_GPU_UTIL gauge
-DCGM_FI_DEV_GPU_UTIL{{gpu="0",UUID="{FIRST}",pci_bus_id="00000000:18:00.0",device="nvidia0",modelName="NVIDIA H100 80GB HBM3",Hostname="gpu-node-1",DCGM_FI_DRIVER_VERSION="550.90.07"}} 87
-DCGM_FI_DEV_GPU_UTIL{{gpu="1",UUID="{SECOND}",pci_bus_id="00000000:2A:00.0",device="nvidia1",modelName="NVIDIA H100 80GB HBM3",Hostname="gpu-node-1",DCGM_FI_DRIVER_VERSION="550.90.07"}} 0
-# HELP DCGM_FI_DEV_FB_FREE Framebuffer memory free (in MiB).
-# TYPE DCGM_FI_DEV_FB_FREE gauge
-DCGM_FI_DEV_FB_FREE{{gpu="0",UUID="{FIRST}",pci_bus_id="00000000:18:00.0",device="nvidia0",modelName="NVIDIA H100 80GB HBM3",Hostname="gpu-node-1",DCGM_FI_DRIVER_VERSION="550.90.07"}} 60000
-# HELP DCGM_FI_DEV_FB_USED Framebuffer memory used (in MiB).
-# TYPE DCGM_FI_DEV_FB_USED gauge
-DCGM_FI_DEV_FB_USED{{gpu="0",UUID="{FIRST}",pci_bus_id="00000000:18:00.0",device="nvidia0",modelName="NVIDIA H100 80GB HBM3",Hostname="gpu-node-1",DCGM_FI_DRIVER_VERSION="550.90.07"}} 20995
-# HELP DCGM_FI_DEV_FB_RESERVED Framebuffer memory reserved (in MiB).
-# TYPE DCGM_FI_DEV_FB_RESERVED gauge
-DCGM_FI_DEV_FB_RESERVED{{gpu="0",UUID="{FIRST}",pci_bus_id="00000000:18:00.0",device="nvidia0",modelName="NVIDIA H100 80GB HBM3",Hostname="gpu-node-1",DCGM_FI_DRIVER_VERSION="550.90.07"}} 564
-# HELP DCGM_FI_PROF_SM_ACTIVE The ratio of cycles an SM has at least 1 warp assigned.
-# TYPE DCGM_FI_PROF_SM_ACTIVE gauge
-DCGM_FI_PROF_SM_ACTIVE{{gpu="0",UUID="{FIRST}",pci_bus_id="00000000:18:00.0",device="nvidia0",modelName="NVIDIA H100 80GB HBM3",Hostname="gpu-node-1",DCGM_FI_DRIVER_VERSION="550.90.07"}} 0.412706
-# HELP DCGM_FI_PROF_PIPE_TENSOR_ACTIVE Ratio of cycles the tensor (HMMA) pipe is active.
-# TYPE DCGM_FI_PROF_PIPE_TENSOR_ACTIVE gauge
-DCGM_FI_PROF_PIPE_TENSOR_ACTIVE{{gpu="0",UUID="{FIRST}",pci_bus_id="00000000:18:00.0",device="nvidia0",modelName="NVIDIA H100 80GB HBM3",Hostname="gpu-node-1",DCGM_FI_DRIVER_VERSION="550.90.07"}} 0.118350
-"""  # noqa: E501
-MIG = f"""\
-# HELP DCGM_FI_DEV_POWER_USAGE Power draw (in W).
-# TYPE DCGM_FI_DEV_POWER_USAGE gauge
-DCGM_FI_DEV_POWER_USAGE{{gpu="0",UUID="{FIRST}",device="nvidia0",modelName="NVIDIA A100-SXM4-40GB",GPU_I_PROFILE="3g.20gb",GPU_I_ID="1",Hostname="dcgm-exporter-sn5rp",container="",namespace="",pod=""}} 96.500000
-# HELP DCGM_FI_DEV_FB_FREE Framebuffer memory free (in MiB).
-# TYPE DCGM_FI_DEV_FB_FREE gauge
-DCGM_FI_DEV_FB_FREE{{gpu="0",UUID="{FIRST}",device="nvidia0",modelName="NVIDIA A100-SXM4-40GB",GPU_I_PROFILE="3g.20gb",GPU_I_ID="1",Hostname="dcgm-exporter-sn5rp",container="",namespace="",pod=""}} 19955
-DCGM_FI_DEV_FB_FREE{{gpu="0",UUID="{FIRST}",device="nvidia0",modelName="NVIDIA A100-SXM4-40GB",GPU_I_PROFILE="2g.10gb",GPU_I_ID="5",Hostname="dcgm-exporter-sn5rp",container="triton",namespace="serving",pod="triton-0"}} 7000
-# HELP DCGM_FI_DEV_FB_USED Framebuffer memory used (in MiB).
-# TYPE DCGM_FI_DEV_FB_USED gauge
-DCGM_FI_DEV_FB_USED{{gpu="0",UUID="{FIRST}",device="nvidia0",modelName="NVIDIA A100-SXM4-40GB",GPU_I_PROFILE="3g.20gb",GPU_I_ID="1",Hostname="dcgm-exporter-sn5rp",container="",namespace="",pod=""}} 5
-DCGM_FI_DEV_FB_USED{{gpu="0",UUID="{FIRST}",device="nvidia0",modelName="NVIDIA A100-SXM4-40GB",GPU_I_PROFILE="2g.10gb",GPU_I_ID="5",Hostname="dcgm-exporter-sn5rp",container="triton",namespace="serving",pod="triton-0"}} 2968
-# HELP DCGM_FI_PROF_GR_ENGINE_ACTIVE Ratio of time the graphics engine is active.
-# TYPE DCGM_FI_PROF_GR_ENGINE_ACTIVE gauge
-DCGM_FI_PROF_GR_ENGINE_ACTIVE{{gpu="0",UUID="{FIRST}",device="nvidia0",modelName="NVIDIA A100-SXM4-40GB",GPU_I_PROFILE="2g.10gb",GPU_I_ID="5",Hostname="dcgm-exporter-sn5rp",container="triton",namespace="serving",pod="triton-0"}} 0.381124
-# HELP DCGM_FI_PROF_PIPE_TENSOR_ACTIVE Ratio of cycles the tensor (HMMA) pipe is active.
-# TYPE DCGM_FI_PROF_PIPE_TENSOR_ACTIVE gauge
-DCGM_FI_PROF_PIPE_TENSOR_ACTIVE{{gpu="0",UUID="{FIRST}",device="nvidia0",modelName="NVIDIA A100-SXM4-40GB",GPU_I_PROFILE="2g.10gb",GPU_I_ID="5",Hostname="dcgm-exporter-sn5rp",container="triton",namespace="serving",pod="triton-0"}} 0.022137
-"""  # noqa: E501
+HERE = Path(__file__).parent
+WHOLE = (HERE / "dcgm_whole.txt").read_text()
+MIG = (HERE / "dcgm_mig.txt").read_text()
 
 
 def line(name: str, value: str, labels: str = "") -> str:

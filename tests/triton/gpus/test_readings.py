@@ -1,33 +1,13 @@
 """What is known of a GPU when several tell it."""
 
 import math
+from pathlib import Path
 
 from serve.triton.gpus.readings import Gpu, among, merged, of_triton
 from serve.triton.metrics import GpuReading, read
 
 # As tritonserver 2.51 writes them on a machine with two GPUs.
-TRITON = """\
-# HELP nv_gpu_utilization GPU utilization rate [0.0 - 1.0)
-# TYPE nv_gpu_utilization gauge
-nv_gpu_utilization{gpu_uuid="GPU-1"} 0.63
-nv_gpu_utilization{gpu_uuid="GPU-2"} 0
-# HELP nv_gpu_memory_total_bytes GPU total memory, in bytes
-# TYPE nv_gpu_memory_total_bytes gauge
-nv_gpu_memory_total_bytes{gpu_uuid="GPU-1"} 85520809984
-nv_gpu_memory_total_bytes{gpu_uuid="GPU-2"} 85520809984
-# HELP nv_gpu_memory_used_bytes GPU used memory, in bytes
-# TYPE nv_gpu_memory_used_bytes gauge
-nv_gpu_memory_used_bytes{gpu_uuid="GPU-1"} 22014853120
-nv_gpu_memory_used_bytes{gpu_uuid="GPU-2"} 0
-# HELP nv_gpu_power_usage GPU power usage in watts
-# TYPE nv_gpu_power_usage gauge
-nv_gpu_power_usage{gpu_uuid="GPU-1"} 312.5
-nv_gpu_power_usage{gpu_uuid="GPU-2"} 69.8
-# HELP nv_gpu_power_limit GPU power management limit in watts
-# TYPE nv_gpu_power_limit gauge
-nv_gpu_power_limit{gpu_uuid="GPU-1"} 700
-nv_gpu_power_limit{gpu_uuid="GPU-2"} 700
-"""
+TRITON = Path(__file__).with_name("triton_two_gpus.txt").read_text()
 TOTAL = 85520809984.0
 
 
