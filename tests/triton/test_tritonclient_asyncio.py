@@ -1,18 +1,16 @@
-"""NVIDIA's asyncio clients, unchanged, on both protocols."""
+"""NVIDIA's asyncio clients, unchanged: many calls at once, and calls that are given up."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from types import ModuleType
 from typing import Any, TypeVar
 
-import numpy as np
 import pytest
 import tritonclient.grpc.aio as grpc
 import tritonclient.http.aio as http
 from tritonclient.utils import InferenceServerException
 
-from .client_models import VALUES
-from .clients import plain, read, tensor, x
+from .clients import read, x
 from .conftest import Beside
 
 pytestmark = [pytest.mark.triton, pytest.mark.slow]
@@ -53,22 +51,6 @@ async def refused(asked: Awaitable[object]) -> tuple[str | None, str]:
 
 
 @BOTH
-def test_tensors_of_every_datatype_come_back_unchanged(beside: Beside, module: ModuleType) -> None:
-    async def act(client: Any) -> list[dict[str, Any]]:
-        asked = [tensor(module, kind, values) for kind, values in VALUES.items()]
-        shared = [module.InferRequestedOutput("x")]  # the name of the input, too
-        return [
-            read(await client.infer("mirror", asked)),
-            read(await client.infer("shared", x(module, 1, 2), outputs=shared)),
-        ]
-
-    mirrored, shared = same(beside, module, act)
-    for output in mirrored["outputs"]:
-        assert output["values"][2] == VALUES[output["name"].removeprefix("out_")].tolist()
-    assert [(one["name"], one["values"][2]) for one in shared["outputs"]] == [("x", [1.0, 2.0])]
-
-
-@BOTH
 def test_calls_that_are_made_at_once_all_get_their_own_answer(
     beside: Beside, module: ModuleType
 ) -> None:
@@ -81,56 +63,6 @@ def test_calls_that_are_made_at_once_all_get_their_own_answer(
 
     answers = same(beside, module, act)
     assert [answer["id"] for answer in answers] == [str(n) for n in range(100)]
-
-
-def test_bodies_may_be_compressed_both_ways(beside: Beside) -> None:
-    async def act(client: Any) -> list[dict[str, Any]]:
-        asked = [tensor(http, "FP32", np.arange(5000, dtype=np.float32))]
-        return [
-            read(
-                await client.infer(
-                    "mirror",
-                    asked,
-                    request_compression_algorithm=algorithm,
-                    response_compression_algorithm=algorithm,
-                )
-            )
-            for algorithm in ("gzip", "deflate")
-        ]
-
-    same(beside, http, act)
-
-
-@BOTH
-def test_the_server_describes_itself_and_its_models(beside: Beside, module: ModuleType) -> None:
-    async def act(client: Any) -> list[Any]:
-        index = plain(await client.get_model_repository_index())
-        statistics = plain(await client.get_inference_statistics())["model_stats"]
-        return [
-            sorted(index["models"] if module is grpc else index, key=str),
-            sorted((one["name"], one["version"]) for one in statistics),
-            plain(await client.get_server_metadata()),
-            plain(await client.get_model_metadata("told")),
-            plain(await client.get_model_config("mirror")),
-            await client.is_server_live(),
-            await client.is_model_ready("told", "2"),
-            await client.is_model_ready("nothing"),
-        ]
-
-    assert same(beside, module, act)[-3:] == [True, True, False]
-
-
-@BOTH
-def test_errors_have_the_status_and_the_words_of_triton(beside: Beside, module: ModuleType) -> None:
-    async def act(client: Any) -> list[Any]:
-        return [
-            await refused(client.infer("nothing", x(module, 1))),
-            await refused(client.infer("told", x(module, -1), request_id="mine")),
-            await refused(client.infer("repeat", x(module, 1))),
-            await refused(client.get_model_config("nothing")),
-        ]
-
-    same(beside, module, act)
 
 
 @BOTH
