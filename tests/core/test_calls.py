@@ -24,10 +24,7 @@ def test_a_choice_knows_whether_triton_calls_the_version_by_other_names() -> Non
         there = Target("m", 2, physical_name, physical_version, "onnxruntime", ("a",))
         choice = Choice(there, "split", pinned=True)
         assert choice.is_renamed is renamed, (physical_name, physical_version)
-        assert choice.labels == ("m", "2", "split"), (
-            physical_name,
-            physical_version,
-        )  # callers hear the names that they know
+        assert choice.labels == ("m", "2", "split")  # callers hear the names that they know
 
 
 def test_a_choice_cannot_be_edited() -> None:

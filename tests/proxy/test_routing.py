@@ -33,10 +33,7 @@ def test_a_call_that_names_a_version_gets_it() -> None:
         ("stable", 1, "label:stable"),
     ):
         chosen = pick(SPLIT, selector=selector)
-        assert (chosen.target.version, chosen.by, chosen.pinned) == (version, by, True), (
-            selector,
-            version,
-        )
+        assert (chosen.target.version, chosen.by, chosen.pinned) == (version, by, True)
 
 
 def test_a_call_that_names_none_follows_the_split() -> None:
@@ -160,9 +157,7 @@ def test_a_number_that_triton_cannot_count_to_is_refused() -> None:
 
 def test_a_word_that_is_no_label_is_an_unknown_label() -> None:
     for selector in ("canary", "-1", "1.0", "٣", "Stable"):
-        assert "gone, stable" in str(refusal(UnknownLabel, pick, SPLIT, selector=selector)), (
-            selector
-        )
+        assert "gone, stable" in str(refusal(UnknownLabel, pick, SPLIT, selector=selector))
 
 
 def test_a_label_whose_version_nobody_holds_is_unavailable_not_unknown() -> None:

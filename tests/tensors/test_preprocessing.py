@@ -178,9 +178,7 @@ def test_a_picture_of_more_than_50_megapixels_is_refused_before_it_is_decoded() 
 
 def test_what_cannot_be_decoded_is_refused() -> None:
     for data in (b"", b"no picture", b"%!PS-Adobe-3.0 EPSF-3.0\n", claiming(3, 3), claiming(0, 0)):
-        assert "the picture cannot be read" in str(refusal(Invalid, image_tensor, data, steps())), (
-            data
-        )
+        assert "the picture cannot be read" in str(refusal(Invalid, image_tensor, data, steps()))
 
 
 def test_formats_that_nobody_needs_are_refused_though_pillow_reads_them() -> None:

@@ -121,12 +121,10 @@ def test_each_common_mistake_is_found_and_its_change_makes_all_rows_equal() -> N
         tensors = trained(photos(), training)
         found = check(PHOTOS, photos(), tensors)
         assert found.equal == 0, training
-        assert any(what in cause.what for cause in found.causes) and found.causes[0].is_exact, (
-            training
-        )
-        assert not check(changed(PHOTOS, found.causes[0].change), photos(), tensors).is_skewed, (
-            training
-        )
+        assert any(what in cause.what for cause in found.causes), what
+        assert found.causes[0].is_exact, what
+        mended = changed(PHOTOS, found.causes[0].change)
+        assert not check(mended, photos(), tensors).is_skewed, what
 
 
 def test_a_missing_crop_is_found() -> None:

@@ -244,10 +244,7 @@ ANSWERS: list[tuple[dict[str, Tensor], str, str]] = [
 def test_an_answer_is_written_as_tensorflow_serving_writes_it() -> None:
     for outputs, rows, columns in ANSWERS:
         assert predictions_json(outputs).decode() == f'{{"predictions": {rows}}}', (outputs, rows)
-        assert outputs_json(outputs).decode() == f'{{"outputs": {columns or rows}}}', (
-            outputs,
-            rows,
-        )
+        assert outputs_json(outputs).decode() == f'{{"outputs": {columns or rows}}}'
 
 
 def test_a_scalar_is_a_column_and_no_row() -> None:

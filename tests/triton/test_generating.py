@@ -33,10 +33,7 @@ def test_a_free_first_dimension_everywhere_is_the_batch() -> None:
         message = parse(generate("m", signature(*pair))).message
         assert message.max_batch_size == largest, (pair, largest)
         assert message.HasField("dynamic_batching") == (largest > 0), (pair, largest)
-        assert [list(entry.dims) for entry in (*message.input, *message.output)] == dims, (
-            pair,
-            largest,
-        )
+        assert [list(entry.dims) for entry in (*message.input, *message.output)] == dims
         assert not message.instance_group, (pair, largest)
 
 
@@ -50,9 +47,7 @@ def test_what_is_generated_has_no_findings() -> None:
 def test_the_largest_batch_can_be_asked_for() -> None:
     for asked, batches in ((0, False), (1, False), (32, True)):
         message = parse(generate("m", signature(*FREE), max_batch_size=asked)).message
-        assert (message.max_batch_size, message.HasField("dynamic_batching")) == (asked, batches), (
-            asked
-        )
+        assert (message.max_batch_size, message.HasField("dynamic_batching")) == (asked, batches)
 
 
 def test_what_the_file_does_not_say_is_told() -> None:
@@ -63,10 +58,7 @@ def test_what_the_file_does_not_say_is_told() -> None:
         (signature(FREE[0], TensorSpec("y", "sequence", None)), None, "data type"),
         (signature(FREE[0], TensorSpec("y", "FP32", None)), None, "its shape"),
     ):
-        assert words in str(refusal(Invalid, generate, "m", found, max_batch_size=asked)), (
-            found,
-            asked,
-        )
+        assert words in str(refusal(Invalid, generate, "m", found, max_batch_size=asked))
 
 
 def test_a_warm_up_sends_zeros_as_one_row_and_as_the_largest_batch() -> None:

@@ -56,9 +56,7 @@ def test_answers_of_triton_and_of_the_gateway_are_checked_and_tell_the_version(
         assert {outcome for outcome, _ in told} == {RIGHT}, protocol
         assert {decision.partition(";")[0] for _, decision in told} == {"1"}, protocol
         assert all("by=" in decision for _, decision in told), protocol
-        assert {outcome for outcome, _ in told_of(triton, protocol, "mirror", 2)} == {WRONG}, (
-            protocol
-        )
+        assert {outcome for outcome, _ in told_of(triton, protocol, "mirror", 2)} == {WRONG}
 
 
 def test_refusals_of_both_are_told_apart(beside: Beside) -> None:

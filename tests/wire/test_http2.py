@@ -283,9 +283,6 @@ def test_a_block_is_one_or_several_frames() -> None:
             assert [kind for kind, _, _, _ in frames] == [HEADERS] + [CONTINUATION] * (
                 len(frames) - 1
             ), (size, end)
-            assert [bool(flags & END_HEADERS) for _, flags, _, _ in frames][-1:] == [True], (
-                size,
-                end,
-            )
+            assert [bool(flags & END_HEADERS) for _, flags, _, _ in frames][-1:] == [True]
             assert frames[0][1] & END_STREAM == end, (size, end)
             assert sum(bool(flags & END_HEADERS) for _, flags, _, _ in frames) == 1, (size, end)

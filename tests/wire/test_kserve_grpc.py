@@ -51,9 +51,7 @@ def test_the_error_of_one_request_is_what_triton_writes() -> None:
     for request_id in (b"", b"7", "größe".encode()):
         said = service_pb2.ModelStreamInferResponse.FromString(stream_error("größe", request_id))
         assert said.error_message == "größe", request_id
-        assert said.infer_response == service_pb2.ModelInferResponse(id=request_id.decode()), (
-            request_id
-        )
+        assert said.infer_response == service_pb2.ModelInferResponse(id=request_id.decode())
 
 
 def test_a_version_is_read_as_triton_reads_it_or_is_a_label() -> None:
@@ -91,6 +89,4 @@ def test_what_starts_like_a_number_and_is_none_is_refused_in_tritons_words() -> 
         ("+-1", UNREAD),
     ):
         error = refusal(BadVersion, selector_of, version)
-        assert str(error) == said.format(version) + "version should be an integral value > 0", (
-            version
-        )
+        assert str(error) == said.format(version) + "version should be an integral value > 0"

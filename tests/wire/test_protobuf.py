@@ -62,9 +62,7 @@ def test_the_correlation_id_is_found_among_the_parameters() -> None:
         ("", ""),
         (None, ""),
     ):
-        assert peek(request(sequence=sequence).SerializeToString(), infer=True).sequence == key, (
-            sequence
-        )
+        assert peek(request(sequence=sequence).SerializeToString(), infer=True).sequence == key
 
 
 def test_an_unsigned_correlation_id_is_the_same_number() -> None:
@@ -207,10 +205,7 @@ def test_names_are_read_from_the_start_of_a_message_as_soon_as_they_are_there() 
             first = next(index for index, one in enumerate(seen) if one is not None)
             assert set(seen[first:]) == {(model, version)}, (model, version)
             named = service_pb2.ModelInferRequest(model_name=model, model_version=version)
-            assert first == len(named.SerializeToString()) + 1, (
-                model,
-                version,
-            )  # the key of the next field
+            assert first == len(named.SerializeToString()) + 1  # the key of the next field
 
 
 def test_names_may_lie_anywhere_in_what_has_come() -> None:

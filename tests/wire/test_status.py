@@ -121,10 +121,7 @@ def test_what_is_found_early_is_plain_text_to_infer_and_ready_and_json_to_the_ot
     for verb in Verb:
         for error in EARLY:
             media = b"text/plain" if verb in (Verb.INFER, Verb.READY) else b"application/json"
-            assert dict(status.http_error(error, verb).headers)[b"content-type"] == media, (
-                error,
-                verb,
-            )
+            assert dict(status.http_error(error, verb).headers)[b"content-type"] == media
 
 
 def test_a_path_that_nobody_serves_is_told_in_plain_text_and_an_overload_is_not() -> None:
