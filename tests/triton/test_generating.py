@@ -100,8 +100,6 @@ def test_what_is_generated_loads_in_triton_and_is_ready_after_its_warm_up(
         ("texts", TensorSpec("x", "BYTES", (-1, 2)), identity("STRING", "batch", 2), (4, 2)),
         ("flags", TensorSpec("x", "BOOL", (-1,)), identity("BOOL", "batch"), (4,)),
         ("fixed", TensorSpec("x", "INT64", (2, 3)), identity("INT64", 2, 3), (2, 3)),
-        ("free", FREE[0], identity("FP32", "batch", 3), None),
-        ("words", FIXED[0], identity("STRING", 2, 3), None),
         ("scalar", SCALARS[0], identity("FP32"), None),
         ("numbers", ROWS[0], identity("BF16", "batch"), None),
         ("widened", TensorSpec("x", "FP32", (-1, -1)), widened, None),

@@ -2,6 +2,8 @@
 
 import asyncio
 import logging
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +21,7 @@ from serve.tensors.contracts import Case, Contract, Tolerance
 from serve.triton.config import parse
 from serve.triton.installation import Facts, Installation
 from serve.triton.predicting import predict
-from serve.triton.quarantine import Order, Quarantine
+from serve.triton.quarantine import Order, Quarantine, Trial
 
 from .onnx_models import Model, config, identity
 from .sequence_models import SUMS
@@ -44,73 +46,87 @@ def version(name: str = "m", text: str = CONFIG) -> Version:
     return Version(name, 1, State.CHECKED, "", provenance, physical=name, config=text)
 
 
+def contracts(folder: Path) -> Contracts:
+    return Contracts(Storage.of(str(folder / "storage")), decisions=Decisions)
+
+
 def contract(x: Any, y: Any, output: str = "y", **more: Any) -> Contract:
     return Contract((Case({"x": x}, {output: y}, **more),))
 
 
-def test_versions_are_judged_by_their_answers_in_one_triton(tmp_path: Path) -> None:
-    repository = tmp_path / "models"
-    repository.mkdir()
-    Model({1: identity("BF16", "n", 2)}, None).write(repository / "m")
-    SUMS.write(repository)
-    (repository / "slow" / "1").mkdir(parents=True)
-    (repository / "slow" / "1" / "model.py").write_text(SLOW)
-    texts = {
-        "m": config("x BF16 [2]", "y BF16 [2]"),
-        SUMS.name: (repository / SUMS.name / "config.pbtxt").read_text(),
-        "slow": CONFIG.replace("onnxruntime", "python"),
-    }
-
-    async def main() -> None:
+def with_trial(folder: Path, name: str, text: str, body: Callable[[Trial], Awaitable[None]]) -> Any:
+    @asynccontextmanager
+    async def bounded() -> AsyncIterator[Trial]:
         quarantine = Quarantine(
             Installation.find(Facts.here()),
-            state=tmp_path / "state",
+            state=folder / "state",
             logger=logging.Logger("servegate.quarantine"),
         )
-        orders = [Order(name, parse(text).for_load([1])) for name, text in texts.items()]
-        contracts = Contracts(Storage.of(str(tmp_path / "storage")), decisions=Decisions)
-        async with asyncio.timeout(PATIENCE), quarantine.trial(repository, orders) as trial:
-            await judge_a_graph(contracts, trial.replica, texts["m"])
-            await judge_a_sequence(contracts, trial.replica, texts[SUMS.name])
-            await fail_to_predict(trial.replica)
+        async with asyncio.timeout(PATIENCE):
+            orders = [Order(name, parse(text).for_load([1]))]
+            async with quarantine.trial(folder / "models", orders) as trial:
+                yield trial
+
+    async def main() -> None:
+        async with bounded() as trial:
+            await body(trial)
 
     asyncio.run(main())
 
 
-async def judge_a_graph(contracts: Contracts, replica: Replica, text: str) -> None:
-    as_bf16 = {"datatypes": {"x": "BF16"}}
-    assert await contracts.judge(replica, version(), contract(ONE, ONE, **as_bf16)) == ""
-    for case, why in (
-        (
-            contract(ONE, 2 * ONE, **as_bf16),
-            "output 'y'[0,0] is 1, expected 2 (off by 1, allowed 0.0021)",
-        ),
-        (contract(ONE, ONE, output="z"), ""),
-        (
-            contract(ONE.astype(np.int64), ONE, **as_bf16),
-            "tensor 'x' is a numpy array of int64",
-        ),
-        (contract(np.ones((1, 3)), ONE), ""),
-    ):
-        said = await contracts.judge(replica, version(), case)
-        assert said.startswith(f"golden case 0: {why}"), case
-    await contracts.warm(replica, version(text=text))
+def test_a_graph_is_judged_by_its_answers(tmp_path: Path) -> None:
+    (tmp_path / "models").mkdir()
+    Model({1: identity("BF16", "n", 2)}, None).write(tmp_path / "models" / "m")
+    text = config("x BF16 [2]", "y BF16 [2]")
+
+    async def body(trial: Trial) -> None:
+        asked = contracts(tmp_path)
+        as_bf16 = {"datatypes": {"x": "BF16"}}
+        assert await asked.judge(trial.replica, version(), contract(ONE, ONE, **as_bf16)) == ""
+        why = await asked.judge(trial.replica, version(), contract(ONE, 2 * ONE, **as_bf16))
+        assert why == "golden case 0: output 'y'[0,0] is 1, expected 2 (off by 1, allowed 0.0021)"
+        why = await asked.judge(trial.replica, version(), contract(ONE, ONE, output="z"))
+        assert why.startswith("golden case 0: ")
+        wrong = ONE.astype(np.int64)
+        why = await asked.judge(trial.replica, version(), contract(wrong, ONE, **as_bf16))
+        assert why.startswith("golden case 0: tensor 'x' is a numpy array of int64")
+        why = await asked.judge(trial.replica, version(), contract(np.ones((1, 3)), ONE))
+        assert "m" in why
+        await asked.warm(trial.replica, version(text=text))
+
+    with_trial(tmp_path, "m", text, body)
 
 
-async def judge_a_sequence(contracts: Contracts, replica: Replica, text: str) -> None:
-    """Each case is one sequence."""
+def test_a_sequence_model_is_asked_one_sequence_for_each_case(tmp_path: Path) -> None:
+    (tmp_path / "models").mkdir()
+    SUMS.write(tmp_path / "models")
+    text = (tmp_path / "models" / SUMS.name / "config.pbtxt").read_text()
     x = np.array([[3]], np.float32)
-    case = Case({"x": x}, {"sum": x}, tolerance=Tolerance(atol=0.0))
-    assert await contracts.judge(replica, version(SUMS.name, text), Contract((case, case))) == ""
-    with pytest.raises(TritonFailed, match="non-zero or non-empty correlation ID"):
-        await predict(replica, SUMS.name, 1, {"x": x}, timeout=PATIENCE)
+
+    async def body(trial: Trial) -> None:
+        case = Case({"x": x}, {"sum": x}, tolerance=Tolerance(atol=0.0))
+        asked = contracts(tmp_path)
+        sums = version(SUMS.name, text)
+        assert await asked.judge(trial.replica, sums, Contract((case, case))) == ""
+        with pytest.raises(TritonFailed, match="non-zero or non-empty correlation ID"):
+            await predict(trial.replica, SUMS.name, 1, {"x": x}, timeout=PATIENCE)
+
+    with_trial(tmp_path, SUMS.name, text, body)
 
 
-async def fail_to_predict(replica: Replica) -> None:
-    with pytest.raises(TritonFailed, match="unknown model"):
-        await predict(replica, "n", 1, {"x": ONE}, timeout=PATIENCE)
-    with pytest.raises(DeadlineExceeded, match=r"quarantine gave no answer within 0\.1 s"):
-        await predict(replica, "slow", 1, {"x": ONE}, timeout=0.1)
-    nobody = Replica("b", "127.0.0.1", 1, 1, 1)
-    with pytest.raises(Unavailable, match="asking replica b failed"):
-        await predict(nobody, "m", 1, {"x": ONE}, timeout=PATIENCE)
+def test_a_version_that_is_unknown_late_or_out_of_reach_is_told_apart(tmp_path: Path) -> None:
+    text = CONFIG.replace("onnxruntime", "python")
+    folder = tmp_path / "models" / "m" / "1"
+    folder.mkdir(parents=True)
+    (folder / "model.py").write_text(SLOW)
+
+    async def body(trial: Trial) -> None:
+        with pytest.raises(TritonFailed, match="unknown model"):
+            await predict(trial.replica, "n", 1, {"x": ONE}, timeout=PATIENCE)
+        with pytest.raises(DeadlineExceeded, match=r"quarantine gave no answer within 0\.1 s"):
+            await predict(trial.replica, "m", 1, {"x": ONE}, timeout=0.1)
+        nobody = Replica("b", "127.0.0.1", 1, 1, 1)
+        with pytest.raises(Unavailable, match="asking replica b failed"):
+            await predict(nobody, "m", 1, {"x": ONE}, timeout=PATIENCE)
+
+    with_trial(tmp_path, "m", text, body)
