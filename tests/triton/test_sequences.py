@@ -1,0 +1,271 @@
+"""Sequences over two replicas: all calls of one reach the Triton that keeps its state.
+
+The model adds up what each sequence brings and says which process did it: Triton refuses a call
+of a sequence that began elsewhere, and a sum shows whether one was missed.
+
+    sequence 1 ──start──step──step──end──▶ replica a, version 1
+    sequence 2 ──start──step──step──end──▶ replica b, version 1
+    sequence 3 ──start──step──step──end──▶ replica b, version 2      (a split draws once for each)
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import numpy as np
+import pytest
+import tritonclient.grpc.aio as grpc
+import tritonclient.http.aio as http
+from tritonclient.utils import InferenceServerException
+
+from .conftest import BareTriton, BareTritonFactory, load
+from .fronting import Front, front
+from .sequence_models import MODELS
+
+pytestmark = pytest.mark.triton
+
+T = TypeVar("T")
+Identity = int | str
+PATIENCE = 60.0  # seconds; a bound
+STEPS = 4
+NUMBERS: list[Identity] = [*range(1, 21), 2**31, 2**63 - 1]
+BEYOND: list[Identity] = [2**63 + 5, 2**64 - 1]  # which the gRPC client cannot send
+WORDS: list[Identity] = ["1", "2", "a/b", "naïve \U0001f40d", '"quoted"', "x" * 128]
+WORDS += [f"word-{number}" for number in range(20)]
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What one call was told, and by whom."""
+
+    sum: float
+    here: str
+    version: str
+
+
+@dataclass(frozen=True, slots=True)
+class Two:
+    """Two Tritons with the same models, and a gateway in front of both."""
+
+    tritons: tuple[BareTriton, BareTriton]
+    front: Front
+
+
+@pytest.fixture(scope="module")
+def two(
+    bare_triton_factory: BareTritonFactory, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Two]:
+    tritons = (bare_triton_factory(), bare_triton_factory())
+    for triton in tritons:
+        for model in MODELS:
+            model.write(triton.repository)
+            load(triton, model.name)
+    with front(tmp_path_factory.mktemp("front"), tritons, MODELS) as running:
+        yield Two(tritons, running)
+
+
+def step(number: int, identity: Identity) -> dict[str, Any]:
+    """The arguments of a sequence's step, which brings its own number."""
+    return {
+        "sequence_id": identity,
+        "sequence_start": number == 0,
+        "sequence_end": number == STEPS - 1,
+    }
+
+
+def x(module: Any, value: float, **options: Any) -> list[Any]:
+    made = module.InferInput("x", [1, 1], "FP32")
+    made.set_data_from_numpy(np.array([[value]], np.float32), **options)
+    return [made]
+
+
+def read(answer: Any) -> Answer:
+    said = answer.get_response()
+    version = said["model_version"] if isinstance(said, dict) else said.model_version
+    here = answer.as_numpy("here")[0][0]
+    here = here if isinstance(here, str) else here.decode()
+    return Answer(float(answer.as_numpy("sum")[0][0]), here, version)
+
+
+Send = Callable[[str, int, Identity], Awaitable[Answer]]
+
+
+def over_http(client: Any, *, binary: bool, **options: Any) -> Send:
+    async def send(model: str, number: int, identity: Identity) -> Answer:
+        wanted = [http.InferRequestedOutput(name, binary_data=binary) for name in ("sum", "here")]
+        asked = x(http, number, binary_data=binary)
+        sent = step(number, identity) | options
+        return read(await client.infer(model, asked, outputs=wanted, **sent))
+
+    return send
+
+
+def over_grpc(client: Any, **options: Any) -> Send:
+    async def send(model: str, number: int, identity: Identity) -> Answer:
+        return read(await client.infer(model, x(grpc, number), **step(number, identity), **options))
+
+    return send
+
+
+FORMS: dict[str, Callable[[Any, Any], Send]] = {
+    "http json": lambda http, _: over_http(http, binary=False),
+    "http binary": lambda http, _: over_http(http, binary=True),
+    "http gzip": lambda http, _: over_http(http, binary=True, request_compression_algorithm="gzip"),
+    "grpc": lambda _, grpc: over_grpc(grpc),
+    "grpc gzip": lambda _, grpc: over_grpc(grpc, compression_algorithm="gzip"),
+}
+
+
+def through(two: Two, act: Callable[[Any, Any], Awaitable[T]]) -> T:
+    """Do this with clients of the gateway."""
+
+    async def run() -> T:
+        async with (
+            asyncio.timeout(PATIENCE),
+            http.InferenceServerClient(two.front.http) as over_http,
+            grpc.InferenceServerClient(two.front.grpc) as over_grpc,
+        ):
+            return await act(over_http, over_grpc)
+
+    said = asyncio.run(run())
+    two.front.wait_idle()
+    return said
+
+
+async def whole(send: Send, model: str, identity: Identity) -> list[Answer]:
+    """One sequence, step by step."""
+    return [await send(model, number, identity) for number in range(STEPS)]
+
+
+async def interleaved(
+    send: Send, model: str, identities: list[Identity]
+) -> dict[Identity, list[Answer]]:
+    """Many sequences at once."""
+    told = await asyncio.gather(*(whole(send, model, identity) for identity in identities))
+    return dict(zip(identities, told, strict=True))
+
+
+def check(sequences: dict[Identity, list[Answer]]) -> None:
+    """Every sequence has the right sums, all from one process and one version."""
+    for identity, answers in sequences.items():
+        assert [answer.sum for answer in answers] == [0.0, 1.0, 3.0, 6.0], identity
+        assert len({(answer.here, answer.version) for answer in answers}) == 1, identity
+
+
+def processes(sequences: dict[Identity, list[Answer]]) -> set[str]:
+    return {answer.here for answers in sequences.values() for answer in answers}
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("identities", [NUMBERS, WORDS], ids=["numbers", "words"])
+def test_a_whole_sequence_stays_on_one_replica_while_others_go_on(
+    two: Two, form: str, identities: list[Identity]
+) -> None:
+    if form.startswith("http") and identities is NUMBERS:
+        identities = NUMBERS + BEYOND
+    told = through(two, lambda *both: interleaved(FORMS[form](*both), "sums", identities))
+    check(told)
+    assert len(processes(told)) == 2
+
+
+@pytest.mark.parametrize("model", ["sums", "split"])
+def test_one_stream_carries_many_sequences(two: Two, model: str) -> None:
+    identities = [*NUMBERS, *WORDS]
+
+    async def asked() -> AsyncIterator[dict[str, Any]]:
+        for number in range(STEPS):
+            for place, identity in enumerate(identities):
+                more = step(number, identity) | {"request_id": str(place)}
+                yield {"model_name": model, "inputs": x(grpc, number), **more}
+
+    async def act(_: Any, client: Any) -> dict[Identity, list[Answer]]:
+        told: dict[Identity, list[Answer]] = {identity: [] for identity in identities}
+        async for result, error in client.stream_infer(asked()):
+            assert error is None, error
+            told[identities[int(result.get_response().id)]].append(read(result))
+        return told
+
+    told = through(two, act)
+    check(told)
+    assert len(processes(told)) == (2 if model == "sums" else 4)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_the_split_draws_one_version_for_each_sequence(two: Two, form: str) -> None:
+    identities = [*range(1000, 1030), *WORDS]
+    told = through(two, lambda *both: interleaved(FORMS[form](*both), "split", identities))
+    check(told)
+    versions = [answers[0].version for answers in told.values()]
+    assert 10 < versions.count("1") < len(identities) - 10
+    assert len(processes(told)) == 4
+
+
+def test_a_sequence_may_change_its_protocol_on_the_way(two: Two) -> None:
+    async def act(*both: Any) -> dict[Identity, list[Answer]]:
+        forms = ("http json", "grpc", "http gzip", "http binary")
+        sends = [FORMS[form](*both) for form in forms]
+        told: dict[Identity, list[Answer]] = {}
+        for identity in (*NUMBERS, *WORDS):
+            told[identity] = [
+                await send("split", number, identity) for number, send in enumerate(sends)
+            ]
+        return told
+
+    check(through(two, act))
+
+
+def test_a_number_and_a_word_with_the_same_digits_are_two_sequences(two: Two) -> None:
+    async def act(*both: Any) -> list[list[float]]:
+        said = []
+        for form in ("http json", "grpc"):
+            send, sums = FORMS[form](*both), []
+            for number in range(STEPS):
+                for identity in (7, "7", 7, "7") if number in (1, 2) else (7, "7"):
+                    sums.append((await send("sums", number, identity)).sum)
+            said.append(sums)
+        return said
+
+    expected = [0.0, 0.0, 1.0, 1.0, 2.0, 2.0, 4.0, 4.0, 6.0, 6.0, 9.0, 9.0]
+    assert through(two, act) == [expected, expected]
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_model_without_sequences_is_called_as_if_there_were_no_id(two: Two, form: str) -> None:
+    """Each call is drawn and balanced by itself: two versions on two replicas are four places."""
+
+    async def act(*both: Any) -> set[tuple[str, str]]:
+        send = FORMS[form](*both)
+        told = [await send("plain", 1, 7) for _ in range(60)]
+        return {(answer.here, answer.version) for answer in told}
+
+    assert len(through(two, act)) == 4
+
+
+@pytest.mark.parametrize("form", ["http json", "grpc"])
+def test_what_triton_says_of_a_sequence_without_beginning_or_id_is_passed_on(
+    two: Two, form: str
+) -> None:
+    async def refused(client: Any, module: Any, **given: Any) -> tuple[str | None, str]:
+        with pytest.raises(InferenceServerException) as caught:
+            await client.infer("sums", x(module, 1), **given)
+        return caught.value.status(), caught.value.message()
+
+    async def act(over_http: Any, over_grpc: Any) -> list[Any]:
+        client, module = (over_http, http) if form == "http json" else (over_grpc, grpc)
+        return [
+            await refused(client, module, sequence_id=77),
+            await refused(client, module, sequence_id="no-such"),
+            await refused(client, module),
+        ]
+
+    async def directly() -> list[Any]:
+        async with (
+            http.InferenceServerClient(two.tritons[0].http) as over_http,
+            grpc.InferenceServerClient(two.tritons[0].grpc) as over_grpc,
+        ):
+            return await act(over_http, over_grpc)
+
+    said = through(two, act)
+    assert said == asyncio.run(directly())
+    assert "must specify the START flag" in said[0][1]
