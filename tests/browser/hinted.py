@@ -6,7 +6,6 @@ own, because Playwright keeps a loop open in the tests'.
 
 import asyncio
 import contextlib
-import dataclasses
 import socket
 import threading
 from collections.abc import Callable, Iterator
@@ -32,9 +31,7 @@ class Hinted:
         self.then: Callable[[int], None] = lambda count: None
         self._count = 0
         live = Live(self.scene.sources, clock=self.scene.clock, sleep=self._sleep)
-        app = application(plane(folder))
-        app.state.control = dataclasses.replace(app.state.control, live=live)
-        self._app, self._live = with_pages(app), live
+        self._app, self._live = with_pages(application(plane(folder), live=live)), live
         self.url = ""
 
     async def serve(

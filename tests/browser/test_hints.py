@@ -74,49 +74,37 @@ def test_a_pool_is_shown_with_its_numbers_its_chart_and_all_reasons(
     expect(part(live, "held")).to_be_hidden()
 
 
-def test_hints_are_seen_although_nobody_calls(live: Page, site: Hinted) -> None:
-    asleep = told(desired=0, ready=0, demand=0.0, models=())
-    always(site, asleep)
-    live.goto("/live")
-    expect(part(live, "asked")).to_have_text("no replica: the pool is asleep")
-    expect(live.locator("#charts")).to_be_hidden()
-    expect(card(live).get_by_role("region")).to_be_hidden()
-
-
-def test_a_number_that_is_only_held_says_so(live: Page, site: Hinted) -> None:
-    always(site, told(desired=2, demand=float("nan"), reasons=(HELD,), confidence="low"))
-    live.goto("/live")
-    expect(part(live, "held")).to_be_visible()
-    expect(part(live, "demand")).to_have_text("—")
-    expect(part(live, "reasons")).to_contain_text("digits was last seen 20 s ago")
-
-
-def test_a_new_hint_is_shown_as_soon_as_it_is_told(live: Page, site: Hinted) -> None:
-    always(site, told())
+def test_the_page_follows_the_hints_as_they_are_told(live: Page, site: Hinted) -> None:
+    always(site, told(), told("t4"))
     live.goto("/live")
     expect(part(live, "desired")).to_have_text("3")
+    expect(card(live, "t4")).to_be_visible()
+
     always(site, told(desired=2, demand=1.4, reasons=(Reason(Code.STEADY, "2 are right"),)))
     expect(part(live, "desired")).to_have_text("2")
     expect(part(live, "reasons").locator("li")).to_have_text(["2 are right steady"])
     expect(card(live)).to_have_count(1)
-
-
-def test_a_pool_that_is_gone_leaves_the_page(live: Page, site: Hinted) -> None:
-    always(site, told(), told("t4"))
-    live.goto("/live")
-    expect(card(live, "t4")).to_be_visible()
-    always(site, told())
     expect(card(live, "t4")).to_have_count(0)
-    always(site)
-    expect(live.locator("#hints")).to_be_hidden()
 
+    always(site, told(desired=2, demand=float("nan"), reasons=(HELD,), confidence="low"))
+    expect(part(live, "held")).to_be_visible()
+    expect(part(live, "demand")).to_have_text("—")
+    expect(part(live, "reasons")).to_contain_text("digits was last seen 20 s ago")
 
-def test_advice_on_batching_comes_with_its_page_and_its_command(live: Page, site: Hinted) -> None:
+    always(site, told(models=tuple(model(f"model-{number}") for number in range(11))))
+    expect(part(live, "models").locator("tr")).to_have_count(8)
+    expect(part(live, "more")).to_have_text("and 3 more")
+
+    always(site, told(desired=0, ready=0, demand=0.0, models=()))
+    expect(part(live, "asked")).to_have_text("no replica: the pool is asleep")
+    expect(live.locator("#charts")).to_be_hidden()
+
     always(site, batching=(tune("m", 1),))
-    live.goto("/live")
     advice = live.locator("[data-part=batching] li")
     expect(advice).to_have_text("m@1: 10 calls/s come. Try servegate batching tune m@1")
     expect(advice.get_by_role("link")).to_have_attribute("href", "/models/m/versions/1/batching")
+    always(site)
+    expect(live.locator("#hints")).to_be_hidden()
 
 
 def test_names_and_texts_that_attack_are_only_shown(live: Page, site: Hinted) -> None:
@@ -132,13 +120,6 @@ def test_names_and_texts_that_attack_are_only_shown(live: Page, site: Hinted) ->
     expect(live.locator("#hints")).to_contain_text(ATTACK)
     expect(live.get_by_role("rowheader", name="__proto__")).to_have_count(1)
     assert live.evaluate("window.hurt") is None
-
-
-def test_of_many_models_the_largest_are_shown(live: Page, site: Hinted) -> None:
-    always(site, told(models=tuple(model(f"model-{number}") for number in range(11))))
-    live.goto("/live")
-    expect(part(live, "models").locator("tr")).to_have_count(8)
-    expect(part(live, "more")).to_have_text("and 3 more")
 
 
 @pytest.mark.parametrize("width", [1280, 390])

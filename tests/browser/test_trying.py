@@ -70,28 +70,22 @@ def test_two_versions_are_compared_and_the_difference_is_told(
     expect(best(elsewhere, "b")).to_contain_text("2")
 
 
-def test_what_was_typed_is_still_there_after_a_run(page: Page) -> None:
-    typed = str([[[0.5]] * 8] * 8)
-    page.goto("/try/digits?a=1&b=2")
-    choose(page, "JSON")
-    page.get_by_label("Nested lists").fill(typed)
-    run(page)
-    expect(page.get_by_label("Nested lists")).to_have_value(typed)
-    expect(page.get_by_label("A", exact=True)).to_have_value("1")
-
-
-def test_input_that_does_not_fit_is_refused_in_words(visitor: Visitor, page: Page) -> None:
+def test_what_was_typed_is_still_there_after_a_run_or_a_refusal(
+    visitor: Visitor, page: Page, stage: Stage
+) -> None:
     visitor.watch.allow("status of 422", "Status Error Code 422")
     page.goto("/try/digits?a=1&b=2")
     choose(page, "JSON")
-    page.get_by_label("Nested lists").fill("[1, 2, 3]")
+    lists = page.get_by_label("Nested lists")
+    lists.fill("[1, 2, 3]")
     page.keyboard.press("Control+Enter")
     expect(page.locator("#problem")).to_contain_text("x")
-    expect(page.get_by_label("Nested lists")).to_have_value("[1, 2, 3]")
-
-
-def test_snippets_stand_beside_the_answer(page: Page, stage: Stage) -> None:
-    page.goto(f"/runs/{stage.tried}")
+    expect(lists).to_have_value("[1, 2, 3]")
+    typed = str([[[0.5]] * 8] * 8)
+    lists.fill(typed)
+    run(page)
+    expect(page.get_by_label("Nested lists")).to_have_value(typed)
+    expect(page.get_by_label("A", exact=True)).to_have_value("1")
     page.get_by_text("The same call from").click()
     expect(page.get_by_text(f"http://{stage.up.http}").first).to_be_visible()
 
