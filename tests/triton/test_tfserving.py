@@ -77,11 +77,11 @@ def test_every_datatype_comes_back_in_rows(beside: Beside) -> None:
         assert all(close(found[name], wanted) for name, wanted in named(row).items())
 
 
-@pytest.mark.parametrize("name", list(NUMBERS))
-def test_a_datatype_alone_needs_no_name_in_the_answer(beside: Beside, name: str) -> None:
-    rows = [{name: value} for value in NUMBERS[name]]
-    status, answer = ask(beside, "mirror/versions/1:predict", {"instances": rows})
-    assert status == 200 and close(answer["predictions"], NUMBERS[name])
+def test_a_datatype_alone_needs_no_name_in_the_answer(beside: Beside) -> None:
+    for name in list(NUMBERS):
+        rows = [{name: value} for value in NUMBERS[name]]
+        status, answer = ask(beside, "mirror/versions/1:predict", {"instances": rows})
+        assert status == 200 and close(answer["predictions"], NUMBERS[name]), name
 
 
 def test_what_is_not_finite_passes_both_ways(beside: Beside) -> None:

@@ -1,4 +1,6 @@
-"""Sequences over two replicas: all calls of one reach the Triton that keeps its state.
+"""Two real Tritons behind the gateway: to clients they are one server.
+
+Statistics are those of both. All calls of a sequence reach the Triton that keeps its state.
 
 The model adds up what each sequence brings and says which process did it: Triton refuses a call
 of a sequence that began elsewhere, and a sum shows whether one was missed.
@@ -15,10 +17,15 @@ from typing import Any, TypeVar
 
 import numpy as np
 import pytest
+import tritonclient.grpc as blocking_grpc
 import tritonclient.grpc.aio as grpc
+import tritonclient.http as blocking_http
 import tritonclient.http.aio as http
+from harness import until
 from tritonclient.utils import InferenceServerException
 
+from .client_models import TOLD
+from .clients import plain
 from .conftest import BareTriton, BareTritonFactory, load
 from .fronting import Front, front
 from .sequence_models import MODELS
@@ -51,6 +58,11 @@ class Two:
     tritons: tuple[BareTriton, BareTriton]
     front: Front
 
+    def addresses(self, module: Any) -> list[str]:
+        """Where the clients of this module find the gateway, and each Triton."""
+        served = (self.front, *self.tritons)
+        return [one.http if module is blocking_http else one.grpc for one in served]
+
 
 @pytest.fixture(scope="module")
 def two(
@@ -58,10 +70,10 @@ def two(
 ) -> Iterator[Two]:
     tritons = (bare_triton_factory(), bare_triton_factory())
     for triton in tritons:
-        for model in MODELS:
+        for model in (*MODELS, TOLD):
             model.write(triton.repository)
             load(triton, model.name)
-    with front(tmp_path_factory.mktemp("front"), tritons, MODELS) as running:
+    with front(tmp_path_factory.mktemp("front"), tritons, (*MODELS, TOLD)) as running:
         yield Two(tritons, running)
 
 
@@ -115,6 +127,7 @@ FORMS: dict[str, Callable[[Any, Any], Send]] = {
     "grpc": lambda _, grpc: over_grpc(grpc),
     "grpc gzip": lambda _, grpc: over_grpc(grpc, compression_algorithm="gzip"),
 }
+ONE_OF_EACH = ("http json", "grpc")
 
 
 def through(two: Two, act: Callable[[Any, Any], Awaitable[T]]) -> T:
@@ -138,12 +151,16 @@ async def whole(send: Send, model: str, identity: Identity) -> list[Answer]:
     return [await send(model, number, identity) for number in range(STEPS)]
 
 
-async def interleaved(
-    send: Send, model: str, identities: list[Identity]
+def many(
+    two: Two, form: str, model: str, identities: list[Identity]
 ) -> dict[Identity, list[Answer]]:
-    """Many sequences at once."""
-    told = await asyncio.gather(*(whole(send, model, identity) for identity in identities))
-    return dict(zip(identities, told, strict=True))
+    """Many sequences at once, in this form."""
+
+    async def act(*both: Any) -> list[list[Answer]]:
+        send = FORMS[form](*both)
+        return await asyncio.gather(*(whole(send, model, identity) for identity in identities))
+
+    return dict(zip(identities, through(two, act), strict=True))
 
 
 def check(sequences: dict[Identity, list[Answer]]) -> None:
@@ -157,16 +174,12 @@ def processes(sequences: dict[Identity, list[Answer]]) -> set[str]:
     return {answer.here for answers in sequences.values() for answer in answers}
 
 
-@pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize("identities", [NUMBERS, WORDS], ids=["numbers", "words"])
-def test_a_whole_sequence_stays_on_one_replica_while_others_go_on(
-    two: Two, form: str, identities: list[Identity]
-) -> None:
-    if form.startswith("http") and identities is NUMBERS:
-        identities = NUMBERS + BEYOND
-    told = through(two, lambda *both: interleaved(FORMS[form](*both), "sums", identities))
-    check(told)
-    assert len(processes(told)) == 2
+def test_a_whole_sequence_stays_on_one_replica_while_others_go_on(two: Two) -> None:
+    for form in FORMS:
+        identities = NUMBERS + WORDS + (BEYOND if form.startswith("http") else [])
+        told = many(two, form, "sums", identities)
+        check(told)
+        assert len(processes(told)) == 2, form
 
 
 @pytest.mark.parametrize("model", ["sums", "split"])
@@ -191,14 +204,14 @@ def test_one_stream_carries_many_sequences(two: Two, model: str) -> None:
     assert len(processes(told)) == (2 if model == "sums" else 4)
 
 
-@pytest.mark.parametrize("form", FORMS)
-def test_the_split_draws_one_version_for_each_sequence(two: Two, form: str) -> None:
+def test_the_split_draws_one_version_for_each_sequence(two: Two) -> None:
     identities = [*range(1000, 1030), *WORDS]
-    told = through(two, lambda *both: interleaved(FORMS[form](*both), "split", identities))
-    check(told)
-    versions = [answers[0].version for answers in told.values()]
-    assert 10 < versions.count("1") < len(identities) - 10
-    assert len(processes(told)) == 4
+    for form in ONE_OF_EACH:
+        told = many(two, form, "split", identities)
+        check(told)
+        versions = [answers[0].version for answers in told.values()]
+        assert 10 < versions.count("1") < len(identities) - 10, form
+        assert len(processes(told)) == 4, form
 
 
 def test_a_sequence_may_change_its_protocol_on_the_way(two: Two) -> None:
@@ -230,7 +243,7 @@ def test_a_number_and_a_word_with_the_same_digits_are_two_sequences(two: Two) ->
     assert through(two, act) == [expected, expected]
 
 
-@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("form", ONE_OF_EACH)
 def test_a_model_without_sequences_is_called_as_if_there_were_no_id(two: Two, form: str) -> None:
     """Each call is drawn and balanced by itself: two versions on two replicas are four places."""
 
@@ -242,7 +255,7 @@ def test_a_model_without_sequences_is_called_as_if_there_were_no_id(two: Two, fo
     assert len(through(two, act)) == 4
 
 
-@pytest.mark.parametrize("form", ["http json", "grpc"])
+@pytest.mark.parametrize("form", ONE_OF_EACH)
 def test_what_triton_says_of_a_sequence_without_beginning_or_id_is_passed_on(
     two: Two, form: str
 ) -> None:
@@ -269,3 +282,72 @@ def test_what_triton_says_of_a_sequence_without_beginning_or_id_is_passed_on(
     said = through(two, act)
     assert said == asyncio.run(directly())
     assert "must specify the START flag" in said[0][1]
+
+
+# --- statistics, and questions to the fleet ------------------------------------------------------
+
+CALLS = 12
+BOTH = pytest.mark.parametrize("module", [blocking_http, blocking_grpc], ids=["http", "grpc"])
+
+
+def counted(module: Any, address: str) -> int:
+    """How many calls of version 1 have gone well."""
+    with module.InferenceServerClient(address) as client:
+        [version] = plain(client.get_inference_statistics("told", "1"))["model_stats"]
+    return int(version["inference_stats"]["success"].get("count", 0))
+
+
+def call(module: Any, gateway: str) -> None:
+    """Triton counts a call a moment after it has answered."""
+    before = counted(module, gateway)
+    given = [module.InferInput("x", [1], "FP32")]
+    given[0].set_data_from_numpy(np.array([1], np.float32))
+    with module.InferenceServerClient(gateway) as client:
+        for _ in range(CALLS):
+            client.infer("told", given, model_version="1")
+    until(lambda: counted(module, gateway) >= before + CALLS)
+
+
+@BOTH
+def test_statistics_are_the_sums_of_all_replicas(two: Two, module: Any) -> None:
+    gateway, *tritons = two.addresses(module)
+    before = [counted(module, address) for address in tritons]
+    assert counted(module, gateway) == sum(before)
+    call(module, gateway)
+    after = [counted(module, address) for address in tritons]
+    assert counted(module, gateway) == sum(after) == sum(before) + CALLS
+    assert all(now > then for now, then in zip(after, before, strict=True))
+
+
+@BOTH
+def test_questions_have_the_answer_of_one_triton(two: Two, module: Any) -> None:
+    answers = []
+    for address in two.addresses(module)[:2]:
+        with module.InferenceServerClient(address) as client:
+            index = plain(client.get_model_repository_index())
+            index = sorted(index["models"] if module is blocking_grpc else index, key=str)
+            statistics = plain(client.get_inference_statistics())
+            [models] = statistics.values()
+            answers.append(
+                (
+                    index,
+                    sorted((one["name"], one["version"]) for one in models),
+                    plain(client.get_server_metadata()),
+                    plain(client.get_model_metadata("told")),
+                    plain(client.get_model_config("told")),
+                    client.is_model_ready("told", "2"),
+                )
+            )
+    gateway, alone = answers
+    assert gateway == alone
+    assert {("told", "1"), ("told", "2")} <= set(gateway[1])
+
+
+def test_counters_only_rise_though_those_of_one_triton_begin_anew(two: Two) -> None:
+    gateway, *tritons = two.addresses(blocking_http)
+    call(blocking_http, gateway)
+    all_calls, _, second = (counted(blocking_http, address) for address in (gateway, *tritons))
+    with blocking_http.InferenceServerClient(tritons[0]) as client:
+        client.load_model("told")
+    assert [counted(blocking_http, address) for address in tritons] == [0, second]
+    assert counted(blocking_http, gateway) == all_calls
