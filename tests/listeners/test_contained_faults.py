@@ -126,9 +126,7 @@ async def test_a_connection_that_fails_in_a_sweep_ends_and_the_sweep_goes_on(
 
 
 @in_grpc(TWO_MODELS, loops=("uvloop",), journal=Faults())
-async def test_a_client_is_forgotten_although_the_end_of_its_calls_has_failed(
-    scene: GrpcScene,
-) -> None:
+async def test_a_client_is_forgotten_although_the_end_of_its_calls_failed(scene: GrpcScene) -> None:
     scene.silence()
     client = await scene.client()
     client.call(1, infer("n"))

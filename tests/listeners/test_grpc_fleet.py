@@ -64,9 +64,7 @@ async def test_what_all_replicas_have_counted_is_added_up(scene: Scene) -> None:
 
 
 @in_scene(TWO, services=fleet)
-async def test_a_replica_that_does_not_answer_or_answers_nonsense_is_left_out_and_named(
-    scene: Scene,
-) -> None:
+async def test_a_replica_without_a_usable_answer_is_left_out_and_named(scene: Scene) -> None:
     answers(scene, a=counted(3), b=b"\xff\xff")
     heard, told = await ask(scene, STATISTICS)
     assert (told, heard.trailers["servegate-partial"]) == (counted(3), "b")
@@ -140,9 +138,7 @@ async def test_models_that_a_key_may_not_see_are_left_out(scene: Scene) -> None:
 
 
 @in_scene(guarded(snapshot(view(target(1, "a"), name="hidden"))), services=fleet)
-async def test_a_model_that_a_key_may_not_see_is_like_one_that_does_not_exist(
-    scene: Scene,
-) -> None:
+async def test_a_model_that_a_key_may_not_see_is_like_one_that_is_not_there(scene: Scene) -> None:
     for method in (STATISTICS, METADATA):
         heard = []
         for name in ("hidden", "absent"):

@@ -92,9 +92,7 @@ async def test_the_largest_bodies_arrive_whole_in_both_directions(scene: Scene) 
 
 
 @in_scene()
-async def test_an_answer_until_the_end_of_the_connection_becomes_one_in_chunks(
-    scene: Scene,
-) -> None:
+async def test_an_answer_that_ends_with_its_connection_becomes_chunks(scene: Scene) -> None:
     async def script(call: Received) -> None:
         await call.read()
         call.write(b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n" + GOOD)
@@ -193,9 +191,7 @@ async def test_a_client_that_does_not_wait_is_not_told_to_go_on(scene: Scene) ->
 
 
 @in_scene()
-async def test_a_client_that_waits_for_a_call_that_is_refused_is_disconnected(
-    scene: Scene,
-) -> None:
+async def test_a_client_that_waits_for_a_refused_call_is_disconnected(scene: Scene) -> None:
     """Whether the body will still come is not known: it could be taken for the next request."""
     for path in ("/v2/models/nope/infer", "/v2/nothing"):
         client = await scene.connect()

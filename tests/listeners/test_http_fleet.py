@@ -76,9 +76,7 @@ async def test_statistics_of_a_model_are_asked_of_those_that_hold_it(scene: Scen
 
 
 @in_scene(TWO)
-async def test_statistics_of_a_version_are_asked_of_those_that_hold_that_one(
-    scene: Scene,
-) -> None:
+async def test_statistics_of_a_version_come_from_those_that_hold_it(scene: Scene) -> None:
     scene.b.script = counted(("m--0a1b2c3d", "2", 5))
     for version in ("2", "02", "stable"):
         answer = await scene.ask(get(f"/v2/models/m/versions/{version}/stats"))
@@ -88,9 +86,7 @@ async def test_statistics_of_a_version_are_asked_of_those_that_hold_that_one(
 
 
 @in_scene(TWO)
-async def test_statistics_of_what_no_replica_holds_are_refused_as_triton_refuses_them(
-    scene: Scene,
-) -> None:
+async def test_statistics_of_what_does_not_exist_are_refused_as_by_triton(scene: Scene) -> None:
     for path, status, said in (
         ("nope/stats", 400, "requested model 'nope' is not available"),
         ("m/versions/9/stats", 400, "requested model version is not available for model 'm'"),
@@ -218,9 +214,7 @@ async def test_what_a_key_does_not_name_is_in_no_answer(scene: Scene) -> None:
 
 
 @in_scene(GUARDED)
-async def test_a_model_that_a_key_does_not_name_is_like_one_that_does_not_exist(
-    scene: Scene,
-) -> None:
+async def test_a_model_that_a_key_does_not_name_is_like_one_not_there(scene: Scene) -> None:
     for part in ("", "/config", "/ready", "/stats", "/versions/1/stats"):
         hidden = await scene.ask(get(f"/v2/models/m{part}", BEARER))
         absent = await scene.ask(get(f"/v2/models/nope{part}", BEARER))

@@ -75,9 +75,7 @@ CAUSES = {
 
 
 @in_scene()
-async def test_a_request_that_leaves_a_doubt_is_refused_and_ends_the_connection(
-    scene: Scene,
-) -> None:
+async def test_a_request_that_leaves_a_doubt_ends_the_connection(scene: Scene) -> None:
     for line in (f"POST {INFER} ", "GET /v2/models/m/config "):
         for fault, data in REFUSED.items():
             client = await scene.connect()
@@ -123,9 +121,7 @@ async def test_chunks_that_leave_a_doubt_never_complete_a_request(scene: Scene) 
 
 
 @in_scene()
-async def test_a_request_to_the_application_whose_body_breaks_is_answered_once(
-    scene: Scene,
-) -> None:
+async def test_a_request_to_the_application_that_breaks_is_answered_once(scene: Scene) -> None:
     head = CHUNKED.replace(INFER.encode(), b"/v2/nothing")
     for fault in (*BROKEN_CHUNKS.values(), b"1;" + b"a" * 70_000):
         for is_late in (False, True):

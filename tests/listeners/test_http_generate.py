@@ -83,9 +83,7 @@ async def test_a_client_that_leaves_its_stream_ends_it_at_triton(scene: Scene, l
 
 
 @in_scene(2)
-async def test_a_stream_that_breaks_is_broken_for_its_client_and_not_asked_again(
-    scene: Scene,
-) -> None:
+async def test_a_stream_that_breaks_is_broken_for_its_client_and_not_retried(scene: Scene) -> None:
     async def script(call: Received) -> None:
         await call.read()
         call.write(b"HTTP/1.1 200 OK\r\n" + EVENTS + chunk(event(0)))

@@ -73,9 +73,7 @@ async def test_a_body_that_looks_like_a_known_head_is_a_body(scene: Scene) -> No
 
 
 @in_scene()
-async def test_the_body_of_a_request_to_the_application_is_never_a_known_request(
-    scene: Scene,
-) -> None:
+async def test_the_body_for_the_application_is_never_a_known_request(scene: Scene) -> None:
     """It is answered before its body has come; what is left of the body is read over."""
     client = await scene.connect()
     await teach(client)

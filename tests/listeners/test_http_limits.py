@@ -227,9 +227,7 @@ def no_descriptors_left() -> Iterator[None]:
 
 
 @in_scene()
-async def test_without_descriptors_large_bodies_pass_without_the_kernels_help(
-    scene: Scene,
-) -> None:
+async def test_without_descriptors_large_bodies_pass_without_the_kernel(scene: Scene) -> None:
     async def script(call: Received) -> None:
         await call.read()
         call.write(reply(bytes(3 * MIB)) if call.size > 100 else reply())
@@ -245,9 +243,7 @@ async def test_without_descriptors_large_bodies_pass_without_the_kernels_help(
 
 
 @in_scene()
-async def test_without_descriptors_a_call_that_needs_a_connection_is_not_sent(
-    scene: Scene,
-) -> None:
+async def test_without_descriptors_a_call_without_connection_is_not_sent(scene: Scene) -> None:
     client = await scene.connect()
     await client.ask(request(path="/v2/nothing"))
     with no_descriptors_left():

@@ -19,9 +19,7 @@ def called(host: str, *headers: str, path: str = INFER) -> bytes:
 
 
 @in_scene(local=True, loops=("uvloop",))
-async def test_a_port_of_this_machine_alone_is_called_by_a_name_of_this_machine(
-    scene: Scene,
-) -> None:
+async def test_a_local_port_is_called_by_a_name_of_this_machine(scene: Scene) -> None:
     """Else the owner of a name could point it here, and its pages would be of the same site."""
     for path in (INFER, CONFIG, "/v1/models/m", "/v2/health/live"):
         answer = await scene.ask(called("evil.example:8000", path=path))

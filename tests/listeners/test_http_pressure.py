@@ -146,9 +146,7 @@ async def test_a_connection_whose_answer_was_read_slowly_serves_the_next_call(
 
 
 @in_scene(send_buffer=1 << 14)
-async def test_an_answer_that_came_whole_to_a_slow_reader_leaves_its_connection_reading(
-    scene: Scene,
-) -> None:
+async def test_a_whole_answer_to_a_slow_reader_frees_its_connection(scene: Scene) -> None:
     """Everything is written, the client is paused: the replica's connection is free already."""
     body = content(200_000)
     scene.a.script = answering(reply(body), *[reply(body)] * 40, reply())
@@ -163,9 +161,7 @@ async def test_an_answer_that_came_whole_to_a_slow_reader_leaves_its_connection_
 
 
 @in_scene()
-async def test_a_client_that_asks_on_and_on_and_reads_nothing_is_not_asked_for_more(
-    scene: Scene,
-) -> None:
+async def test_a_client_that_sends_on_and_reads_nothing_is_paused(scene: Scene) -> None:
     scene.a.script = answering(reply(content(10_000)))
     client = await scene.connect(limit=1 << 10, receive_buffer=1 << 14)
     one = request() * 50

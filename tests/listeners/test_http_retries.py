@@ -67,9 +67,7 @@ async def test_a_call_that_is_too_large_to_be_kept_is_not_sent_again(
 
 
 @in_scene(2)
-async def test_a_refusal_that_comes_while_the_kernel_moves_the_body_is_the_answer(
-    scene: Scene,
-) -> None:
+async def test_a_refusal_while_the_kernel_moves_the_body_is_the_answer(scene: Scene) -> None:
     """Little of the body was read here, and the rest was never kept."""
     hand = scene.a.by_hand()
     scene.b.script = hand.script
@@ -84,9 +82,7 @@ async def test_a_refusal_that_comes_while_the_kernel_moves_the_body_is_the_answe
 
 
 @in_scene(2)
-async def test_a_call_in_chunks_that_was_refused_goes_to_another_replica_with_a_length(
-    scene: Scene,
-) -> None:
+async def test_a_refused_call_in_chunks_goes_elsewhere_with_a_length(scene: Scene) -> None:
     hand = scene.a.by_hand()
     scene.b.script = hand.script
     client = await scene.connect()

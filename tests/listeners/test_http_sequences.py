@@ -49,9 +49,7 @@ async def test_a_sequence_stays_on_one_replica_however_its_calls_are_framed(scen
 
 
 @in_scene(SEQUENCES)
-async def test_a_client_that_waits_is_told_to_go_on_before_its_sequence_is_known(
-    scene: Scene,
-) -> None:
+async def test_a_client_may_go_on_before_its_sequence_is_known(scene: Scene) -> None:
     client = await scene.connect()
     body = of(5)
     await client.send(request(b"", "Expect: 100-continue", length=len(body)))
@@ -61,9 +59,7 @@ async def test_a_client_that_waits_is_told_to_go_on_before_its_sequence_is_known
 
 
 @in_scene(SEQUENCES, loops=("uvloop",))
-async def test_json_that_others_would_wait_for_is_not_searched_for_a_sequence(
-    scene: Scene,
-) -> None:
+async def test_too_much_json_is_not_searched_for_a_sequence(scene: Scene) -> None:
     many = b"[]," * 200_000 + b"[]"
     answer = await scene.ask(request(of(5).replace(b"[]", b"[%b]" % many)))
     assert (answer.status, answer.code) == (413, "too_much_json")
@@ -74,9 +70,7 @@ async def test_json_that_others_would_wait_for_is_not_searched_for_a_sequence(
 
 
 @in_scene(SEQUENCES)
-async def test_a_binary_call_of_a_sequence_is_sent_as_soon_as_its_json_is_here(
-    scene: Scene,
-) -> None:
+async def test_a_binary_call_of_a_sequence_is_sent_once_its_json_has_come(scene: Scene) -> None:
     for one in scene.replicas:
         one.script = _reads_slowly
     client = await scene.connect()

@@ -133,9 +133,7 @@ async def test_a_connection_that_owes_the_application_a_body_is_idle(scene: Scen
 
 
 @in_scene(limits=TIMES)
-async def test_a_call_that_takes_too_long_is_given_up_and_the_replica_hears_of_it(
-    scene: Scene,
-) -> None:
+async def test_a_call_that_takes_too_long_is_given_up_at_the_replica_too(scene: Scene) -> None:
     client, hand, call = await scene.begin(request())
     await call.read()
     scene.pass_time(29.9)
@@ -244,15 +242,6 @@ async def test_a_body_that_has_not_come_holds_no_slot(scene: Scene) -> None:
         await scene.until_read()
         assert scene.plane.loads.total == 0, case
         assert (await scene.ask(request(b"{}"))).status == 200, case
-
-
-@in_scene()
-async def test_a_large_body_is_sent_on_before_it_is_complete(scene: Scene) -> None:
-    client, hand, call = await scene.begin(POST + MEBIBYTE + bytes(HIGH_WATER))
-    assert scene.plane.loads.total == 1
-    await client.send(bytes((1 << 20) - HIGH_WATER))
-    await hand.answer(call)
-    assert (await client.answer()).status == 200
 
 
 @in_scene()

@@ -44,9 +44,7 @@ def give_up(scene: Scene, seconds: float = 10) -> None:
 
 
 @in_scene(ASLEEP)
-async def test_a_call_waits_for_its_pool_and_is_answered_by_the_first_replica(
-    scene: Scene,
-) -> None:
+async def test_a_call_waits_until_its_pool_has_a_replica(scene: Scene) -> None:
     client = await asleep(scene, request(b'{"x":1}'))
     assert scene.a.requests == [] and scene.listener.held == len(b'{"x":1}')
     scene.plane.wake(AWAKE)
@@ -58,9 +56,7 @@ async def test_a_call_waits_for_its_pool_and_is_answered_by_the_first_replica(
 
 
 @in_scene(ASLEEP)
-async def test_calls_of_many_connections_and_behind_each_other_are_all_answered(
-    scene: Scene,
-) -> None:
+async def test_calls_of_many_connections_and_pipelined_ones_are_answered(scene: Scene) -> None:
     clients = [await scene.connect() for _ in range(3)]
     for one in clients:
         await one.send(request(b"first") + request(b"second"))
@@ -85,9 +81,7 @@ async def test_a_body_that_comes_while_the_call_waits_goes_on_as_it_came(
 
 
 @in_scene(ASLEEP)
-async def test_a_body_of_which_a_part_comes_after_the_pool_is_awake_goes_on_whole(
-    scene: Scene,
-) -> None:
+async def test_a_body_that_ends_after_the_pool_is_awake_goes_on_whole(scene: Scene) -> None:
     hand = scene.a.by_hand()
     client = await asleep(scene, CHUNKED + chunk(bytes(300_000)))
     await client.send(chunk(b"cd"))
@@ -127,9 +121,7 @@ async def test_a_client_that_waits_to_be_asked_for_its_body_is_asked(scene: Scen
 
 
 @in_scene(ASLEEP)
-async def test_a_pool_that_does_not_wake_in_time_is_told_with_when_to_try_again(
-    scene: Scene,
-) -> None:
+async def test_a_call_whose_pool_does_not_wake_is_told_when_to_try_again(scene: Scene) -> None:
     client = await asleep(scene)
     give_up(scene)
     answer = await client.answer()
@@ -145,9 +137,7 @@ async def test_a_pool_that_does_not_wake_in_time_is_told_with_when_to_try_again(
 
 
 @in_scene(ASLEEP)
-async def test_a_body_that_is_not_complete_when_the_time_is_over_is_read_no_further(
-    scene: Scene,
-) -> None:
+async def test_an_incomplete_body_is_read_no_further_when_time_is_over(scene: Scene) -> None:
     client = await asleep(scene, HEAD + b"Content-Length: 600000\r\n\r\n" + bytes(300_000))
     give_up(scene)
     answer = await client.answer()
@@ -225,9 +215,7 @@ async def test_who_may_not_call_a_model_does_not_wake_its_pool(scene: Scene) -> 
 
 
 @in_scene(ASLEEP)
-async def test_the_gateway_is_ready_and_the_model_is_not_and_neither_question_wakes_it(
-    scene: Scene,
-) -> None:
+async def test_questions_for_readiness_wake_no_pool(scene: Scene) -> None:
     assert (await scene.ask(get("/v2/health/ready"))).status == 200
     assert (await scene.ask(get("/v2/models/m/ready"))).status == 400
     assert scene.plane.waking.waiting == {} and scene.plane.news == 0
@@ -282,9 +270,7 @@ async def test_a_call_waits_until_its_only_replica_has_loaded_the_model(
 
 
 @in_scene()
-async def test_a_call_whose_model_is_not_loaded_in_time_is_told_when_to_try_again(
-    scene: Scene,
-) -> None:
+async def test_a_call_whose_model_is_not_loaded_is_told_when_to_try_again(scene: Scene) -> None:
     scene.a.script = answering(UNKNOWN)
     client = await asleep(scene)
     give_up(scene, 1)

@@ -38,9 +38,7 @@ def named(sent: bytes) -> tuple[str, str]:
 
 
 @in_scene(ONE)
-async def test_a_call_passes_with_its_version_and_the_answer_with_the_decision(
-    scene: Scene,
-) -> None:
+async def test_a_call_has_its_version_and_the_answer_has_the_decision(scene: Scene) -> None:
     received = await scene.ask()
     assert received.messages == [answer()]
     assert received.heads[0] == dict(HEAD)
@@ -75,9 +73,7 @@ async def test_messages_of_any_size_pass_both_ways(scene: Scene, cut: int) -> No
 
 
 @in_scene(ONE)
-async def test_fields_that_have_no_meaning_here_pass_both_ways_in_their_order(
-    scene: Scene,
-) -> None:
+async def test_fields_without_meaning_pass_both_ways_in_their_order(scene: Scene) -> None:
     metadata = (("x-twice", "1"), ("trace-bin", "AP8"), ("x-twice", "2"), ("user-agent", "me"))
     metadata += (("servegate-version", "9"), ("x-forwarded-for", "10.0.0.1"))
     scene.silence()
@@ -312,9 +308,7 @@ async def test_an_error_of_triton_has_the_name_that_the_caller_knows(scene: Scen
 
 
 @in_scene(ONE)
-async def test_of_two_names_in_a_message_triton_sees_the_one_that_was_routed(
-    scene: Scene,
-) -> None:
+async def test_of_two_names_in_a_message_triton_gets_the_routed_one(scene: Scene) -> None:
     other = service_pb2.ModelInferRequest(model_name="other", model_version="7").SerializeToString()
     for body in (infer() + other, other + infer(version="1")):
         client = await scene.client()

@@ -13,9 +13,7 @@ TRACE = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 
 
 @in_scene(ONE, is_logged=True)
-async def test_a_call_keeps_a_request_id_that_fits_into_a_log_and_else_gets_another(
-    scene: Scene,
-) -> None:
+async def test_a_request_id_that_does_not_fit_into_a_log_is_replaced(scene: Scene) -> None:
     good = ("a", "x" * 128, "9d1b7e5c-6c0b-4b62", "with spaces, and such")
     for given in (*good, "", "x" * 129, "größe", "tab\there", "\x7f"):
         received = await scene.ask(infer(), INFER, [("x-request-id", given)])
@@ -46,9 +44,7 @@ async def test_refusals_have_the_request_id_too(scene: Scene) -> None:
 
 
 @in_scene(ONE)
-async def test_a_fresh_request_id_in_each_call_pushes_no_other_head_out_of_the_memory(
-    scene: Scene,
-) -> None:
+async def test_fresh_request_ids_push_no_other_head_out_of_the_memory(scene: Scene) -> None:
     client = await scene.client()
     for number in range(1, 200, 2):
         trace = TRACE[:-8] + f"{number:08}"
@@ -114,9 +110,7 @@ async def test_a_call_that_triton_never_got_has_no_time_there(scene: Scene) -> N
 
 
 @in_scene(TWO_MODELS, is_logged=True)
-async def test_a_stream_has_one_line_for_each_model_and_none_for_its_messages(
-    scene: Scene,
-) -> None:
+async def test_a_stream_has_one_line_in_the_log_for_each_model(scene: Scene) -> None:
     response = service_pb2.ModelStreamInferResponse()
     response.infer_response.model_name = "m"
     said = response.SerializeToString()

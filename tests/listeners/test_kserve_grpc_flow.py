@@ -22,9 +22,7 @@ FRAME = 1 << 14
 
 
 @in_scene(ONE, is_quiet=False)
-async def test_a_stream_that_cannot_go_on_holds_a_window_and_the_others_pass(
-    scene: Scene,
-) -> None:
+async def test_a_blocked_stream_holds_a_window_and_the_others_pass(scene: Scene) -> None:
     whole = message(infer(size=2 * WINDOW))
     scene.triton.greeting = settings(window=0)
     client = await scene.client()

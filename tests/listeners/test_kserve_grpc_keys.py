@@ -83,9 +83,7 @@ QUESTIONS: dict[str, type[Message]] = {
 
 
 @in_scene(GUARDED)
-async def test_a_model_that_a_key_may_not_see_is_like_one_that_does_not_exist(
-    scene: Scene,
-) -> None:
+async def test_a_model_that_a_key_may_not_see_is_like_one_that_is_not_there(scene: Scene) -> None:
     async def heard(method: str, model: str) -> object:
         kind = QUESTIONS.get(method)
         body = kind(name=model).SerializeToString() if kind else infer(model)
@@ -121,9 +119,7 @@ async def errors(scene: Scene, metadata: Sequence[tuple[str, str]], *models: str
 
 
 @in_scene(GUARDED)
-async def test_each_message_of_a_stream_needs_a_key_for_the_model_that_it_names(
-    scene: Scene,
-) -> None:
+async def test_each_message_of_a_stream_needs_a_key_for_its_model(scene: Scene) -> None:
     unknown = "Request for unknown model: 'secret' is not found"
     assert await errors(scene, [BEARER], "m", "secret") == ["", unknown]
     [refused] = await errors(scene, (), "m")

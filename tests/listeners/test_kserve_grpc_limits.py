@@ -226,9 +226,7 @@ async def test_a_message_arrives_whole_whatever_its_pieces(scene: Scene) -> None
 
 
 @in_scene(ONE)
-async def test_a_message_that_holds_a_slot_and_stops_moving_frees_it_soon(
-    scene: Scene,
-) -> None:
+async def test_a_message_that_stops_moving_frees_its_slot_soon(scene: Scene) -> None:
     client = await scene.client()
     client.open(1)
     send(client, message(infer(size=1_000_000))[:300_000], ends=False)

@@ -115,9 +115,7 @@ async def test_messages_go_where_they_are_routed_and_answers_come_together(scene
 
 
 @in_scene(snapshot(view(target(1, "a")), replicas=["b"]))
-async def test_a_stream_goes_on_elsewhere_when_its_replica_leaves_which_says_what_it_owes(
-    scene: Scene,
-) -> None:
+async def test_a_stream_goes_on_elsewhere_when_its_replica_leaves(scene: Scene) -> None:
     client = await stream_of(scene, infer("m", id="1"), infer("m", id="2"))
     a, b = pair(scene)
     await heard(a, 2)
@@ -176,9 +174,7 @@ async def test_a_message_that_cannot_be_routed_is_answered_in_the_stream(scene: 
 
 
 @in_scene(ONE)
-async def test_a_message_that_cannot_be_routed_ends_a_stream_that_wants_errors_so(
-    scene: Scene,
-) -> None:
+async def test_triton_grpc_error_makes_an_unknown_model_end_the_stream(scene: Scene) -> None:
     client = await stream_of(scene, infer("x"), metadata=[("triton_grpc_error", "true")])
     [received] = await scene.over(client, 1)
     assert (received.status, received.trailers["servegate-error"]) == (5, "unknown_model")
@@ -243,9 +239,7 @@ async def test_a_client_that_leaves_its_stream_leaves_nothing_behind() -> None:
 
 
 @in_scene(REPLICAS)
-async def test_a_replica_that_cannot_be_reached_is_replaced_for_the_first_message(
-    scene: Scene,
-) -> None:
+async def test_the_first_message_goes_past_a_replica_that_is_not_reached(scene: Scene) -> None:
     a, b = pair(scene)
     a.close()
     client = await stream_of(scene, infer("m", id="1"), infer("m", id="2"), ends=True)
@@ -282,9 +276,7 @@ async def test_messages_may_be_cut_anywhere_and_be_of_any_size(scene: Scene) -> 
 
 
 @in_scene(snapshot(view(target(1, "a"), sequences=True)))
-async def test_compressed_messages_and_those_of_sequences_are_read_as_a_whole(
-    scene: Scene,
-) -> None:
+async def test_compressed_messages_and_sequences_are_read_as_a_whole(scene: Scene) -> None:
     request = service_pb2.ModelInferRequest(model_name="m", id="s")
     request.parameters["sequence_id"].int64_param = 77
     packed = message(gzip.compress(infer("m", id="z", size=5000)), flag=1)

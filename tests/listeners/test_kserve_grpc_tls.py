@@ -81,9 +81,7 @@ async def test_a_client_that_leaves_in_the_middle_leaves_nothing(scene: Scene) -
 
 
 @secured()
-async def test_a_client_that_speaks_no_http2_is_disconnected_without_an_answer(
-    scene: Scene,
-) -> None:
+async def test_a_client_without_http2_is_disconnected_without_an_answer(scene: Scene) -> None:
     for protocols in ((), ("http/1.1",), ("spdy/3", "http/1.1")):
         reader, writer = await asyncio.open_connection(
             "127.0.0.1", scene.port, ssl=OURS.client(*protocols), server_hostname="localhost"

@@ -50,9 +50,7 @@ def sent(scene: Scene, name: str = "a") -> list[bytes]:
 
 
 @in_scene(ASLEEP)
-async def test_a_call_waits_for_its_pool_and_is_answered_by_the_first_replica(
-    scene: Scene,
-) -> None:
+async def test_a_call_waits_until_its_pool_has_a_replica(scene: Scene) -> None:
     client = await scene.client()
     client.call(1)
     await waiting(scene)
@@ -102,9 +100,7 @@ def has_come(scene: Scene, size: int) -> bool:
 
 
 @in_scene(ASLEEP)
-async def test_a_message_larger_than_the_window_goes_on_once_the_pool_is_awake(
-    scene: Scene,
-) -> None:
+async def test_a_message_beyond_the_window_goes_on_once_the_pool_is_awake(scene: Scene) -> None:
     scene.tritons["a"].greeting = WIDE
     client = await scene.client()
     client.open(1)
@@ -280,9 +276,7 @@ async def test_a_message_of_which_a_part_comes_later_goes_on_whole(scene: Scene)
 
 
 @in_scene(ASLEEP)
-async def test_a_message_whose_pool_does_not_wake_is_refused_and_the_stream_goes_on(
-    scene: Scene,
-) -> None:
+async def test_a_message_whose_pool_does_not_wake_is_refused_in_the_stream(scene: Scene) -> None:
     client = await stream_of(scene, infer(id="1"), infer("n", id="2"))
     await waiting(scene)
     pass_waiting_time(scene)
@@ -316,9 +310,7 @@ async def test_a_stream_whose_client_leaves_wakes_to_nothing(scene: Scene) -> No
 
 
 @in_scene(ASLEEP)
-async def test_a_stream_that_ends_badly_elsewhere_takes_the_waiting_message_along(
-    scene: Scene,
-) -> None:
+async def test_a_stream_that_ends_badly_takes_the_waiting_message_along(scene: Scene) -> None:
     client = await stream_of(scene, infer("n", id="1"), infer(id="2"), infer("n", id="3"))
     await waiting(scene)
     await until(lambda: len(sent(scene, "b")) == 1)
@@ -491,9 +483,7 @@ async def test_the_first_message_of_a_stream_goes_to_another_replica(
 
 
 @in_scene(ONE, loops=("uvloop",))
-async def test_a_message_that_no_replica_can_serve_gets_an_error_of_the_gateway(
-    scene: Scene,
-) -> None:
+async def test_a_message_without_a_replica_gets_an_error_of_the_gateway(scene: Scene) -> None:
     client, triton = await refused_stream(scene)
     refuse_in_stream(triton)
     [received] = await scene.over(client, 1)

@@ -42,9 +42,7 @@ async def test_an_error_of_triton_passes_unchanged_too(scene: Scene) -> None:
 
 
 @in_scene()
-async def test_a_compressed_answer_stays_compressed_and_a_redirect_is_an_answer(
-    scene: Scene,
-) -> None:
+async def test_an_answer_stays_compressed_and_a_redirect_is_an_answer(scene: Scene) -> None:
     headers = ("Location: /x", "Content-Encoding: gzip", "Connection: x-hop", "X-Hop: 1")
     scene.a.script = answering(reply(b"\x1f\x8bx", *headers, status=302))
     answer = await scene.ask(request())
@@ -54,9 +52,7 @@ async def test_a_compressed_answer_stays_compressed_and_a_redirect_is_an_answer(
 
 
 @in_scene(ONE)
-async def test_the_request_carries_what_belongs_to_it_and_not_what_belongs_to_the_hop(
-    scene: Scene,
-) -> None:
+async def test_headers_of_the_request_go_on_and_those_of_the_hop_do_not(scene: Scene) -> None:
     headers = (
         "Connection: x-hop, keep-alive",
         "X-Hop: 1",
@@ -99,9 +95,7 @@ async def test_a_client_that_leaves_in_the_middle_of_its_head_causes_no_call(sce
 
 
 @in_scene(ONE)
-async def test_an_error_of_the_gateway_has_its_code_and_the_connection_goes_on(
-    scene: Scene,
-) -> None:
+async def test_an_error_of_the_gateway_leaves_the_connection_open(scene: Scene) -> None:
     client = await scene.connect()
     for method, path, status, error in (
         ("POST", "/v2/models/nope/infer", 404, "unknown_model"),

@@ -136,9 +136,7 @@ async def test_what_is_wrong_is_said_with_tensorflow_servings_codes(front: Front
 
 
 @in_front()
-async def test_a_call_keeps_its_slot_until_the_answer_when_its_client_has_left(
-    front: Front,
-) -> None:
+async def test_a_call_keeps_its_slot_when_its_client_has_left(front: Front) -> None:
     hand = front.a.by_hand()
     request = tf.predict_request(tf.spec("m"), x=X)
     async with grpc.aio.insecure_channel(f"127.0.0.1:{front.rpc_port}") as channel:

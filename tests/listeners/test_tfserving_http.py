@@ -135,9 +135,7 @@ async def test_every_call_is_written_down_with_its_id_and_its_bytes(front: Front
 
 
 @in_front()
-async def test_what_belongs_to_the_call_goes_on_and_what_belongs_to_its_body_does_not(
-    front: Front,
-) -> None:
+async def test_headers_of_the_call_go_on_and_those_of_its_body_do_not(front: Front) -> None:
     front.a.script = model(gives_its_input)
     headers = (
         "X-Request-Id: me-1",
@@ -224,9 +222,7 @@ async def test_a_document_of_empty_lists_is_refused_before_it_is_read(front: Fro
 
 
 @in_front()
-async def test_a_large_document_is_read_and_written_in_a_thread_with_the_same_errors(
-    front: Front,
-) -> None:
+async def test_a_large_document_is_converted_in_a_thread_and_checked(front: Front) -> None:
     front.a.script = model(gives_its_input)
     padding = " " * LARGE  # makes a document a large one
     for rows, said in (
@@ -245,9 +241,7 @@ async def test_a_large_document_is_read_and_written_in_a_thread_with_the_same_er
 
 
 @in_front()
-async def test_a_call_keeps_its_slot_until_the_answer_when_its_client_has_left(
-    front: Front,
-) -> None:
+async def test_a_call_keeps_its_slot_when_its_client_has_left(front: Front) -> None:
     hand = front.a.by_hand()
     client = await front.connect()
     await client.send(request(json.dumps(ROWS).encode(), path=PREDICT))
@@ -462,9 +456,7 @@ async def test_a_model_that_is_no_classifier_or_regression_says_why(front: Front
 
 
 @in_front()
-async def test_an_answer_of_triton_that_cannot_be_read_is_an_error_of_the_server(
-    front: Front,
-) -> None:
+async def test_an_unreadable_answer_of_triton_is_an_error_of_the_server(front: Front) -> None:
     broken = outputs_reply({"y": Tensor("FP32", (1, 2), b"1234")})
     serving = model(gives_its_input)
 
