@@ -19,11 +19,12 @@ import sys
 import tempfile
 import termios
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from builders import DataPlane, replica, snapshot, target, until, view
@@ -34,7 +35,6 @@ from listeners.loops import BOTH, LOOPS, parametrized
 
 from serve.app.serving import Server
 from serve.core.calls import Account
-from serve.core.limits import Limits
 from serve.core.snapshot import Snapshot
 from serve.listeners.http.client import HttpClient
 from serve.listeners.http.kserve import KServeHttp
@@ -201,37 +201,25 @@ def _placed(now: Snapshot, listening: list[Replica]) -> Snapshot:
     return dataclasses.replace(now, replicas=named)
 
 
-@dataclass(frozen=True, slots=True)
-class Arrangement:
-    """What a test wants to find. `now` is the snapshot, or how many replicas the model `m` has.
-
-    With a small `send_buffer` the kernel takes little of an answer, so that slow readers are
-    noticed soon.
-    """
-
-    now: Snapshot | int | None = 1
-    limits: dict[str, Any] = field(default_factory=dict)
-    admitted: int = 100
-    draining: bool = False
-    send_buffer: int = 0
-    tls: bool = False
-    local: bool = False  # the port is open to this machine alone
-    app: Callable[[KServeHttp], Any] = lambda listener: listener
-
-    def limited(self) -> Limits:
-        return Limits(**{**dataclasses.asdict(LIMITS), **self.limits})
-
-    def open_port(self) -> socket.socket:
-        port = socket.create_server(("127.0.0.1", 0))
-        if self.send_buffer:
-            port.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, self.send_buffer)
-        return port
-
-
 @asynccontextmanager
-async def scene(wanted: Arrangement) -> AsyncIterator[Scene]:
-    """Everything running, and at the end everything at zero, and nothing raised meanwhile."""
-    now = fleet(wanted.now) if isinstance(wanted.now, int) else wanted.now
+async def scene(
+    now: Snapshot | int | None = 1,
+    *,
+    limits: Mapping[str, Any] = MappingProxyType({}),
+    admitted: int = 100,
+    draining: bool = False,
+    send_buffer: int = 0,
+    tls: bool = False,
+    local: bool = False,
+    app: Callable[[KServeHttp], Any] = lambda listener: listener,
+) -> AsyncIterator[Scene]:
+    """Everything running, and at the end everything at zero, and nothing raised meanwhile.
+
+    `now` is the snapshot, or how many replicas the model `m` has. With a small `send_buffer` the
+    kernel takes little of an answer, so that slow readers are noticed soon. A `local` port is open
+    to this machine alone.
+    """
+    now = fleet(now) if isinstance(now, int) else now
     complaints: list[dict[str, Any]] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, what: complaints.append(what))
     async with contextlib.AsyncExitStack() as stack:
@@ -239,19 +227,21 @@ async def scene(wanted: Arrangement) -> AsyncIterator[Scene]:
         for one in replicas:
             stack.callback((await one.listen()).close)
         placed, log = None if now is None else _placed(now, replicas), Log()
-        plane = DataPlane(placed, limit=wanted.admitted, journal=log)
+        plane = DataPlane(placed, limit=admitted, journal=log)
         pool = Pool(connect_timeout=5.0, clock=plane.clock)
         listener = KServeHttp(
             plane.gateway,
             pool,
-            limits=wanted.limited(),
+            limits=dataclasses.replace(LIMITS, **limits),
             clock=plane.clock,
-            is_draining=lambda: wanted.draining,
-            is_local=wanted.local,
+            is_draining=lambda: draining,
+            is_local=local,
         )
-        port = wanted.open_port()
-        ours, theirs = contexts() if wanted.tls else (None, None)
-        server = await _serve(wanted.app(listener), listener, port, ours)
+        port = socket.create_server(("127.0.0.1", 0))
+        if send_buffer:
+            port.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, send_buffer)
+        ours, theirs = contexts() if tls else (None, None)
+        server = await _serve(app(listener), listener, port, ours)
         number = port.getsockname()[1]
         made = Scene(plane, pool, listener, server, number, replicas, log, theirs)
         try:
@@ -311,13 +301,12 @@ def in_scene(
 ) -> Callable[[Callable[..., Awaitable[None]]], Callable[..., None]]:
     """Make a test of a coroutine that takes a `Scene` and, behind it, what pytest gives.
 
-    The arguments are those of an `Arrangement`.
+    The arguments are those of `scene`.
     """
-    arrangement = Arrangement(now, **wanted)
 
     def decorate(test: Callable[..., Awaitable[None]]) -> Callable[..., None]:
         async def play(given: dict[str, Any]) -> None:
-            async with asyncio.timeout(BOUND), scene(arrangement) as made:
+            async with asyncio.timeout(BOUND), scene(now, **wanted) as made:
                 await test(made, **given)
 
         @functools.wraps(test)

@@ -16,7 +16,7 @@ from builders import snapshot, target, until, view
 from listeners.http_clients import Answer
 from listeners.http_messages import get, reply, request
 from listeners.http_replicas import Received, Script
-from listeners.http_scene import Arrangement, Scene, scene
+from listeners.http_scene import Scene, scene
 from listeners.loops import LOOPS, parametrized
 
 from serve.core.snapshot import Snapshot
@@ -140,7 +140,7 @@ async def front(now: Snapshot, limits: dict[str, Any]) -> AsyncIterator[Front]:
         facades.append(TfServing(gateway, pool, limits=listener.limits, clock=listener.clock))
         return application(listener, router(listener, facades[0]))
 
-    async with scene(Arrangement(now, limits=limits, app=app)) as it:
+    async with scene(now, limits=limits, app=app) as it:
         rpc = KServeGrpc(
             it.plane.gateway,
             GrpcPool(limits=it.listener.limits, connect_timeout=5.0, clock=it.plane.clock),
