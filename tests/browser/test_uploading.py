@@ -91,7 +91,15 @@ def test_who_gives_up_leaves_nothing_behind(visitor: Visitor, stage: Stage, fold
         harness.until(lambda: "given-up" not in unfinished(stage), 20)
 
 
-def test_one_onnx_file_becomes_a_version(page: Page, stage: Stage, tmp_path: Path) -> None:
+def test_one_onnx_file_becomes_a_version_and_a_folder_of_notes_is_refused(
+    page: Page, stage: Stage, tmp_path: Path
+) -> None:
+    (tmp_path / "notes").mkdir()
+    (tmp_path / "notes/readme.txt").write_text("no model")
+    page.goto("/upload")
+    page.get_by_label("A folder").set_input_files(tmp_path / "notes")
+    expect(page.get_by_text("This is no model folder")).to_be_visible()
+    expect(page.get_by_role("button", name="Upload", exact=True)).to_be_disabled()
     (tmp_path / "triple.onnx").write_bytes(pushing.times(3.0))
     page.goto("/upload")
     page.get_by_label(re.compile("Or files")).set_input_files(tmp_path / "triple.onnx")
@@ -99,12 +107,3 @@ def test_one_onnx_file_becomes_a_version(page: Page, stage: Stage, tmp_path: Pat
     page.get_by_role("button", name="Upload", exact=True).press("Enter")
     expect(page.get_by_text("Version 1 of triple is ready")).to_be_visible(timeout=LONG)
     assert pushing.factor_of(stage.up, "triple") == 3.0
-
-
-def test_what_is_no_model_is_refused_before_it_is_sent(page: Page, tmp_path: Path) -> None:
-    (tmp_path / "notes").mkdir()
-    (tmp_path / "notes/readme.txt").write_text("no model")
-    page.goto("/upload")
-    page.get_by_label("A folder").set_input_files(tmp_path / "notes")
-    expect(page.get_by_text("This is no model folder")).to_be_visible()
-    expect(page.get_by_role("button", name="Upload", exact=True)).to_be_disabled()
