@@ -46,17 +46,17 @@ def told_of(address: str, protocol: Protocol, model: str, expected: int) -> list
     return told[:CALLS]
 
 
-@pytest.mark.parametrize("protocol", [Protocol.HTTP_JSON, Protocol.HTTP_BINARY])
 def test_answers_of_triton_and_of_the_gateway_are_checked_and_tell_the_version(
-    beside: Beside, protocol: Protocol
+    beside: Beside,
 ) -> None:
-    triton, gateway = beside.http
-    assert told_of(triton, protocol, "mirror", 1) == [(RIGHT, "1")] * CALLS
-    told = told_of(gateway, protocol, "mirror", 1)
-    assert {outcome for outcome, _ in told} == {RIGHT}
-    assert {decision.partition(";")[0] for _, decision in told} == {"1"}
-    assert all("by=" in decision for _, decision in told)
-    assert {outcome for outcome, _ in told_of(triton, protocol, "mirror", 2)} == {WRONG}
+    for protocol in (Protocol.HTTP_JSON, Protocol.HTTP_BINARY):
+        triton, gateway = beside.http
+        assert told_of(triton, protocol, "mirror", 1) == [(RIGHT, "1")] * CALLS, protocol
+        told = told_of(gateway, protocol, "mirror", 1)
+        assert {outcome for outcome, _ in told} == {RIGHT}, protocol
+        assert {decision.partition(";")[0] for _, decision in told} == {"1"}, protocol
+        assert all("by=" in decision for _, decision in told), protocol
+        assert {outcome for outcome, _ in told_of(triton, protocol, "mirror", 2)} == {WRONG}
 
 
 def test_refusals_of_both_are_told_apart(beside: Beside) -> None:
