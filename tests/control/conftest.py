@@ -1,12 +1,25 @@
-"""Stores for tests: each test that asks for `where` runs on SQLite and on PostgreSQL."""
+"""What tests of the control plane share: coroutines run on asyncio, stores in either database."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from control.publishing import Scene
 from database import PostgresServer, postgres
 
 Where = Path | str
+
+
+@pytest.fixture(scope="session")
+def anyio_backend() -> str:
+    """The loop of tests and fixtures that are coroutines."""
+    return "asyncio"
+
+
+@pytest.fixture
+async def scene(tmp_path: Path) -> Scene:
+    """A control plane that publishes. Some files have a scene of another kind."""
+    return await Scene(tmp_path).begin()
 
 
 @pytest.fixture(scope="session")

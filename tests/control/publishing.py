@@ -197,9 +197,10 @@ class Scene:
             set_route=self._set_route,
         )
 
-    async def begin(self) -> None:
+    async def begin(self) -> "Scene":
         """Read what is stored; replica `a` holds nothing."""
         await self.plane.begin(a={})
+        return self
 
     async def push(
         self, model: str, given: Mapping[str, bytes], ask: Ask | None = None, by: By = ADA

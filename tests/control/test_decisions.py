@@ -1,17 +1,18 @@
 """Decisions: what is stored, read as values."""
 
+from pathlib import Path
 from types import MappingProxyType
-from typing import Any
 
+import pytest
+from builders import ControlPlane, write_model
+from control.publishing import CONFIG, Scene, files
+
+from serve.control.configurations import Line, compared, configured
 from serve.control.decisions import UNSET, Decisions, label_key, split_of
 from serve.control.storing.store import Entry
+from serve.core.errors import UnknownModel, UnknownVersion
 from serve.core.routes import Split
-
-
-def decided(**bodies: Any) -> Decisions:
-    """`kind__key=body`, with keys as the store writes them."""
-    entries = {tuple(name.split("__")): Entry(body, 7) for name, body in bodies.items()}
-    return Decisions(MappingProxyType(entries))  # type: ignore[arg-type]
+from serve.tensors.signature import TensorSpec
 
 
 def test_what_nobody_has_set_is_unset() -> None:
@@ -22,27 +23,59 @@ def test_what_nobody_has_set_is_unset() -> None:
     assert (nothing.objective("m"), nothing.pool("m")) == ("", "default")
 
 
-def test_a_route_is_read_as_a_split() -> None:
-    route = decided(route__m={"split": {"10": 1, "2": 9}})
-    assert route.split("m") == Split(((2, 9), (10, 1)))
-    assert split_of({"split": {"1": 100}}) == Split(((1, 100),))
-
-
-def test_labels_belong_to_their_model_alone() -> None:
-    two = {
+def test_what_was_set_is_read_of_each_model_by_itself() -> None:
+    entries = {
+        ("route", "m"): Entry({"split": {"10": 1, "2": 9}}, 7),
+        ("route", label_key("m", "x")): Entry({"split": {"1": 1}}, 4),
         ("label", label_key("m", "stable")): Entry({"version": 1}, 1),
         ("label", label_key("m", "new")): Entry({"version": 2}, 2),
         ("label", label_key("mm", "stable")): Entry({"version": 3}, 3),
-        ("route", label_key("m", "x")): Entry({"split": {"1": 1}}, 4),
+        ("model", "m"): Entry({"objective": "p99<50ms"}, 5),
+        ("model", "x"): Entry({"pool": "a100"}, 6),
     }
-    assert Decisions(MappingProxyType(two)).labels("m") == {"new": 2, "stable": 1}
+    decisions = Decisions(MappingProxyType(entries))
+    assert decisions.split("m") == Split(((2, 9), (10, 1)))
+    assert split_of({"split": {"1": 100}}) == Split(((1, 100),))
+    assert decisions.labels("m") == {"new": 2, "stable": 1}
+    assert (decisions.objective("m"), decisions.pool("m")) == ("p99<50ms", "default")
+    assert (decisions.objective("x"), decisions.pool("x")) == ("", "a100")
+    assert decisions.entry("route", "m").etag == '"7"'
 
 
-def test_settings_of_a_model_are_read_one_by_one() -> None:
-    model = decided(model__m={"objective": "p99<50ms"}, model__x={"pool": "a100"})
-    assert (model.objective("m"), model.pool("m")) == ("p99<50ms", "default")
-    assert (model.objective("x"), model.pool("x")) == ("", "a100")
+# --- how a version is configured, and what differs between two ------------------------------------
 
 
-def test_the_etag_of_a_thing_is_its_revision() -> None:
-    assert decided(model__m={}).entry("model", "m").etag == '"7"'
+async def test_a_published_version_is_told_from_its_record(scene: Scene) -> None:
+    await scene.publish("m", files())
+    found = configured(scene.plane.models, "m", 1)
+    assert (found.published, found.config) == (True, CONFIG)
+    assert found.inputs == (TensorSpec("x", "FP32", (-1, 4)),)
+    assert found.outputs == (TensorSpec("y", "FP32", (-1, 2)),)
+
+
+async def test_a_plain_folders_version_is_told_from_its_configuration(tmp_path: Path) -> None:
+    plane = ControlPlane(tmp_path)
+    text = 'backend: "python"\ninput { name: "t" data_type: TYPE_STRING dims: [ -1, 2 ] }\n'
+    write_model(plane.repository, "m", 1, config=text)
+    await plane.begin(a={"m": (1, 7)})
+    found = configured(plane.models, "m", 1)
+    assert (found.published, found.outputs) == (False, ())
+    assert found.inputs == (TensorSpec("t", "BYTES", (-1, 2)),)
+    assert 'name: "t"' in found.config
+    held = configured(plane.models, "m", 7)  # by a replica, and there is no folder
+    assert (held.config, held.inputs, held.published) == ("", (), False)
+    with pytest.raises(UnknownVersion):
+        configured(plane.models, "m", 2)
+    with pytest.raises(UnknownModel):
+        configured(plane.models, "x", 1)
+
+
+def test_lines_are_numbered_where_they_are_and_a_changed_one_is_there_twice() -> None:
+    assert compared("a\nb\nc\n", "a\nc\nd\n") == (
+        Line(" ", "a", 1, 1),
+        Line("-", "b", 2, None),
+        Line(" ", "c", 3, 2),
+        Line("+", "d", None, 3),
+    )
+    assert [line.sign for line in compared("a", "b")] == ["-", "+"]
+    assert [line.sign for line in compared("a\nb", "a\nb")] == [" ", " "]

@@ -1,303 +1,361 @@
 """The way of a version: from an upload to a manifest, one state after the other."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 from builders import write_model
-from control.publishing import ADA, CONFIG, Scene, files, play, sha256
+from control.publishing import ADA, CONFIG, SIGNATURE, Scene, files, sha256
 
 from serve.control.decisions import ROUTE
 from serve.control.models import By
 from serve.control.publishing.publications import Ask
+from serve.control.publishing.trials import NOT_TRIED
 from serve.core.errors import (
     Conflict,
     Invalid,
+    NoSpace,
+    NotFound,
     PreconditionFailed,
     TrialFailed,
+    Unavailable,
 )
 from serve.core.versions import State
+from serve.tensors.contracts import Case, write_contract
+from serve.tensors.signature import TensorSpec
+from serve.triton import config as triton_config
 
 OTHER = CONFIG.replace("max_batch_size: 8", "max_batch_size: 16")
 
 
-def test_a_conversion_that_nothing_verified_is_a_finding_of_its_version(tmp_path: Path) -> None:
-    scene = Scene(tmp_path)
-
-    async def run() -> None:
-        steps = [{"step": "verification", "facts": {"unverified": "there are 5 samples"}}]
-        report = {"conversion.json": json.dumps({"steps": steps}).encode()}
-        version = await scene.publish("m", files() | report)
-        assert version.is_published and "not verified: there are 5 samples" in version.findings[0]
-        broken = await scene.publish("m", files(b"another") | {"conversion.json": b"{"})
-        assert broken.is_published and broken.findings == ()
-
-    play(scene, run)
+async def test_a_conversion_that_nothing_verified_is_a_finding_of_its_version(scene: Scene) -> None:
+    steps = [{"step": "verification", "facts": {"unverified": "there are 5 samples"}}]
+    report = {"conversion.json": json.dumps({"steps": steps}).encode()}
+    version = await scene.publish("m", files() | report)
+    assert version.is_published and "not verified: there are 5 samples" in version.findings[0]
+    broken = await scene.publish("m", files(b"another") | {"conversion.json": b"{"})
+    assert broken.is_published and broken.findings == ()
 
 
-def test_a_version_gets_the_next_number_and_is_published(tmp_path: Path) -> None:
-    scene = Scene(tmp_path)
-
-    async def run() -> None:
-        version, created = await scene.push("m", files())
-        assert (version.number, version.state, created) == (1, State.UPLOADED, True)
-        await scene.pipeline.round()
-        published = scene.version()
-        assert (published.state, published.reason) == (State.PUBLISHED, "")
-        assert (published.physical, published.memory, published.findings) == ("m", 1000, ())
-        assert set(published.times) == {"uploaded", "checked", "published"}
-        manifest = await scene.storage.manifest("m", 1)
-        assert [file.path for file in manifest.files] == ["1/model.onnx", "config.pbtxt"]
-        assert manifest.content == version.content and manifest.group == published.group
-        assert manifest.provenance.author == "ada"
-        config = manifest.layout.config
-        assert config is not None and config.sha256 == sha256(published.config.encode())
-        assert scene.quarantine.trees == [["m/1/model.onnx", "m/config.pbtxt"]]
-        assert scene.uploads.all() == () and list(scene.work.iterdir()) == []
-
-    play(scene, run)
-
-
-def test_the_version_folder_gets_the_number_that_was_given(tmp_path: Path) -> None:
-    scene = Scene(tmp_path)
-
-    async def run() -> None:
-        await scene.publish("m", files(b"one"))
-        await scene.publish("m", {"config.pbtxt": CONFIG.encode(), "7/model.onnx": b"two"})
-        manifest = await scene.storage.manifest("m", 2)
-        assert manifest.layout.number == 2
-        assert scene.quarantine.trees[1] == ["m/2/model.onnx", "m/config.pbtxt"]
-
-    play(scene, run)
+async def test_a_version_gets_the_next_number_and_is_published(scene: Scene) -> None:
+    version, created = await scene.push("m", files(), by=By("ada", "a better model"))
+    assert (version.number, version.state, created) == (1, State.UPLOADED, True)
+    await scene.pipeline.round()
+    published = scene.version()
+    assert (published.state, published.reason) == (State.PUBLISHED, "")
+    assert (published.physical, published.memory, published.findings) == ("m", 1000, ())
+    assert set(published.times) == {"uploaded", "checked", "published"}
+    manifest = await scene.storage.manifest("m", 1)
+    assert [file.path for file in manifest.files] == ["1/model.onnx", "config.pbtxt"]
+    assert manifest.content == version.content and manifest.group == published.group
+    assert manifest.provenance.author == "ada"
+    config = manifest.layout.config
+    assert config is not None and config.sha256 == sha256(published.config.encode())
+    assert scene.quarantine.trees == [["m/1/model.onnx", "m/config.pbtxt"]]
+    assert scene.uploads.all() == () and list(scene.work.iterdir()) == []
+    assert [(r["author"], r["reason"]) for r in await scene.revisions("version", "m:1")] == [
+        ("ada", "a better model"),
+        ("servegate", "version 1 is checked"),
+        ("servegate", "version 1 is published"),
+    ]
 
 
-def test_known_content_creates_no_second_version_unless_asked(tmp_path: Path) -> None:
-    scene = Scene(tmp_path)
-
-    async def run() -> None:
-        await scene.publish("m", files())
-        assert await scene.push("m", files()) == (scene.version(), False)
-        renumbered = {path.replace("1/", "4/"): data for path, data in files().items()}
-        assert (await scene.push("m", renumbered))[0].number == 1
-        assert scene.uploads.all() == ()
-        again, created = await scene.push("m", files(), Ask(again=True))
-        assert (again.number, created) == (2, True)
-        other, created = await scene.push("n", files())
-        assert (other.model, other.number, created) == ("n", 1, True)
-
-    play(scene, run)
+async def test_the_version_folder_gets_the_number_that_was_given(scene: Scene) -> None:
+    await scene.publish("m", files(b"one"))
+    await scene.publish("m", {"config.pbtxt": CONFIG.encode(), "7/model.onnx": b"two"})
+    manifest = await scene.storage.manifest("m", 2)
+    assert manifest.layout.number == 2
+    assert scene.quarantine.trees[1] == ["m/2/model.onnx", "m/config.pbtxt"]
 
 
-def test_content_that_is_on_its_way_is_known_and_keeps_its_upload(tmp_path: Path) -> None:
-    scene = Scene(tmp_path)
-
-    async def run() -> None:
-        await scene.push("m", files())
-        version, created = await scene.push("m", files(), Ask(labels=("new",), live=True))
-        assert (version.number, created) == (1, False)
-        assert (version.labels, version.live) == (("new",), True)
-        await scene.pipeline.round()
-        assert scene.version().is_published and scene.version().labels == ("new",)
-
-    play(scene, run)
+async def test_known_content_creates_no_second_version_unless_asked(scene: Scene) -> None:
+    await scene.publish("m", files())
+    assert await scene.push("m", files()) == (scene.version(), False)
+    renumbered = {path.replace("1/", "4/"): data for path, data in files().items()}
+    assert (await scene.push("m", renumbered))[0].number == 1
+    assert scene.uploads.all() == ()
+    again, created = await scene.push("m", files(), Ask(again=True))
+    assert (again.number, created) == (2, True)
+    other, created = await scene.push("n", files())
+    assert (other.model, other.number, created) == ("n", 1, True)
 
 
-def test_numbers_go_on_after_all_that_ever_were_and_those_on_disk(tmp_path: Path) -> None:
-    scene = Scene(tmp_path)
-
-    async def run() -> None:
-        write_model(scene.plane.repository, "m", 3, 5)
-        await scene.plane.inventory.scan()
-        assert (await scene.publish("m", files())).number == 6
-        await scene.retention.retire("m", 6, ADA)
-        await scene.retention.remove("m", 6, ADA)
-        assert (await scene.push("m", files(b"another")))[0].number == 7
-
-    play(scene, run)
+async def test_content_that_is_on_its_way_is_known_and_keeps_its_upload(scene: Scene) -> None:
+    await scene.push("m", files())
+    version, created = await scene.push("m", files(), Ask(labels=("new",), live=True))
+    assert (version.number, created) == (1, False)
+    assert (version.labels, version.live) == (("new",), True)
+    await scene.pipeline.round()
+    assert scene.version().is_published and scene.version().labels == ("new",)
 
 
-def test_two_control_planes_never_give_one_number_twice(tmp_path: Path) -> None:
-    first, second = Scene(tmp_path), Scene(tmp_path)
-
-    async def run() -> None:
-        await second.begin()
-        stale = second.plane.decisions
-        await first.push("m", files(b"one"))
-        second.plane.decisions = stale
-        assert (await second.push("m", files(b"two")))[0].number == 2
-
-    play(first, run)
+async def test_numbers_go_on_after_all_that_ever_were_and_those_on_disk(scene: Scene) -> None:
+    write_model(scene.plane.repository, "m", 3, 5)
+    await scene.plane.inventory.scan()
+    assert (await scene.publish("m", files())).number == 6
+    await scene.retention.retire("m", 6, ADA)
+    await scene.retention.remove("m", 6, ADA)
+    assert (await scene.push("m", files(b"another")))[0].number == 7
 
 
-def test_names_labels_and_tags_are_checked_before_a_number_is_given(tmp_path: Path) -> None:
-    scene = Scene(tmp_path)
+async def test_two_control_planes_never_give_one_number_twice(tmp_path: Path) -> None:
+    first, second = await Scene(tmp_path).begin(), await Scene(tmp_path).begin()
+    stale = second.plane.decisions
+    await first.push("m", files(b"one"))
+    second.plane.decisions = stale
+    assert (await second.push("m", files(b"two")))[0].number == 2
 
-    async def run() -> None:
-        for ask in (Ask(labels=("1",)), Ask(tags={"a b": "c"}), Ask(tags={"a": "c" * 2000})):
-            with pytest.raises(Invalid):
-                await scene.push("m", files(), ask)
-        assert scene.records.all() == ()
 
-    play(scene, run)
+async def test_names_labels_and_tags_are_checked_before_a_number_is_given(scene: Scene) -> None:
+    for ask in (Ask(labels=("1",)), Ask(tags={"a b": "c"}), Ask(tags={"a": "c" * 2000})):
+        with pytest.raises(Invalid):
+            await scene.push("m", files(), ask)
+    assert scene.records.all() == ()
 
 
 # --- names in Triton -----------------------------------------------------------------------------
 
 
-def test_versions_that_share_configuration_and_files_share_a_name(tmp_path: Path) -> None:
-    scene = Scene(tmp_path)
-
-    async def run() -> None:
-        await scene.publish("m", files(b"one"))
-        same = await scene.publish("m", files(b"two", config='name: "other"\n' + CONFIG))
-        other = await scene.publish("m", files(b"three", config=OTHER))
-        again = await scene.publish("m", files(b"four", config=OTHER))
-        beside = await scene.publish("m", files(b"five") | {"extra.txt": b"a"})
-        assert (same.physical, other.physical) == ("m", f"m--{other.group[:8]}")
-        assert again.physical == other.physical
-        assert beside.physical == f"m--{beside.group[:8]}" != other.physical
-
-    play(scene, run)
+async def test_versions_that_share_configuration_and_files_share_a_name(scene: Scene) -> None:
+    await scene.publish("m", files(b"one"))
+    same = await scene.publish("m", files(b"two", config='name: "other"\n' + CONFIG))
+    other = await scene.publish("m", files(b"three", config=OTHER))
+    again = await scene.publish("m", files(b"four", config=OTHER))
+    beside = await scene.publish("m", files(b"five") | {"extra.txt": b"a"})
+    assert (same.physical, other.physical) == ("m", f"m--{other.group[:8]}")
+    assert again.physical == other.physical
+    assert beside.physical == f"m--{beside.group[:8]}" != other.physical
 
 
-def test_the_plain_repository_keeps_its_names(tmp_path: Path) -> None:
-    scene = Scene(tmp_path)
-
-    async def run() -> None:
-        write_model(scene.plane.repository, "m", 1)
-        await scene.plane.inventory.scan()
-        version = await scene.publish("m", files())
-        assert (version.number, version.physical) == (2, f"m--{version.group[:8]}")
-
-    play(scene, run)
+async def test_the_plain_repository_keeps_its_names(scene: Scene) -> None:
+    write_model(scene.plane.repository, "m", 1)
+    await scene.plane.inventory.scan()
+    version = await scene.publish("m", files())
+    assert (version.number, version.physical) == (2, f"m--{version.group[:8]}")
 
 
-def test_a_name_is_free_again_once_nothing_living_has_it(tmp_path: Path) -> None:
-    scene = Scene(tmp_path)
-
-    async def run() -> None:
-        await scene.publish("m", files())
-        await scene.retention.retire("m", 1, ADA)
-        assert (await scene.publish("m", files(b"two", config=OTHER))).physical != "m"
-        await scene.retention.remove("m", 1, ADA)
-        again = OTHER.replace("16", "4")
-        assert (await scene.publish("m", files(b"three", config=again))).physical == "m"
-
-    play(scene, run)
+async def test_a_name_is_free_again_once_nothing_living_has_it(scene: Scene) -> None:
+    await scene.publish("m", files())
+    await scene.retention.retire("m", 1, ADA)
+    assert (await scene.publish("m", files(b"two", config=OTHER))).physical != "m"
+    await scene.retention.remove("m", 1, ADA)
+    again = OTHER.replace("16", "4")
+    assert (await scene.publish("m", files(b"three", config=again))).physical == "m"
 
 
 # --- who else writes -----------------------------------------------------------------------------
 
 
-def test_what_people_change_meanwhile_is_kept(tmp_path: Path) -> None:
-    scene = Scene(tmp_path)
-
-    async def run() -> None:
-        version, _ = await scene.push("m", files(), Ask(tags={"a": "1", "b": "2"}))
-        amended = await scene.publications.amend(
-            "m", 1, tags={"a": "", "c": "3"}, labels=["new"], by=ADA
-        )
-        assert amended.etag != version.etag
-        await scene.pipeline.round()
-        published = scene.version()
-        assert published.is_published
-        assert dict(published.tags) == {"b": "2", "c": "3"} and published.labels == ("new",)
-
-    play(scene, run)
+async def test_what_people_change_meanwhile_is_kept(scene: Scene) -> None:
+    version, _ = await scene.push("m", files(), Ask(tags={"a": "1", "b": "2"}))
+    amended = await scene.publications.amend(
+        "m", 1, tags={"a": "", "c": "3"}, labels=["new"], by=ADA
+    )
+    assert amended.etag != version.etag
+    await scene.pipeline.round()
+    published = scene.version()
+    assert published.is_published
+    assert dict(published.tags) == {"b": "2", "c": "3"} and published.labels == ("new",)
 
 
-def test_a_version_has_no_more_tags_than_people_can_read(tmp_path: Path) -> None:
-    scene = Scene(tmp_path)
-
-    async def run() -> None:
-        first = Ask(tags={f"a{number}": "x" for number in range(60)})
-        await scene.push("m", files(), first)
-        more = {f"b{number}": "x" for number in range(60)}
-        with pytest.raises(Invalid, match="too many"):
-            await scene.publications.amend("m", 1, tags=more, labels=None, by=ADA)
-        with pytest.raises(Invalid, match="too many"):
-            await scene.push("m", files(), Ask(tags=more))
-
-    play(scene, run)
+async def test_a_version_has_no_more_tags_than_people_can_read(scene: Scene) -> None:
+    first = Ask(tags={f"a{number}": "x" for number in range(60)})
+    await scene.push("m", files(), first)
+    more = {f"b{number}": "x" for number in range(60)}
+    with pytest.raises(Invalid, match="too many"):
+        await scene.publications.amend("m", 1, tags=more, labels=None, by=ADA)
+    with pytest.raises(Invalid, match="too many"):
+        await scene.push("m", files(), Ask(tags=more))
 
 
-def test_tags_are_set_only_on_the_record_that_was_read(tmp_path: Path) -> None:
-    scene = Scene(tmp_path)
-
-    async def run() -> None:
-        version, _ = await scene.push("m", files())
-        by = By("bob", if_match=version.etag)
-        await scene.publications.amend("m", 1, tags={"a": "1"}, labels=None, by=by)
-        with pytest.raises(PreconditionFailed):
-            await scene.publications.amend("m", 1, tags={"a": "2"}, labels=None, by=by)
-        assert dict(scene.version().tags) == {"a": "1"}
-
-    play(scene, run)
+async def test_tags_are_set_only_on_the_record_that_was_read(scene: Scene) -> None:
+    version, _ = await scene.push("m", files())
+    by = By("bob", if_match=version.etag)
+    await scene.publications.amend("m", 1, tags={"a": "1"}, labels=None, by=by)
+    with pytest.raises(PreconditionFailed):
+        await scene.publications.amend("m", 1, tags={"a": "2"}, labels=None, by=by)
+    assert dict(scene.version().tags) == {"a": "1"}
 
 
-def test_a_version_is_kept_while_somebody_wants_it_and_not_over_its_retirement(
-    tmp_path: Path,
-) -> None:
-    scene = Scene(tmp_path)
-
+async def test_a_version_is_kept_on_demand_but_not_over_its_retirement(scene: Scene) -> None:
     async def amend(*, keep: bool | None) -> bool:
         amended = await scene.publications.amend("m", 1, tags=None, labels=None, keep=keep, by=ADA)
         return amended.keep
 
-    async def run() -> None:
-        await scene.publish("m", files())
-        assert [await amend(keep=keep) for keep in (True, None, False, True)] == [1, 1, 0, 1]
-        retired = await scene.retention.retire("m", 1, ADA)
-        assert not retired.keep
-        with pytest.raises(Conflict, match="cannot be loaded") as caught:
-            await amend(keep=True)
-        assert caught.value.try_this == "servegate model restore m@1"
-
-    play(scene, run)
+    await scene.publish("m", files())
+    assert [await amend(keep=keep) for keep in (True, None, False, True)] == [1, 1, 0, 1]
+    retired = await scene.retention.retire("m", 1, ADA)
+    assert not retired.keep
+    with pytest.raises(Conflict, match="cannot be loaded") as caught:
+        await amend(keep=True)
+    assert caught.value.try_this == "servegate model restore m@1"
 
 
-def test_no_label_waits_for_a_version_that_failed(tmp_path: Path) -> None:
-    scene = Scene(tmp_path)
-    scene.quarantine.fails = TrialFailed("no")
-
-    async def run() -> None:
-        await scene.publish("m", files())
-        with pytest.raises(Conflict):
-            await scene.publications.amend("m", 1, tags=None, labels=["new"], by=ADA)
-
-    play(scene, run)
-
-
-def test_publishing_leaves_the_calls_where_they_are(tmp_path: Path) -> None:
-    scene = Scene(tmp_path)
-
-    async def run() -> None:
-        await scene.publish("m", files(b"one"))
-        assert scene.plane.decisions.split("m") is None  # there was nothing to keep
-        scene.serving["m"] = 1
-        await scene.publish("m", files(b"two"))
-        split = scene.plane.decisions.split("m")
-        assert split is not None and dict(split.shares) == {1: 100}
-        (revision,) = await scene.revisions(ROUTE, "m")
-        assert revision["author"] == "servegate" and "version 2" in revision["reason"]
-        scene.serving["m"] = 2
-        await scene.publish("m", files(b"three"))
-        assert len(await scene.revisions(ROUTE, "m")) == 1
-
-    play(scene, run)
+async def test_publishing_leaves_the_calls_where_they_are(scene: Scene) -> None:
+    await scene.publish("m", files(b"one"))
+    assert scene.plane.decisions.split("m") is None  # there was nothing to keep
+    scene.serving["m"] = 1
+    await scene.publish("m", files(b"two"))
+    split = scene.plane.decisions.split("m")
+    assert split is not None and dict(split.shares) == {1: 100}
+    (revision,) = await scene.revisions(ROUTE, "m")
+    assert revision["author"] == "servegate" and "version 2" in revision["reason"]
+    scene.serving["m"] = 2
+    await scene.publish("m", files(b"three"))
+    assert len(await scene.revisions(ROUTE, "m")) == 1
 
 
-def test_each_state_is_a_revision(tmp_path: Path) -> None:
-    scene = Scene(tmp_path)
+# --- what is not published: every reason is told, and nobody else is held up ----------------------
 
-    async def run() -> None:
-        await scene.push("m", files(), by=By("ada", "a better model"))
+
+async def test_every_finding_is_told_at_once(scene: Scene) -> None:
+    scene.signature = replace(SIGNATURE, outputs=(TensorSpec("z", "FP32", (-1, 2)),))
+    bad = files() | {"model_card.json": b"[1]", "contract/contract.json": b"{"}
+    version = await scene.publish("m", bad)
+    assert version.state is State.FAILED
+    assert "fails its checks" in version.reason
+    told = "\n".join(version.findings)
+    assert "'z'" in told or "'y'" in told
+    assert "model_card.json must hold a JSON object" in told and "contract" in told
+    assert all(finding in version.reason for finding in version.findings)
+    assert scene.quarantine.orders == [] and scene.uploads.all() == ()
+    with pytest.raises(NotFound):
+        await scene.storage.manifest("m", 1)
+
+
+CODE = {"config.pbtxt": b'backend: "python"\n', "1/model.py": b"pass"}
+OUTSIDE = {
+    "cc_model_filenames": 'cc_model_filenames { key: "7.5" value: "/etc/passwd" }',
+    "model_warmup.inputs.input_data_file": """model_warmup { name: "w" inputs { key: "x" value {
+        data_type: TYPE_FP32 dims: 2 input_data_file: "../../../../etc/passwd" } } }""",
+}
+
+
+async def test_what_cannot_be_read_brings_code_or_names_files_outside_is_never_loaded(
+    scene: Scene, tmp_path: Path
+) -> None:
+    wrong = [(CODE, "brings code")]
+    for field, text in OUTSIDE.items():
+        reason = f"in '{field}' cannot be the path of a file of this model"
+        wrong.append((files(config=f"{CONFIG}\n{text}"), reason))
+    for upload, reason in wrong:
+        version = await scene.publish("m", upload)
+        assert version.state is State.FAILED and reason in version.reason
+    scene.signature = Invalid("model.onnx is no ONNX file")
+    version = await scene.publish("m", files())
+    assert version.state is State.FAILED and "model.onnx is no ONNX file" in version.reason
+    assert scene.quarantine.orders == []
+    (tmp_path / "allowing").mkdir()
+    allowing = await Scene(tmp_path / "allowing", allow_code=True).begin()
+    assert "brings code" not in (await allowing.publish("m", CODE)).reason
+
+
+async def test_without_a_configuration_one_is_written_from_the_model_file(scene: Scene) -> None:
+    version = await scene.publish("m", files(config=""))
+    assert version.state is State.PUBLISHED, version.reason
+    message = triton_config.parse(version.config).message
+    assert [one.name for one in message.input] == ["x"] and message.backend == "onnxruntime"
+    scene.signature = replace(SIGNATURE, format="plan")
+    bare = await scene.publish("n", {"1/model.plan": b"plan"})
+    assert bare.state is State.FAILED and "config.pbtxt is missing" in bare.reason
+
+
+async def test_labels_preprocessing_and_card_are_read_into_the_record(scene: Scene) -> None:
+    config = CONFIG.replace('name: "y"', 'name: "y" label_filename: "labels.txt"')
+    more = {
+        "labels.txt": b"cat\ndog\n",
+        "preprocessing.json": b'{"a": 1}',
+        "model_card.json": b'{"summary": "s"}',
+    }
+    version = await scene.publish("m", files(config=config) | more)
+    assert version.state is State.PUBLISHED, version.reason
+    assert dict(version.output_labels) == {"y": ("cat", "dog")}
+    assert (dict(version.preprocessing), dict(version.card)) == ({"a": 1}, {"summary": "s"})
+    assert scene.quarantine.trees == [["m/1/model.onnx", "m/config.pbtxt", "m/labels.txt"]]
+
+
+async def test_a_failed_trial_and_a_fault_of_our_own_fail_the_version_alone(scene: Scene) -> None:
+    scene.quarantine.fails = TrialFailed("it was still loading after 300 s")
+    version = await scene.publish("m", files())
+    assert (version.state, version.reason) == (State.FAILED, "it was still loading after 300 s")
+    assert [one async for one in scene.storage.manifests()] == []
+    with pytest.raises(Conflict):  # no label waits for it
+        await scene.publications.amend("m", 1, tags=None, labels=["new"], by=ADA)
+    scene.quarantine.fails = ZeroDivisionError()
+    failed = await scene.publish("m", files())
+    assert failed.state is State.FAILED and failed.reason.startswith("an error in Servegate")
+    scene.quarantine.fails = None
+    assert (await scene.publish("m", files())).number == 3
+
+
+async def test_a_wrong_answer_in_quarantine_fails_the_version(scene: Scene) -> None:
+    case = Case({"x": np.zeros((1, 4), "float32")}, {"y": np.zeros((1, 2), "float32")})
+    contract = dict(write_contract([case]))
+    good = await scene.publish("m", files() | contract)
+    assert good.is_published and good.has_contract, good.reason
+    scene.wrong = "output 'y'[0] is 1, expected 0"
+    bad = await scene.publish("m", files(b"bad") | contract)
+    assert bad.state is State.FAILED and "output 'y'[0] is 1, expected 0" in bad.reason
+
+
+async def test_without_a_triton_for_quarantine_the_findings_say_so(tmp_path: Path) -> None:
+    scene = await Scene(tmp_path, tried=False).begin()
+    version = await scene.publish("m", files())
+    assert version.is_published and version.findings == (NOT_TRIED,)
+    assert version.memory is None
+
+
+@pytest.mark.parametrize("error", [NoSpace("full"), Unavailable("away"), OSError("broken")])
+@pytest.mark.parametrize("method", ["add_bytes", "put_manifest"])
+async def test_failing_surroundings_are_waited_for(
+    scene: Scene, method: str, error: Exception
+) -> None:
+    await scene.push("m", files())
+    scene.failing.errors[method] = error
+    for pause in (1.0, 2.0, 4.0):
         await scene.pipeline.round()
-        told = [(r["author"], r["reason"]) for r in await scene.revisions("version", "m:1")]
-        assert told == [
-            ("ada", "a better model"),
-            ("servegate", "version 1 is checked"),
-            ("servegate", "version 1 is published"),
-        ]
+        waiting = scene.version()
+        assert waiting.state in (State.UPLOADED, State.CHECKED)
+        assert str(error) in waiting.reason
+        attempts = len(scene.quarantine.orders)
+        await scene.pipeline.round()  # nothing happens before the pause is over
+        assert len(scene.quarantine.orders) == attempts
+        scene.clock.now += pause
+    scene.failing.errors.clear()
+    await scene.pipeline.round()
+    assert (scene.version().state, scene.version().reason) == (State.PUBLISHED, "")
 
-    play(scene, run)
+
+async def test_one_version_that_waits_does_not_hold_up_another(scene: Scene) -> None:
+    scene.quarantine.fails = Unavailable("away")
+    await scene.publish("m", files())
+    scene.quarantine.fails = None
+    assert (await scene.publish("n", files())).is_published
+    assert not scene.version().is_published
+    gone, _ = await scene.push("o", files())
+    await scene.uploads.forget(gone.upload)  # its upload is gone
+    await scene.pipeline.round()
+    failed = scene.version("o")
+    assert failed.state is State.FAILED and "no upload" in failed.reason
+
+
+async def test_findings_and_reasons_are_no_longer_than_people_can_read(scene: Scene) -> None:
+    sizes = ", ".join(str(size) for size in range(9, 5009))
+    more = f"dynamic_batching {{ preferred_batch_size: [ {sizes} ] }}"
+    version = await scene.publish("m", files(config=CONFIG + more))
+    assert len(version.findings) == 101
+    assert version.findings[-1] == "and 4900 more"
+    broken = CONFIG + "version_policy { specific { versions: " + "9" * 500_000 + " } }"
+    version = await scene.publish("m", files(config=broken))
+    assert version.state is State.FAILED and len(version.reason) < 30_000
+
+
+async def test_the_longest_name_leaves_no_room_for_a_second_configuration(scene: Scene) -> None:
+    longest = "n" * 255
+    await scene.publish(longest, files())
+    other = CONFIG.replace("max_batch_size: 8", "max_batch_size: 4")
+    version = await scene.publish(longest, files(config=other))
+    assert (version.number, version.state) == (2, State.FAILED)
+    assert "more than 255 characters" in version.reason
