@@ -1,7 +1,7 @@
 """The data plane as the control plane calls it: over real sockets, HTTP and gRPC."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 import numpy as np
@@ -14,8 +14,7 @@ from serve.core.errors import NotFound, OutcomeUnknown, ServegateError, Unavaila
 from serve.tensors.codec import MalformedReply
 from serve.tensors.metadata import TensorSpec, read_metadata
 
-WAYS = pytest.mark.parametrize("via", ["http", "grpc"])
-Use = Callable[[gateway.Gateway], Awaitable[Any]]
+WAYS = ("http", "grpc")
 
 
 @pytest.fixture(scope="module")
@@ -24,79 +23,72 @@ def place() -> Iterator[gateway.Place]:
         yield gateway.Place(url, target, f"{url}/metrics")
 
 
-def play(place: gateway.Place, use: Use, key: str = "") -> Any:
-    async def run() -> Any:
-        called = gateway.Gateway(place, key=lambda: key, trust=None)
-        try:
-            async with asyncio.timeout(20):
-                return await use(called)
-        finally:
-            await called.close()
-
-    return asyncio.run(run())
+@pytest.fixture
+async def called(place: gateway.Place) -> AsyncIterator[gateway.Gateway]:
+    one = gateway.Gateway(place, key=lambda: "sg_x", trust=None)
+    async with asyncio.timeout(20):
+        yield one
+        await one.close()
 
 
 @pytest.mark.parametrize(
     ("via", "version", "by", "generation"),
     [("http", "2", "label:stable", 7), ("grpc", "3", "number", 8)],
 )
-def test_an_answer_comes_with_the_decision_behind_it(
-    place: gateway.Place, via: str, version: str, by: str, generation: int
+async def test_an_answer_comes_with_the_decision_behind_it(
+    called: gateway.Gateway, via: str, version: str, by: str, generation: int
 ) -> None:
-    answer = play(place, lambda g: g.infer("m", "stable", RAW, via=via))
+    answer = await called.infer("m", "stable", RAW, via=via)
     assert np.array_equal(answer.outputs["y"], SCORES)
     assert (answer.version, answer.by, answer.generation) == (version, by, generation)
     assert answer.datatypes == {"y": "FP32"}
     assert answer.seconds > 0
 
 
-def test_the_selector_and_the_key_are_sent(place: gateway.Place) -> None:
-    play(place, lambda g: g.infer("m", "3", RAW), key="sg_x")
+async def test_the_selector_and_the_key_are_sent(called: gateway.Gateway) -> None:
+    await called.infer("m", "3", RAW)
     path, headers, _ = Gateway.asked[-1]
     assert path == "/v2/models/m/versions/3/infer"
     assert headers["authorization"] == "Bearer sg_x"
 
 
-@WAYS
-@pytest.mark.parametrize("name", FAULTS)
-def test_what_the_gateway_says_instead_is_raised_in_its_words(
-    place: gateway.Place, name: str, via: str
+@pytest.mark.parametrize("via", WAYS)
+async def test_what_the_gateway_says_instead_is_raised_in_its_words(
+    called: gateway.Gateway, via: str
 ) -> None:
-    kind = FAULTS[name][1]
-    with pytest.raises(ServegateError) as caught:
-        play(place, lambda g: g.infer(name, "", RAW, via=via))
-    assert type(caught.value) is kind
-    if name != "s504":
-        assert str(caught.value) == "it failed: for a reason. Try: something else"
-        assert caught.value.code == "a_code"
+    for name, (_, kind, *_) in FAULTS.items():
+        with pytest.raises(ServegateError) as caught:
+            await called.infer(name, "", RAW, via=via)
+        assert type(caught.value) is kind, name
+        if name != "s504":
+            assert str(caught.value) == "it failed: for a reason. Try: something else", name
+            assert caught.value.code == "a_code", name
+    with pytest.raises(MalformedReply):  # a broken answer is no answer
+        await called.infer("broken", "", RAW, via=via)
 
 
-@WAYS
-def test_a_broken_answer_is_no_answer(place: gateway.Place, via: str) -> None:
-    with pytest.raises(MalformedReply):
-        play(place, lambda g: g.infer("broken", "", RAW, via=via))
-
-
-@WAYS
-def test_a_gateway_that_is_not_there_is_unavailable(via: str) -> None:
+async def test_a_gateway_that_is_not_there_is_unavailable() -> None:
     http, grpc = free_ports(2)
     nowhere = gateway.Place(f"http://127.0.0.1:{http}", f"127.0.0.1:{grpc}", "")
-    with pytest.raises(Unavailable):
-        play(nowhere, lambda g: g.infer("m", "", RAW, via=via))
+    called = gateway.Gateway(nowhere, key=lambda: "", trust=None)
+    for via in WAYS:
+        with pytest.raises(Unavailable):
+            await called.infer("m", "", RAW, via=via)
+    await called.close()
 
 
-def test_a_proxys_answer_is_an_unknown_outcome(place: gateway.Place) -> None:
+async def test_a_proxys_answer_is_an_unknown_outcome(called: gateway.Gateway) -> None:
     with pytest.raises(OutcomeUnknown) as caught:
-        play(place, lambda g: g.infer("html", "", RAW))
+        await called.infer("html", "", RAW)
     assert "proxy" in caught.value.what
 
 
-def test_metadata_says_what_a_model_takes_and_gives(place: gateway.Place) -> None:
-    found = play(place, lambda g: g.metadata("m", ""))
+async def test_metadata_says_what_a_model_takes_and_gives(called: gateway.Gateway) -> None:
+    found = await called.metadata("m", "")
     assert found.inputs == {"x": TensorSpec("x", "FP32", (-1, 2))}
     assert list(found.outputs) == ["y"]
     with pytest.raises(NotFound):
-        play(place, lambda g: g.metadata("other", ""))
+        await called.metadata("other", "")
 
 
 @pytest.mark.parametrize("page", [{}, [], "html", {"inputs": [{}], "outputs": []}, None])
@@ -105,21 +97,16 @@ def test_what_is_no_metadata_is_refused(page: Any) -> None:
         read_metadata(page, "m")
 
 
-def test_statistics_are_of_one_version_or_none(place: gateway.Place) -> None:
-    found = play(place, lambda g: g.statistics("m", 2))
-    assert found["inference_stats"] == STATISTICS["inference_stats"]
-    assert play(place, lambda g: g.statistics("other", 1)) is None
+async def test_statistics_are_of_one_version_or_none(called: gateway.Gateway) -> None:
+    found = await called.statistics("m", 2)
+    assert found is not None and found["inference_stats"] == STATISTICS["inference_stats"]
+    assert await called.statistics("other", 1) is None
 
 
-def test_metrics_are_text(place: gateway.Place) -> None:
-    assert play(place, lambda g: g.metrics()) == "servegate_calls_total 3\n"
-
-
-def test_connections_are_kept_and_opened_again_after_a_close(place: gateway.Place) -> None:
-    async def use(called: gateway.Gateway) -> int:
-        await called.metrics()
-        await called.close()
-        answers = [await called.infer("m", "", RAW, via=via) for via in ("http", "grpc", "http")]
-        return len(answers)
-
-    assert play(place, use) == 3
+async def test_metrics_are_text_and_connections_are_opened_again_after_a_close(
+    called: gateway.Gateway,
+) -> None:
+    assert await called.metrics() == "servegate_calls_total 3\n"
+    await called.close()
+    for via in ("http", "grpc", "http"):
+        assert (await called.infer("m", "", RAW, via=via)).version

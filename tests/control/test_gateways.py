@@ -1,29 +1,94 @@
 """The gateways of one name: their numbers are one text, whoever comes, goes or is silent."""
 
 import asyncio
-from collections.abc import Callable, Collection, Coroutine
-from typing import Any
+import contextlib
+import ssl
+from collections.abc import AsyncIterator, Collection
+from pathlib import Path
 from urllib.parse import urlsplit
 
-import aiohttp
 import pytest
+from aiohttp import web
 from builders import Clock
-from control.gateway_pods import Pod, Told, running
+from certificates import Authority
 from ports import free_ports
 
-from serve.control.gateways import RESOLVED, THERE, Gateways, at_address
+from serve.app.membership import calls_in_flight
+from serve.control import gateway
+from serve.control.gateways import (
+    RESOLVED,
+    THERE,
+    Gateways,
+    addresses,
+    at_address,
+    of_one_family,
+)
+from serve.control.live import gateway_reading
 from serve.control.scaling.arrivals import Arrivals
 from serve.core.errors import DeadlineExceeded, Unavailable
+from serve.wire.prometheus import samples
 
 ONE, TWO, THREE = "127.0.0.1", "127.0.0.2", "127.0.0.3"
+WHERE = ("m", "1", "http")
+OF_CALL = 'code="200",model="m",protocol="http",route="split",verb="infer",version="1"'
+IN_FLIGHT = {
+    "servegate_calls_in_flight": "",
+    "servegate_model_calls_in_flight": 'model="m",',
+    "servegate_replica_calls_in_flight": 'pool="default",replica="a",',
+}
+STARTED = "servegate_process_start_time_seconds"
+
+
+class Pod:
+    """One gateway. What it tells is as it stands here at that moment.
+
+    `started` tells its life; without workers nobody tells the calls in flight.
+    """
+
+    def __init__(self, address: str, *, calls: float = 0.0, in_flight: float = 0.0) -> None:
+        self.address = address
+        self.calls, self.in_flight = calls, in_flight
+        self.started = 1000.0
+        self.has_workers = True
+        self.is_up, self.hangs = True, False
+        self.says = ""  # instead of its metrics
+
+    def text(self) -> str:
+        """What it tells, as the real one does, in the parts that matter here."""
+        lines = [
+            "# HELP servegate_calls_total Calls",
+            "# TYPE servegate_calls_total counter",
+            f"servegate_calls_total{{{OF_CALL}}} {self.calls}",
+        ]
+        for name, labels in IN_FLIGHT.items():
+            lines.append(f"# TYPE {name} gauge")
+            if self.has_workers:
+                lines.append(f'{name}{{{labels}source="worker-0"}} {self.in_flight}')
+        lines += [
+            f"# TYPE {STARTED} gauge",
+            f'{STARTED}{{source="supervisor"}} {self.started}',
+            f'{STARTED}{{source="worker-0"}} {self.started + 1}',
+            "",
+        ]
+        return self.says or "\n".join(lines)
+
+
+class Told:
+    """One text, as those read it who need it."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.reading = gateway_reading.read(text)
+        self.calls = self.reading.calls[WHERE]
+        self.in_flight = self.reading.in_flight
+        self.sources = {one.labels["source"] for one in samples(text, (STARTED,))}
 
 
 class Scene:
-    """Pods of one port behind a name, and who reads them; time passes when a test says so."""
+    """Pods behind a name, and who reads them; time passes when a test says so."""
 
-    def __init__(self, session: aiohttp.ClientSession, port: int, pods: tuple[Pod, ...]) -> None:
+    def __init__(self, *pods: Pod) -> None:
         self.clock = Clock()
-        self.session, self.port = session, port
         self.pods = {pod.address: pod for pod in pods}
         self.names: Collection[str] | Exception = [pod.address for pod in pods]
         self.looks = 0
@@ -32,16 +97,29 @@ class Scene:
         self.asked: list[str] = []
         self.gateways = Gateways("gw", self._ask, resolve=self._resolve, clock=self.clock)
 
-    async def read(self) -> Told:
-        """After a time in which the name is resolved again."""
-        self.clock.now += RESOLVED
+    @property
+    def one(self) -> Pod:
+        return self.pods[ONE]
+
+    @property
+    def two(self) -> Pod:
+        return self.pods[TWO]
+
+    async def read(self, after: float = 0.0) -> Told:
+        """After some time, in which the name is resolved again."""
+        self.clock.now += RESOLVED + after
         return Told(await self.gateways.text(1.0))
 
-    async def comes(self, pod: Pod) -> None:
-        """One more has an address, and answers."""
-        await pod.start(self.port)
+    async def counts(self, after: float = 0.0) -> tuple[float, float | None]:
+        """The calls, and those in flight."""
+        told = await self.read(after)
+        return told.calls, told.in_flight
+
+    def comes(self, pod: Pod, *, instead: bool = False) -> None:
+        """One more has an address, and answers; the last one's address is taken away `instead`."""
+        names = list(self.pods)[:-1] if instead else list(self.pods)
         self.pods[pod.address] = pod
-        self.names = self.pods.keys()
+        self.names = [*names, pod.address]
 
     async def _resolve(self, host: str) -> Collection[str]:
         self.looks += 1
@@ -51,294 +129,299 @@ class Scene:
         return list(self.names)
 
     async def _ask(self, address: str, within: float) -> str:
-        """Over a real socket; one that hangs is not waited for."""
         self.asked.append(address)
-        there = address or next(iter(self.pods))
-        if there in self.pods and not self.pods[there].holds.is_set():
+        pod = self.pods.get(address or next(iter(self.pods)))
+        await asyncio.sleep(0)  # others ask meanwhile
+        if pod is not None and pod.hangs:
             raise DeadlineExceeded
-        url = at_address(urlsplit(f"http://gw:{self.port}/metrics"), there)
-        try:
-            async with self.session.get(url) as answer:
-                return await answer.text()
-        except aiohttp.ClientError as error:
-            raise Unavailable("it does not answer") from error
+        if pod is None or not pod.is_up:
+            raise Unavailable("it does not answer")
+        return pod.text()
 
 
-def play(story: Callable[[Scene], Coroutine[Any, Any, None]], *pods: Pod) -> None:
-    async def run() -> None:
-        (port,) = free_ports(1)
-        async with running(port, *pods), aiohttp.ClientSession() as session:
-            scene = Scene(session, port, pods)
-            try:
-                await story(scene)
-            finally:
-                scene.gateways.close()
-                for pod in scene.pods.values():
-                    await pod.stop()
-
-    asyncio.run(asyncio.wait_for(run(), 30))
+@pytest.fixture
+async def alone() -> AsyncIterator[Scene]:
+    """One gateway, which nobody has read yet."""
+    scene = Scene(Pod(ONE, calls=300, in_flight=1))
+    yield scene
+    scene.gateways.close()
 
 
-def test_counters_are_added_up_and_gauges_are_kept_apart_by_address() -> None:
-    async def story(scene: Scene) -> None:
-        told = await scene.read()
-        assert (told.calls, told.in_flight, told.reading.busy) == (7, 3, {"a": 3})
-        assert told.sources == {
-            f"{process}@{address}"
-            for process in ("supervisor", "worker-0")
-            for address in (ONE, TWO)
-        }
-
-    play(story, Pod(ONE, calls=3, in_flight=1), Pod(TWO, calls=4, in_flight=2))
+@pytest.fixture
+async def scene() -> AsyncIterator[Scene]:
+    """Two gateways, which were read once."""
+    scene = Scene(Pod(ONE, calls=3, in_flight=1), Pod(TWO, calls=4, in_flight=2))
+    told = await scene.read()
+    assert (told.calls, told.in_flight, told.reading.busy) == (7, 3, {"a": 3})
+    yield scene
+    scene.gateways.close()
 
 
-def test_one_that_is_silent_once_keeps_its_counts_and_nobody_says_what_is_in_flight() -> None:
-    one, two = Pod(ONE, calls=3, in_flight=1), Pod(TWO, calls=4, in_flight=2)
-
-    async def story(scene: Scene) -> None:
-        await scene.read()
-        two.holds.clear()
-        one.calls += 1
-        told = await scene.read()
-        assert (told.calls, told.in_flight, told.reading.busy) == (8, None, {})
-        assert told.sources == {f"supervisor@{ONE}", f"worker-0@{ONE}"}
-        two.holds.set()
-        two.calls += 10
-        told = await scene.read()
-        assert (told.calls, told.in_flight) == (18, 3)
-
-    play(story, one, two)
+async def test_counters_are_added_up_and_gauges_are_kept_apart_by_address(scene: Scene) -> None:
+    processes = ("supervisor", "worker-0")
+    expected = {f"{process}@{address}" for process in processes for address in (ONE, TWO)}
+    assert (await scene.read()).sources == expected
 
 
-def test_one_that_is_rarely_asked_is_as_much_there_as_any() -> None:
-    two = Pod(TWO, calls=4)
-
-    async def story(scene: Scene) -> None:
-        await scene.read()
-        for calls in (7, 10):
-            scene.clock.now += 10 * THERE
-            two.calls += 3
-            assert (await scene.read()).calls == calls + 3
-
-    play(story, Pod(ONE, calls=3), two)
+async def test_while_one_is_silent_its_counts_stay_and_in_flight_is_unknown(scene: Scene) -> None:
+    scene.two.hangs = True
+    scene.one.calls += 1
+    told = await scene.read()
+    assert (told.calls, told.in_flight, told.reading.busy) == (8, None, {})
+    assert told.sources == {f"supervisor@{ONE}", f"worker-0@{ONE}"}
+    scene.two.hangs = False
+    scene.two.calls += 10
+    assert await scene.counts() == (18, 3)
 
 
-def test_one_that_stays_silent_is_gone_and_the_others_say_what_is_in_flight() -> None:
-    one, two = Pod(ONE, calls=3, in_flight=1), Pod(TWO, calls=4, in_flight=2)
-
-    async def story(scene: Scene) -> None:
-        await scene.read()
-        await two.stop()
-        await scene.read()
-        scene.clock.now += THERE
-        told = await scene.read()
-        assert (told.calls, told.in_flight) == (7, 1)
-
-    play(story, one, two)
+async def test_one_that_is_rarely_asked_is_as_much_there_as_any(scene: Scene) -> None:
+    for calls in (10, 13):
+        scene.two.calls += 3
+        assert await scene.counts(after=10 * THERE) == (calls, 3)
 
 
-def test_one_that_comes_back_after_long_makes_nothing_leap() -> None:
-    one, two = Pod(ONE, calls=3), Pod(TWO, calls=4)
+async def test_one_that_stays_silent_is_gone_and_others_say_what_is_in_flight(scene: Scene) -> None:
+    scene.two.is_up = False
+    await scene.read()
+    assert await scene.counts(after=THERE) == (7, 1)
 
-    async def story(scene: Scene) -> None:
-        await scene.read()
-        two.holds.clear()
-        await scene.read()
-        scene.clock.now += THERE
-        await scene.read()
-        two.holds.set()
-        two.calls += 1000
+
+async def test_one_that_comes_back_after_long_makes_nothing_leap(scene: Scene) -> None:
+    scene.two.hangs = True
+    await scene.read()
+    await scene.read(after=THERE)
+    scene.two.hangs = False
+    scene.two.calls += 1000
+    assert (await scene.read()).calls == 7
+    scene.two.calls += 5
+    assert (await scene.read()).calls == 12
+
+
+async def test_one_that_restarts_counts_on(scene: Scene) -> None:
+    scene.two.started, scene.two.calls = 2000.0, 6
+    assert (await scene.read()).calls == 13
+
+
+async def test_one_that_has_left_is_forgotten_and_what_it_counted_is_not(scene: Scene) -> None:
+    scene.two.is_up = False
+    scene.comes(Pod(THREE), instead=True)
+    assert await scene.counts() == (7, None)  # it may be there all the same
+    assert await scene.counts(after=THERE) == (7, 1)
+    assert repr(scene.gateways) == f"<Gateways gw ['{ONE}', '{THREE}']>"
+    scene.asked.clear()
+    await scene.read()
+    assert sorted(scene.asked) == [ONE, THREE]
+
+
+async def test_one_that_comes_counts_from_when_it_is_seen(scene: Scene) -> None:
+    three = Pod(THREE, calls=500, in_flight=2)
+    scene.comes(three)
+    assert await scene.counts() == (7, 5)
+    three.calls += 1
+    assert (await scene.read()).calls == 8
+
+
+async def test_what_the_only_one_says_is_passed_on_until_a_second_one_comes(alone: Scene) -> None:
+    assert (await alone.read()).text == alone.one.text()
+    assert alone.asked == [""]  # by its name, as ever
+    alone.comes(Pod(TWO, calls=50))
+    alone.one.calls += 1
+    assert (await alone.read()).calls == 301  # no sum falls
+
+
+async def test_one_in_place_of_the_only_one_makes_no_sum_fall(alone: Scene) -> None:
+    await alone.read()
+    alone.one.is_up = False
+    alone.comes(Pod(TWO), instead=True)
+    assert (await alone.read()).calls == 300
+
+
+async def test_without_a_resolver_those_that_were_known_stay(scene: Scene, alone: Scene) -> None:
+    scene.names = OSError("no such name")
+    assert (await scene.read()).calls == 7
+    scene.names = []
+    assert (await scene.read()).calls == 7
+    alone.names = OSError("no such name")
+    with pytest.raises(Unavailable, match=r"no gateway at gw: .*no such name"):
+        await alone.read()
+
+
+async def test_the_name_is_resolved_every_few_seconds_only(scene: Scene) -> None:
+    for _ in range(5):
+        await scene.gateways.text(1.0)
+    assert scene.looks == 1
+    await scene.read()
+    assert scene.looks == 2
+
+
+async def test_a_slow_resolver_is_asked_once_and_waited_for_by_nobody(scene: Scene) -> None:
+    scene.found.clear()
+    scene.names = [ONE, TWO, THREE]
+    for _ in range(3):
         assert (await scene.read()).calls == 7
-        two.calls += 5
-        assert (await scene.read()).calls == 12
+    assert scene.looks == 2
+    scene.found.set()
+    await scene.read()
+    assert THREE in repr(scene.gateways)
 
-    play(story, one, two)
 
-
-def test_one_that_restarts_counts_on() -> None:
-    two = Pod(TWO, calls=4)
-
-    async def story(scene: Scene) -> None:
+async def test_one_that_tells_less_or_something_else_silences_nobody(scene: Scene) -> None:
+    scene.two.has_workers = False
+    assert await scene.counts() == (7, None)
+    scene.two.says = "<html>a page</html>"
+    assert await scene.counts() == (7, None)
+    scene.one.says = "502 Bad Gateway"
+    with pytest.raises(Unavailable, match=f"asked were {ONE}, {TWO}"):
         await scene.read()
-        two.started, two.calls = 2000.0, 6
-        assert (await scene.read()).calls == 13
-
-    play(story, Pod(ONE, calls=3), two)
 
 
-def test_one_that_has_left_is_forgotten_and_what_it_counted_is_not() -> None:
-    two = Pod(TWO, calls=4, in_flight=2)
-
-    async def story(scene: Scene) -> None:
-        await scene.read()
-        await two.stop()
-        scene.names = [ONE, THREE]
-        await scene.comes(Pod(THREE))
-        scene.names = [ONE, THREE]
-        told = await scene.read()
-        assert (told.calls, told.in_flight) == (7, None)  # it may be there all the same
-        scene.clock.now += THERE
-        told = await scene.read()
-        assert (told.calls, told.in_flight) == (7, 0)
-        assert repr(scene.gateways) == f"<Gateways gw ['{ONE}', '{THREE}']>"
-        scene.asked.clear()
-        await scene.read()
-        assert sorted(scene.asked) == [ONE, THREE]
-
-    play(story, Pod(ONE, calls=3), two)
+async def test_those_who_ask_at_once_share_a_reading_that_began_later(scene: Scene) -> None:
+    scene.asked.clear()
+    texts = await asyncio.gather(*(scene.gateways.text(1.0) for _ in range(10)))
+    assert len(set(texts)) == 1
+    assert sorted(scene.asked) == [ONE, ONE, TWO, TWO]
 
 
-def test_one_that_comes_counts_from_when_it_is_seen() -> None:
-    async def story(scene: Scene) -> None:
-        await scene.read()
-        three = Pod(THREE, calls=500, in_flight=2)
-        await scene.comes(three)
-        told = await scene.read()
-        assert (told.calls, told.in_flight) == (7, 2)
-        three.calls += 1
-        assert (await scene.read()).calls == 8
+async def test_arrivals_see_no_burst_when_one_comes_goes_or_is_silent(scene: Scene) -> None:
+    arrivals = Arrivals()
 
-    play(story, Pod(ONE, calls=3), Pod(TWO, calls=4))
+    async def rate() -> float:
+        scene.one.calls += 50
+        scene.two.calls += 50
+        arrivals.tell((await scene.read()).text, scene.clock.now)
+        return arrivals.of("m").recent
 
-
-def test_what_the_only_one_says_is_passed_on_as_it_is() -> None:
-    one = Pod(ONE, calls=3, in_flight=1)
-
-    async def story(scene: Scene) -> None:
-        assert (await scene.read()).text == one.text()
-        assert scene.asked == [""]  # by its name, as ever
-
-    play(story, one)
+    await rate()
+    assert await rate() == 20
+    scene.two.hangs = True
+    assert (await rate(), arrivals.fault) == (10, "")  # what is known of it comes later
+    scene.two.hangs = False
+    assert (await rate(), arrivals.fault) == (30, "")
+    scene.comes(Pod(THREE, calls=9000))
+    assert (await rate(), arrivals.fault) == (20, "")
 
 
-def test_a_second_one_makes_no_sum_fall() -> None:
-    one = Pod(ONE, calls=300)
-
-    async def story(scene: Scene) -> None:
-        assert (await scene.read()).calls == 300
-        await scene.comes(Pod(TWO, calls=50))
-        one.calls += 1
-        assert (await scene.read()).calls == 301
-
-    play(story, one)
+# --- as the control plane asks them: by address, under the name of all ----------------------------
 
 
-def test_one_in_place_of_the_only_one_makes_no_sum_fall() -> None:
-    one = Pod(ONE, calls=300)
+@contextlib.asynccontextmanager
+async def listening(
+    port: int, *pods: Pod, tls: ssl.SSLContext | None = None
+) -> AsyncIterator[list[str]]:
+    """The metrics port of each pod is a real server; gives the hosts that were asked for."""
+    hosts: list[str] = []
 
-    async def story(scene: Scene) -> None:
-        await scene.read()
-        await one.stop()
-        await scene.comes(Pod(TWO))
-        scene.names = [TWO]
-        assert (await scene.read()).calls == 300
+    def answering(pod: Pod) -> web.Application:
+        async def answer(request: web.Request) -> web.Response:
+            hosts.append(request.headers["host"])
+            if pod.hangs:
+                await asyncio.Event().wait()
+            return web.Response(text=pod.text())
 
-    play(story, one)
+        application = web.Application()
+        application.router.add_get("/metrics", answer)
+        return application
 
-
-def test_without_a_resolver_those_that_were_known_stay() -> None:
-    async def story(scene: Scene) -> None:
-        await scene.read()
-        scene.names = OSError("no such name")
-        assert (await scene.read()).calls == 7
-        scene.names = []
-        assert (await scene.read()).calls == 7
-
-    play(story, Pod(ONE, calls=3), Pod(TWO, calls=4))
-
-
-def test_a_name_that_stands_for_nothing_is_told() -> None:
-    async def story(scene: Scene) -> None:
-        scene.names = OSError("no such name")
-        with pytest.raises(Unavailable, match=r"no gateway at gw: .*no such name"):
-            await scene.read()
-
-    play(story, Pod(ONE))
+    async with contextlib.AsyncExitStack() as stack:
+        for pod in pods:
+            runner = web.AppRunner(answering(pod), shutdown_timeout=0.1)
+            await runner.setup()
+            stack.push_async_callback(runner.cleanup)
+            await web.TCPSite(runner, pod.address, port, ssl_context=tls).start()
+        yield hosts
 
 
-def test_the_name_is_resolved_every_few_seconds_only() -> None:
-    async def story(scene: Scene) -> None:
-        for _ in range(5):
-            await scene.gateways.text(1.0)
-        assert scene.looks == 1
-        await scene.read()
-        assert scene.looks == 2
+@contextlib.asynccontextmanager
+async def asking(
+    url: str, *found: str, trust: ssl.SSLContext | None = None
+) -> AsyncIterator[gateway.Gateway]:
+    """Who asks at a URL, whose name stands for these addresses."""
 
-    play(story, Pod(ONE), Pod(TWO))
+    async def resolve(host: str) -> Collection[str]:
+        assert host == urlsplit(url).hostname
+        return found
 
-
-def test_a_resolver_that_is_slow_is_asked_once_and_waited_for_by_nobody() -> None:
-    async def story(scene: Scene) -> None:
-        await scene.read()
-        scene.found.clear()
-        scene.names = [ONE, TWO, THREE]
-        for _ in range(3):
-            assert (await scene.read()).calls == 7
-        assert scene.looks == 2
-        scene.found.set()
-        await scene.read()
-        assert THREE in repr(scene.gateways)
-
-    play(story, Pod(ONE, calls=3), Pod(TWO, calls=4))
+    place = gateway.Place("http://127.0.0.1:1", "127.0.0.1:1", url)
+    one = gateway.Gateway(place, key=lambda: "", trust=trust, resolve=resolve)
+    try:
+        yield one
+    finally:
+        await one.close()
 
 
-def test_one_whose_workers_do_not_tell_leaves_it_unknown_what_is_in_flight() -> None:
-    two = Pod(TWO, calls=4, in_flight=2)
-
-    async def story(scene: Scene) -> None:
-        await scene.read()
-        two.has_workers = False
-        told = await scene.read()
-        assert (told.calls, told.in_flight) == (7, None)
-
-    play(story, Pod(ONE, calls=3, in_flight=1), two)
+@pytest.fixture
+def port() -> int:
+    return free_ports(1)[0]
 
 
-def test_one_that_says_something_else_does_not_silence_the_others() -> None:
-    one, two = Pod(ONE, calls=3, in_flight=1), Pod(TWO, calls=4)
-
-    async def story(scene: Scene) -> None:
-        await scene.read()
-        two.says = "<html>a page</html>"
-        told = await scene.read()
-        assert (told.calls, told.in_flight) == (7, None)
-        one.says = "502 Bad Gateway"
-        with pytest.raises(Unavailable, match=f"asked were {ONE}, {TWO}"):
-            await scene.read()
-
-    play(story, one, two)
+async def test_each_address_is_asked_under_the_name_of_all(port: int) -> None:
+    pods = Pod(ONE, calls=3), Pod(TWO, calls=4)
+    async with listening(port, *pods) as hosts, asking(f"http://gw:{port}/metrics", ONE, TWO) as a:
+        assert Told(await a.metrics()).calls == 7
+    assert hosts == [f"gw:{port}"] * 2
 
 
-def test_those_who_ask_at_the_same_time_share_a_reading_that_began_after_they_asked() -> None:
-    async def story(scene: Scene) -> None:
-        await scene.read()
-        scene.asked.clear()
-        texts = await asyncio.gather(*(scene.gateways.text(1.0) for _ in range(10)))
-        assert len(set(texts)) == 1
-        assert sorted(scene.asked) == [ONE, ONE, TWO, TWO]
+async def test_the_certificate_is_that_of_the_name(port: int, tmp_path: Path) -> None:
+    authority = Authority(tmp_path)
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    tls.load_cert_chain(*authority.issue("gateways", "gw.test"))
+    trust = ssl.create_default_context(cafile=str(authority.path))
+    url = f"https://%s.test:{port}/metrics"
+    async with listening(port, Pod(TWO, calls=3), Pod(THREE, calls=4), tls=tls):
+        async with asking(url % "gw", TWO, THREE, trust=trust) as asks:
+            assert Told(await asks.metrics()).calls == 7
+        async with asking(url % "other", TWO, THREE, trust=trust) as asks:
+            with pytest.raises(Unavailable):
+                await asks.metrics()
 
-    play(story, Pod(ONE), Pod(TWO))
+
+async def test_a_replica_is_idle_only_if_every_gateway_says_so(port: int) -> None:
+    one, two = Pod(ONE), Pod(TWO, in_flight=2)
+    async with listening(port, one, two), asking(f"http://gw:{port}/metrics", ONE, TWO) as asks:
+        assert await calls_in_flight(asks) == {"a": 2}
+        two.hangs = True
+        assert await calls_in_flight(asks) is None
+        two.hangs = False
+        two.in_flight = 0
+        assert await calls_in_flight(asks) == {"a": 0}
 
 
-def test_arrivals_see_no_burst_when_one_comes_goes_or_is_silent() -> None:
-    one, two = Pod(ONE, calls=1000, in_flight=5), Pod(TWO, calls=1000, in_flight=50)
+async def test_an_address_is_asked_without_looking_for_others(port: int) -> None:
+    pod = Pod(ONE, calls=3)
+    async with listening(port, pod), asking(f"http://{ONE}:{port}/metrics", "nobody") as asks:
+        assert await asks.metrics() == pod.text()
 
-    async def story(scene: Scene) -> None:
-        arrivals = Arrivals()
 
-        async def rate() -> float:
-            one.calls += 50
-            two.calls += 50
-            arrivals.tell((await scene.read()).text, scene.clock.now)
-            return arrivals.of("m").recent
+@pytest.mark.parametrize(
+    "url, address, there",
+    [
+        ("http://gw:8002/metrics", "10.0.0.7", "http://10.0.0.7:8002/metrics"),
+        ("https://gw/metrics?a=b", "10.0.0.7", "https://10.0.0.7/metrics?a=b"),
+        ("http://gw:8002/metrics", "fd00::7", "http://[fd00::7]:8002/metrics"),
+        ("http://gw:8002/metrics", "", "http://gw:8002/metrics"),
+    ],
+)
+def test_a_url_leads_to_an_address(url: str, address: str, there: str) -> None:
+    assert at_address(urlsplit(url), address) == there
 
-        await rate()
-        assert await rate() == 20
-        two.holds.clear()
-        assert (await rate(), arrivals.fault) == (10, "")  # what is known of it comes later
-        two.holds.set()
-        assert (await rate(), arrivals.fault) == (30, "")
-        await scene.comes(Pod(THREE, calls=9000))
-        assert (await rate(), arrivals.fault) == (20, "")
 
-    play(story, one, two)
+@pytest.mark.parametrize(
+    "found, before, taken",
+    [
+        ([ONE, TWO, ONE], [], {ONE, TWO}),
+        (["fd00::1", "fd00::2", ONE], [], {ONE}),
+        (["fd00::1"], [], {"fd00::1"}),
+        (["fd00::1", ONE], ["fd00::2"], {"fd00::1"}),
+        (["fd00::1"], [ONE], set()),
+        ([], [ONE], set()),
+        ([], [], set()),
+    ],
+)
+def test_a_gateway_with_an_address_of_each_family_counts_once(
+    found: list[str], before: list[str], taken: set[str]
+) -> None:
+    assert of_one_family(found, before) == taken
+
+
+def test_a_name_is_resolved_as_the_machine_does_it() -> None:
+    assert set(asyncio.run(addresses("localhost"))) & {ONE, "::1"}
