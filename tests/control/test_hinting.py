@@ -1,6 +1,5 @@
 """Hints in samples: numbers of pools as columns, and the sentences that hold now."""
 
-import asyncio
 from math import nan
 
 from control.live.advised import NOON, Advised, model, told, tune
@@ -58,30 +57,25 @@ def test_of_very_many_pools_the_largest_are_told() -> None:
     assert found == [f"p{number:03}" for number in range(10, MOST_POOLS + 10)]
 
 
-def test_a_sample_has_what_stands_on_the_board() -> None:
-    async def scenario() -> list[dict]:
-        scene = Advised()
-        first = await scene.sample()
-        scene.board.put([told(demand=nan)])
-        scene.batching = (tune(),)
-        return [first, await scene.sample()]
-
-    before, after = asyncio.run(scenario())
+async def test_a_sample_has_what_stands_on_the_board() -> None:
+    scene = Advised()
+    before = await scene.sample()
+    scene.board.put([told(demand=nan)])
+    scene.batching = (tune(),)
+    after = await scene.sample()
     assert (before["pools"], before["hints"]) == ({}, [])
-    assert (after["pools"]["default"]["desired"], after["pools"]["default"]["demand"]) == (3, None)
+    pool = after["pools"]["default"]
+    assert (pool["desired"], pool["demand"]) == (3, None)
     assert [one["kind"] for one in after["hints"]] == ["scaling", "batching"]
 
 
-def test_a_pools_numbers_become_columns_and_its_words_do_not() -> None:
-    async def scenario() -> list[dict]:
-        scene = Advised()
-        samples = [await scene.sample()]
-        for desired in (3, 4):
-            scene.board.put([told(desired=desired, models=(model(),))])
-            samples.append(await scene.sample())
-        return samples
-
-    made = columns(asyncio.run(scenario()))
+async def test_a_pools_numbers_become_columns_and_its_words_do_not() -> None:
+    scene = Advised()
+    samples = [await scene.sample()]
+    for desired in (3, 4):
+        scene.board.put([told(desired=desired, models=(model(),))])
+        samples.append(await scene.sample())
+    made = columns(samples)
     assert made["pools"]["default"]["desired"] == [None, 3, 4]
     assert made["pools"]["default"]["models"]["digits"]["calls"] == [None, 290.0, 290.0]
     assert [one["what"] for one in made["hints"]] == ["4 replicas, 2 more than there are"]

@@ -14,48 +14,12 @@ from serve.control.observations import Choice, Observation
 NAMES, MODELS, POOLS = ("a", "b", "c", "d"), ("m", "n"), ("x", "y")
 
 
-def seen(name: str, pool: str = "x", state: str = "up", **held: tuple[int, ...]) -> Observation:
-    return Observation(replica(name, pool=pool), state, MappingProxyType(held))
-
-
-def test_holders_are_found_by_name_and_version() -> None:
-    holding = Holding([seen("a", m=(1, 2)), seen("b", m=(2,)), seen("c", n=(1,))])
-    assert (holding.of("m", 1), holding.of("m", 2)) == ({"a"}, {"a", "b"})
-    assert (holding.of("m", 3), holding.of("z", 1)) == (set(), set())
-    assert (holding.versions("m"), holding.everything) == ((1, 2), {"m": (1, 2), "n": (1,)})
-
-
-def test_what_a_replica_holds_no_longer_is_forgotten() -> None:
-    before = seen("a", m=(1, 2))
-    holding = Holding([before])
-    holding.put(before, seen("a", m=(2,)))
-    assert holding.everything == {"m": (2,)}
-
-
-def test_nothing_is_left_of_a_replica_that_is_gone() -> None:
-    one, other = seen("a", m=(1,)), seen("b", "y", m=(1,))
-    holding = Holding([one, other])
-    holding.drop(other)
-    assert (holding.up, holding.pools, holding.of("m", 1)) == ({"a"}, {"x"}, {"a"})
-    holding.drop(one)
-    assert (holding.up, holding.pools, holding.everything) == (set(), frozenset(), {})
-
-
-def test_the_members_of_pools_are_there_whatever_their_state() -> None:
-    holding = Holding([seen("a"), seen("b", state="lost"), seen("c", "y")])
-    assert (holding.members(["x"]), holding.members(["y", "x"])) == ({"a", "b"}, {"a", "b", "c"})
-    assert (holding.members([]), holding.members(["z"])) == (set(), set())
-
-
 def test_equal_sets_are_put_in_order_once() -> None:
     holding = Holding()
     assert holding.ordered({"b", "a"}) == ("a", "b")
     assert holding.ordered({"b", "a"}) is holding.ordered({"a", "b"})
     for number in range(100):  # however many there are
         assert holding.ordered({str(number)}) == (str(number),)
-
-
-# --- against a fleet that is looked at as a whole, each time anew ---------------------------------
 
 
 class Plain:

@@ -1,9 +1,7 @@
 """The inventory: models of a folder, or of the replicas where there is none."""
 
 import asyncio
-from collections.abc import Callable
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 from builders import Clock, ControlPlane, replica, write_model
@@ -31,60 +29,35 @@ class FakeTriton:
         return triton_config.parse(self.configs[model]).message
 
 
-def after(folder: Path, *steps: Callable[[Path], object]) -> Inventory:
-    """The inventory of a repository that is scanned, and again after each step."""
-    plane = ControlPlane(folder)
-
-    async def scenario() -> None:
-        await plane.inventory.scan()
-        for step in steps:
-            step(plane.repository)
-            await plane.inventory.scan()
-
-    asyncio.run(scenario())
-    return plane.inventory
-
-
-def test_a_model_whose_folder_has_gone_is_removed(tmp_path: Path) -> None:
-    inventory = after(tmp_path, write_model, lambda at: (at / "m").rename(at / ".gone"))
-    assert inventory.models == {}
-    assert inventory.removed == {"m"}
-
-
-def test_a_model_that_comes_back_is_removed_no_more(tmp_path: Path) -> None:
-    inventory = after(
-        tmp_path,
-        write_model,
-        lambda at: (at / "m").rename(at / ".gone"),
-        lambda at: (at / ".gone").rename(at / "m"),
-    )
+async def test_a_model_whose_folder_has_gone_is_removed_until_it_comes_back(tmp_path: Path) -> None:
+    plane = ControlPlane(tmp_path)
+    inventory, repository = plane.inventory, plane.repository
+    write_model(repository)
+    await inventory.scan()
+    (repository / "m").rename(repository / ".gone")
+    await inventory.scan()
+    assert (inventory.models, inventory.removed) == ({}, {"m"})
+    (repository / ".gone").rename(repository / "m")
+    await inventory.scan()
+    assert (set(inventory.models), inventory.removed) == ({"m"}, frozenset())
+    repository.rename(tmp_path / "elsewhere")  # one that cannot be read removes nothing
+    await inventory.scan()
     assert (set(inventory.models), inventory.removed) == ({"m"}, frozenset())
 
 
-def test_a_repository_that_cannot_be_read_removes_nothing(tmp_path: Path) -> None:
-    inventory = after(tmp_path, write_model, lambda at: at.rename(at.with_name("elsewhere")))
-    assert (set(inventory.models), inventory.removed) == ({"m"}, frozenset())
-
-
-def test_a_pool_wants_the_models_that_are_assigned_to_it(tmp_path: Path) -> None:
+async def test_a_pool_wants_the_models_assigned_to_it_or_to_its_group(tmp_path: Path) -> None:
     plane = ControlPlane(tmp_path)
     write_model(plane.repository, "small")
     write_model(plane.repository, "big")
-    entries = {("model", "big"): Entry({"pool": "a100"}, 1)}
-    plane.decisions = Decisions(MappingProxyType(entries))
-    asyncio.run(plane.inventory.scan())
+    bodies: dict[tuple[str, str], dict[str, str]] = {("model", "big"): {"pool": "a100"}}
+    plane.decisions = Decisions({key: Entry(body, 1) for key, body in bodies.items()})
+    await plane.inventory.scan()
     assert set(plane.inventory.for_pool("a100")) == {"big"}
     assert set(plane.inventory.for_pool("default")) == {"small"}
-
-
-def test_pools_of_one_group_want_the_models_of_all_of_them(tmp_path: Path) -> None:
-    plane = ControlPlane(tmp_path)
-    write_model(plane.repository, "small")
-    write_model(plane.repository, "big")
-    bodies = {("model", "big"): {"pool": "a100"}, ("pool", "a100"): {"group": "g"}}
-    bodies |= {("pool", "default"): {"group": "g"}, ("pool", "h100"): {"group": "other"}}
+    for pool, group in (("a100", "g"), ("default", "g"), ("h100", "other")):
+        bodies["pool", pool] = {"group": group}
     plane.decisions = Decisions({key: Entry(body, 1) for key, body in bodies.items()})
-    asyncio.run(plane.inventory.scan())
+    await plane.inventory.scan()
     for pool in ("a100", "default"):
         assert set(plane.inventory.for_pool(pool)) == {"big", "small"}
         assert plane.inventory.elsewhere(pool) == set()
@@ -101,10 +74,8 @@ def test_without_a_folder_what_any_replica_holds_exists() -> None:
     fleet.saw("a", {"m": (1, 2)})
     fleet.saw("b", {"m": (3,), "x": (1,)})
     assert inventory.is_discovering
-    assert {name: model.versions for name, model in inventory.models.items()} == {
-        "m": (1, 2, 3),
-        "x": (1,),
-    }
+    versions = {name: model.versions for name, model in inventory.models.items()}
+    assert versions == {"m": (1, 2, 3), "x": (1,)}
 
 
 def learned(inventory: Inventory, triton: FakeTriton, *names: str) -> dict[str, Any]:

@@ -1,9 +1,7 @@
 """Models, labels and routes: what people may ask, and what they are shown."""
 
 import asyncio
-from collections.abc import Coroutine
 from pathlib import Path
-from typing import Any
 
 import pytest
 from builders import ControlPlane, replica, write_model
@@ -17,7 +15,6 @@ from serve.core.errors import (
     Conflict,
     Invalid,
     PreconditionFailed,
-    ServegateError,
     UnknownLabel,
     UnknownModel,
     UnknownVersion,
@@ -31,226 +28,134 @@ ADA = By("ada", "because")
 HALVES = Split.parse(["1=1", "2=1"])
 
 
-def plane(folder: Path) -> ControlPlane:
+@pytest.fixture
+async def one(tmp_path: Path) -> ControlPlane:
     """Model `m`: versions 1 and 2 are ready on `a`, 3 is loading, 4 is left out by the policy."""
-    made = ControlPlane(folder, replicas=[replica("a"), replica("b", pool="a100")])
+    made = ControlPlane(tmp_path, replicas=[replica("a"), replica("b", pool="a100")])
     policy = "version_policy { specific { versions: [ 1, 2, 3 ] } }"
     write_model(made.repository, "m", 1, 2, 3, 4, config=f'backend: "x" {policy}')
-    return asyncio.run(made.begin(a={"m": (1, 2)}))
-
-
-def do(*steps: Coroutine[Any, Any, int]) -> list[int]:
-    async def all_in_turn() -> list[int]:
-        return [await step for step in steps]
-
-    return asyncio.run(all_in_turn())
+    return await made.begin(a={"m": (1, 2)})
 
 
 def status(one: ControlPlane) -> ModelStatus:
     return one.models.get("m")
 
 
-def test_a_route_is_written_and_published(tmp_path: Path) -> None:
-    one = plane(tmp_path)
+async def test_a_route_is_written_with_who_and_why_published_and_kept_over_a_restart(
+    one: ControlPlane, tmp_path: Path
+) -> None:
     before = one.publisher.snapshot.generation
-    [written] = do(one.models.set_route("m", HALVES, ADA))
+    written = await one.models.set_route("m", HALVES, ADA)
     assert written.generation == before + 1
     assert one.publisher.snapshot.models["m"].split == HALVES
     assert (status(one).split, status(one).routed) == (HALVES, True)
-
-
-def test_who_changed_what_and_why_is_kept(tmp_path: Path) -> None:
-    one = plane(tmp_path)
-    do(one.models.set_route("m", HALVES, ADA))
-    [row] = asyncio.run(one.store.history())
-    assert (row["kind"], row["key"], row["author"], row["reason"]) == (
-        "route",
-        "m",
-        "ada",
-        "because",
-    )
-
-
-def test_what_was_decided_is_in_force_after_a_restart(tmp_path: Path) -> None:
-    one = plane(tmp_path)
-    do(one.models.set_route("m", HALVES, ADA), one.models.set_label("m", "stable", 1, ADA))
-    again = asyncio.run(ControlPlane(tmp_path).begin(a={"m": (1, 2)}))
+    [row] = await one.store.history()
+    change = (row["kind"], row["key"], row["author"], row["reason"])
+    assert change == ("route", "m", "ada", "because")
+    await one.models.set_label("m", "stable", 1, ADA)
+    again = await ControlPlane(tmp_path).begin(a={"m": (1, 2)})
     view = again.publisher.snapshot.models["m"]
     assert (view.split, view.labels, view.routed) == (HALVES, {"stable": 1}, True)
     assert again.publisher.snapshot.generation > one.publisher.snapshot.generation
 
 
-@pytest.mark.parametrize(
-    ("split", "error"),
-    [
-        ("1=1 9=1", UnknownVersion),
-        ("1=1 3=1", VersionNotReady),
-        ("1=1 4=1", VersionNotReady),
-    ],
-)
-def test_a_route_to_a_version_that_cannot_answer_is_refused_and_changes_nothing(
-    tmp_path: Path, split: str, error: type[ServegateError]
-) -> None:
-    one = plane(tmp_path)
+UNREADY = {9: UnknownVersion, 3: VersionNotReady, 4: VersionNotReady}
+
+
+async def test_what_cannot_answer_gets_neither_route_nor_label(one: ControlPlane) -> None:
     before = one.publisher.snapshot
-    with pytest.raises(error):
-        do(one.models.set_route("m", Split.parse(split.split()), ADA))
+    for number, error in UNREADY.items():
+        with pytest.raises(error):
+            await one.models.set_route("m", Split.of({1: 1, number: 1}), ADA)
+        with pytest.raises(error):
+            await one.models.set_label("m", "stable", number, ADA)
+    for label in ("7", "latest", "a b"):
+        with pytest.raises(Invalid):
+            await one.models.set_label("m", label, 1, ADA)
+    with pytest.raises(UnknownLabel):
+        await one.models.remove_label("m", "stable", ADA)
     assert one.publisher.snapshot is before
-    assert asyncio.run(one.store.read()) == {}
-
-
-def test_a_version_that_gets_no_calls_need_not_be_ready(tmp_path: Path) -> None:
-    one = plane(tmp_path)
-    do(one.models.set_route("m", Split.parse(["1=1", "3=0"]), ADA))
+    assert await one.store.read() == {}
+    await one.models.set_route("m", Split.parse(["1=1", "3=0"]), ADA)  # which gets no calls
     assert str(status(one).split) == "1=1 3=0"
 
 
-def test_a_route_that_someone_else_has_changed_is_not_overwritten(tmp_path: Path) -> None:
-    one = plane(tmp_path)
-    do(one.models.set_route("m", HALVES, By("ada", if_match='"0"')))
+async def test_a_route_that_someone_else_has_changed_is_not_overwritten(one: ControlPlane) -> None:
+    await one.models.set_route("m", HALVES, By("ada", if_match='"0"'))
     with pytest.raises(PreconditionFailed):
-        do(one.models.set_route("m", Split.of({1: 1}), By("bob", if_match='"0"')))
+        await one.models.set_route("m", Split.of({1: 1}), By("bob", if_match='"0"'))
     assert status(one).split == HALVES
 
 
-@pytest.mark.parametrize(
-    "command",
-    [
-        lambda models: models.set_route("nope", HALVES, ADA),
-        lambda models: models.set_label("nope", "stable", 1, ADA),
-        lambda models: models.remove_label("nope", "stable", ADA),
-        lambda models: models.configure("nope", objective="p99<5ms", pool=None, by=ADA),
-    ],
-)
-def test_nothing_can_be_set_for_a_model_that_does_not_exist(tmp_path: Path, command: Any) -> None:
-    one = plane(tmp_path)
-    with pytest.raises(UnknownModel):
-        do(command(one.models))
-
-
-def test_a_label_is_moved_and_removed(tmp_path: Path) -> None:
-    one = plane(tmp_path)
-    seen = []
-    for step in (
-        one.models.set_label("m", "stable", 1, ADA),
-        one.models.set_label("m", "stable", 2, ADA),
-        one.models.remove_label("m", "stable", ADA),
+async def test_nothing_can_be_set_for_a_model_that_does_not_exist(one: ControlPlane) -> None:
+    for command in (
+        one.models.set_route("nope", HALVES, ADA),
+        one.models.set_label("nope", "stable", 1, ADA),
+        one.models.remove_label("nope", "stable", ADA),
+        one.models.configure("nope", objective="p99<5ms", pool=None, by=ADA),
     ):
-        do(step)
-        seen.append(dict(one.publisher.snapshot.models["m"].labels))
-    assert seen == [{"stable": 1}, {"stable": 2}, {}]
+        with pytest.raises(UnknownModel):
+            await command
 
 
-@pytest.mark.parametrize(
-    ("label", "version", "error"),
-    [
-        ("stable", 9, UnknownVersion),
-        ("stable", 3, VersionNotReady),
-        ("stable", 4, VersionNotReady),
-        ("7", 1, Invalid),
-        ("latest", 1, Invalid),
-        ("a b", 1, Invalid),
-    ],
-)
-def test_a_label_that_cannot_be_is_refused(
-    tmp_path: Path, label: str, version: int, error: type[ServegateError]
-) -> None:
-    one = plane(tmp_path)
-    with pytest.raises(error):
-        do(one.models.set_label("m", label, version, ADA))
-    assert asyncio.run(one.store.read()) == {}
+async def test_a_label_is_moved_and_removed(one: ControlPlane) -> None:
+    for step, labels in (
+        (one.models.set_label("m", "stable", 1, ADA), {"stable": 1}),
+        (one.models.set_label("m", "stable", 2, ADA), {"stable": 2}),
+        (one.models.remove_label("m", "stable", ADA), {}),
+    ):
+        await step
+        assert one.publisher.snapshot.models["m"].labels == labels
 
 
-def test_a_label_that_does_not_exist_cannot_be_removed(tmp_path: Path) -> None:
-    one = plane(tmp_path)
-    with pytest.raises(UnknownLabel):
-        do(one.models.remove_label("m", "stable", ADA))
-
-
-def test_objective_and_pool_are_set_apart_and_an_empty_text_removes(tmp_path: Path) -> None:
-    one = plane(tmp_path)
-    seen = []
-    for objective, pool in ((" p99 < 0.05s ", None), (None, "a100"), ("", None), (None, "")):
-        do(one.models.configure("m", objective=objective, pool=pool, by=ADA))
-        seen.append((status(one).objective, status(one).pool))
-    assert seen == [
-        ("p99<50ms", "default"),
-        ("p99<50ms", "a100"),
-        ("", "a100"),
-        ("", "default"),
-    ]
-
-
-@pytest.mark.parametrize("change", [{"objective": "fast", "pool": None}])
-def test_an_objective_that_says_nothing_is_refused(tmp_path: Path, change: Any) -> None:
+async def test_objective_and_pool_are_set_apart_and_empty_texts_remove(one: ControlPlane) -> None:
+    for objective, pool, seen in (
+        (" p99 < 0.05s ", None, ("p99<50ms", "default")),
+        (None, "a100", ("p99<50ms", "a100")),
+        ("", None, ("", "a100")),
+        (None, "", ("", "default")),
+    ):
+        await one.models.configure("m", objective=objective, pool=pool, by=ADA)
+        assert (status(one).objective, status(one).pool) == seen
     with pytest.raises(Invalid):
-        do(plane(tmp_path).models.configure("m", by=ADA, **change))
-
-
-def test_a_pool_that_has_no_replica_is_refused(tmp_path: Path) -> None:
+        await one.models.configure("m", objective="fast", pool=None, by=ADA)
     with pytest.raises(Invalid, match="there is no pool 'h100'"):
-        do(plane(tmp_path).models.configure("m", objective=None, pool="h100", by=ADA))
+        await one.models.configure("m", objective=None, pool="h100", by=ADA)
+    await asyncio.gather(  # two people who set different things at once both get them
+        one.models.configure("m", objective="p99<50ms", pool=None, by=ADA),
+        one.models.configure("m", objective=None, pool="a100", by=By("bob")),
+    )
+    assert (status(one).objective, status(one).pool) == ("p99<50ms", "a100")
 
 
-def grouped(folder: Path) -> ControlPlane:
-    """The pools of `a` and `b` are one group, and only `a` holds versions 1 and 2."""
-    one = plane(folder)
-    do(*(one.pools.set(pool, {"group": "g"}, ADA) for pool in ("default", "a100")))
-    return one
+async def group(one: ControlPlane, *pools: str) -> None:
+    for pool in pools:
+        await one.pools.set(pool, {"group": "g"}, ADA)
 
 
-def test_a_model_is_told_with_all_pools_of_its_group(tmp_path: Path) -> None:
-    one = plane(tmp_path)
+async def test_a_model_is_told_with_all_pools_of_its_group(one: ControlPlane) -> None:
     assert status(one).pools == ("default",)
-    do(*(one.pools.set(pool, {"group": "g"}, ADA) for pool in ("default", "a100")))
+    await group(one, "default", "a100")
     assert status(one).pools == ("a100", "default")
-
-
-def test_a_version_is_loading_while_another_pool_of_the_group_may_still_load_it(
-    tmp_path: Path,
-) -> None:
-    one = grouped(tmp_path)
-    one.fleet.waiting["b"] = "b waits for its turn"
+    one.fleet.waiting["b"] = "b waits for its turn"  # another pool may still load it
     assert one.models.version("m", 3).reason == "b waits for its turn"
+    one.fleet.saw("b", {})  # a label moves when enough replicas of the whole group hold it
+    assert not one.models.ready_enough("m", 1)
+    one.fleet.saw("b", {"m": (1,)})
+    await one.publisher.refresh()
+    assert one.models.ready_enough("m", 1)
 
 
-def test_a_model_of_a_pool_without_replicas_is_served_by_the_others_of_its_group(
-    tmp_path: Path,
-) -> None:
-    one = plane(tmp_path)
-    do(*(one.pools.set(pool, {"group": "g"}, ADA) for pool in ("default", "l4")))
-    do(one.models.configure("m", objective=None, pool="l4", by=ADA))
+async def test_a_model_of_an_empty_pool_is_served_by_others_of_its_group(one: ControlPlane) -> None:
+    await group(one, "default", "l4")
+    await one.models.configure("m", objective=None, pool="l4", by=ADA)
     assert one.models.version("m", 1).replicas == ("a",)
     assert one.models.version("m", 3).state == "loading"
 
 
-def test_a_label_moves_when_enough_replicas_of_the_whole_group_hold_its_version(
-    tmp_path: Path,
-) -> None:
-    one = grouped(tmp_path)
-    one.fleet.saw("b", {})
-    assert not one.models.ready_enough("m", 1)
-    one.fleet.saw("b", {"m": (1,)})
-    do(one.publisher.refresh())
-    assert one.models.ready_enough("m", 1)
-
-
-def test_two_people_who_set_different_things_at_once_both_get_them(tmp_path: Path) -> None:
-    one = plane(tmp_path)
-
-    async def both() -> None:
-        await asyncio.gather(
-            one.models.configure("m", objective="p99<50ms", pool=None, by=ADA),
-            one.models.configure("m", objective=None, pool="a100", by=By("bob")),
-        )
-
-    asyncio.run(both())
-    assert (status(one).objective, status(one).pool) == ("p99<50ms", "a100")
-
-
-def test_each_version_is_shown_with_its_state_and_the_reason(tmp_path: Path) -> None:
-    one = plane(tmp_path)
-    do(one.models.set_label("m", "stable", 1, ADA), one.models.set_label("m", "best", 1, ADA))
+async def test_each_version_is_shown_with_its_state_and_the_reason(one: ControlPlane) -> None:
+    for label in ("stable", "best"):
+        await one.models.set_label("m", label, 1, ADA)
     shown = [(v.number, v.state, v.replicas, v.labels, v.reason) for v in status(one).versions]
     assert shown == [
         (1, "ready", ("a",), ("best", "stable"), ""),
@@ -258,6 +163,9 @@ def test_each_version_is_shown_with_its_state_and_the_reason(tmp_path: Path) -> 
         (3, "loading", (), (), "no replica has loaded it yet"),
         (4, "not wanted", (), (), "config.pbtxt's version_policy leaves it out"),
     ]
+    write_model(one.repository, "a-first")
+    await one.inventory.scan()
+    assert [each.model.name for each in one.models.all()] == ["a-first", "m"]
 
 
 @pytest.mark.parametrize(
@@ -270,57 +178,50 @@ def test_each_version_is_shown_with_its_state_and_the_reason(tmp_path: Path) -> 
         ((), "bad file", "failed"),
     ],
 )
-def test_the_state_of_a_model_sums_up_its_versions(
-    tmp_path: Path, held: tuple[int, ...], failure: str, state: str
+async def test_the_state_of_a_model_sums_up_its_versions(
+    one: ControlPlane, held: tuple[int, ...], failure: str, state: str
 ) -> None:
-    one = plane(tmp_path)
     one.fleet.saw("a", {"m": held})
     if failure:
         one.fleet.failures["a", "m"] = Failure(failure, (), 1, 0.0)
-    do(one.publisher.refresh())
+    await one.publisher.refresh()
     assert status(one).state == state
     assert list(status(one).problems) == ([failure] if failure else [])
 
 
-def test_a_model_that_cannot_be_read_is_shown_with_its_problem(tmp_path: Path) -> None:
+async def test_a_model_that_cannot_be_read_is_shown_with_its_problem(tmp_path: Path) -> None:
     one = ControlPlane(tmp_path)
     write_model(one.repository, "m", 1, config="nonsense: 1")
-    asyncio.run(one.begin())
+    await one.begin()
     assert (status(one).state, [v.state for v in status(one).versions]) == ("failed", ["failed"])
     assert "line 1" in status(one).problems[0]
 
 
-def test_a_route_or_label_whose_version_was_lost_is_a_problem(tmp_path: Path) -> None:
-    one = plane(tmp_path)
-    do(one.models.set_route("m", HALVES, ADA), one.models.set_label("m", "new", 2, ADA))
+async def test_a_lost_version_is_a_problem_of_its_route_unless_asleep(one: ControlPlane) -> None:
+    await one.models.set_route("m", HALVES, ADA)
+    await one.models.set_label("m", "new", 2, ADA)
     one.fleet.saw("a", {"m": (1,)})
-    do(one.publisher.refresh())
+    await one.publisher.refresh()
     assert status(one).problems == (
         "the route sends calls to version 2, which is not ready",
         "label 'new' names version 2, which is not ready",
     )
+    await one.pools.set("default", {"to_zero": True}, ADA)
+    one.fleet.remove("a")
+    await one.publisher.refresh()
+    assert status(one).problems == ()
 
 
-def test_all_models_are_listed_by_name(tmp_path: Path) -> None:
-    one = plane(tmp_path)
-    write_model(one.repository, "a-first")
-    asyncio.run(one.inventory.scan())
-    assert [each.model.name for each in one.models.all()] == ["a-first", "m"]
-
-
-def test_a_model_moves_to_no_pool_where_it_or_another_would_have_no_room(tmp_path: Path) -> None:
-    one = plane(tmp_path)
-    rules = Rules(budgets={"a100": 150})
+async def test_a_model_moves_to_no_pool_where_one_would_have_no_room(one: ControlPlane) -> None:
     one.inventory = Inventory(
         None,
         one.fleet,
         decisions=lambda: one.decisions,
-        placement=Placement(rules, clock=one.clock),
+        placement=Placement(Rules(budgets={"a100": 150}), clock=one.clock),
         publishes=True,
     )
-    other = {"published": 2.0}
     one.decisions = decided(
-        version("m", 1), version("n", 1, times=other), model__n={"pool": "a100"}
+        version("m", 1), version("n", 1, times={"published": 2.0}), model__n={"pool": "a100"}
     )
     models = Models(
         one.store,
@@ -332,48 +233,24 @@ def test_a_model_moves_to_no_pool_where_it_or_another_would_have_no_room(tmp_pat
         reload=one.reload,
     )
     with pytest.raises(Conflict, match="cannot move to pool 'a100'") as caught:
-        do(models.configure("m", objective=None, pool="a100", by=ADA))
+        await models.configure("m", objective=None, pool="a100", by=ADA)
     assert "n@1 would not be served" in caught.value.why
 
 
-# --- pools without replicas -----------------------------------------------------------------------
-
-
-def emptied(folder: Path, *, to_zero: bool) -> ControlPlane:
-    """No replica is left, in a pool that may have none, or not."""
-    one = plane(folder)
-    do(one.pools.set("default", {"to_zero": to_zero}, ADA))
+@pytest.mark.parametrize("to_zero", [True, False])
+async def test_a_model_whose_pool_has_no_replica_is_asleep_or_has_failed(
+    one: ControlPlane, to_zero: bool
+) -> None:
+    await one.pools.set("default", {"to_zero": to_zero}, ADA)
     for name in ("a", "b"):
         one.fleet.remove(name)
-    do(one.publisher.refresh())
-    return one
-
-
-def test_a_model_whose_pool_was_scaled_to_zero_is_asleep_and_has_no_problem(
-    tmp_path: Path,
-) -> None:
-    one = emptied(tmp_path, to_zero=True)
+    await one.publisher.refresh()
     told = status(one)
-    assert (told.state, told.problems) == ("asleep", ())
-    assert {one.number: one.state for one in told.versions} == {
-        1: "asleep",
-        2: "asleep",
-        3: "asleep",
-        4: "not wanted",
-    }
-    assert "the first call wakes it" in told.versions[0].reason
-
-
-def test_labels_and_routes_of_a_model_that_is_asleep_are_no_problem(tmp_path: Path) -> None:
-    one = plane(tmp_path)
-    do(one.models.set_label("m", "stable", 1, ADA), one.models.set_route("m", HALVES, ADA))
-    do(one.pools.set("default", {"to_zero": True}, ADA))
-    one.fleet.remove("a")
-    do(one.publisher.refresh())
-    assert status(one).problems == ()
-
-
-def test_a_model_whose_pool_has_no_replica_and_should_have_one_has_failed(tmp_path: Path) -> None:
-    told = status(emptied(tmp_path, to_zero=False))
-    assert told.state == "failed"
-    assert "has no replica" in told.versions[0].reason
+    if to_zero:
+        assert (told.state, told.problems) == ("asleep", ())
+        states = ["asleep", "asleep", "asleep", "not wanted"]
+        assert [version.state for version in told.versions] == states
+        assert "the first call wakes it" in told.versions[0].reason
+    else:
+        assert told.state == "failed"
+        assert "has no replica" in told.versions[0].reason

@@ -12,6 +12,7 @@ from serve.core.versions import State
 
 from .versions_scene import decided, split, version
 
+ROUTE = {"route__m": split(v1=100)}
 ENSEMBLE = """
 ensemble_scheduling { step [
   { model_name: "part" model_version: 1 },
@@ -36,25 +37,29 @@ def versions(*given: int, **more: Any) -> list[Any]:
     return [version("m", number, **more) for number in given]
 
 
-def test_without_a_route_only_the_newest_is_needed() -> None:
-    assert numbers(placed(decided(*versions(1, 2, 3)))) == [3]
-
-
-def test_a_version_below_one_in_the_plain_folder_does_not_serve_by_itself() -> None:
-    assert numbers(placed(decided(*versions(1, 2)), plain={"m": (7,)})) == []
-
-
-def test_what_the_route_or_a_label_names_is_needed() -> None:
-    decisions = decided(
-        *versions(1, 2, 3, 4), route__m=split(v1=90, v2=10), label__m__old={"version": 3}
-    )
-    assert numbers(placed(decisions)) == [1, 2, 3]
-
-
-@pytest.mark.parametrize("waiting", [{"labels": ("candidate",)}, {"live": True}])
-def test_what_waits_for_its_label_is_needed(waiting: dict[str, Any]) -> None:
-    decisions = decided(version("m", 1), version("m", 2, **waiting), route__m=split(v1=100))
-    assert numbers(placed(decisions)) == [1, 2]
+@pytest.mark.parametrize(
+    ("decisions", "options", "needed"),
+    [
+        (decided(*versions(1, 2, 3)), {}, [3]),  # without a route only the newest
+        (decided(*versions(1, 2)), {"plain": {"m": (7,)}}, []),  # below one in the plain folder
+        (
+            decided(
+                *versions(1, 2, 3, 4), route__m=split(v1=90, v2=10), label__m__old={"version": 3}
+            ),
+            {},
+            [1, 2, 3],
+        ),
+        (decided(*versions(1), version("m", 2, labels=("new",)), **ROUTE), {}, [1, 2]),
+        (decided(*versions(1), version("m", 2, live=True), **ROUTE), {}, [1, 2]),
+        (decided(*versions(1, 2, 3, 4), **ROUTE), {"keep_loaded": 2}, [1, 3, 4]),
+        (decided(*versions(1, state=State.RETIRED), *versions(2, state=State.FAILED)), {}, []),
+        (decided(*versions(1), serving__m={"unloaded": True}), {}, []),
+    ],
+)
+def test_what_a_route_a_label_or_nobody_names_is_needed_and_the_newest_stay(
+    decisions: Decisions, options: dict[str, Any], needed: list[int]
+) -> None:
+    assert numbers(placed(decisions, **options)) == needed
 
 
 def test_the_parts_of_a_needed_ensemble_are_needed_whatever_their_own_routes_say() -> None:
@@ -64,15 +69,10 @@ def test_the_parts_of_a_needed_ensemble_are_needed_whatever_their_own_routes_say
     assert numbers(result, "part") == [1, 2, 3]
 
 
-def test_the_newest_stay_loaded_without_being_used() -> None:
-    decisions = decided(*versions(1, 2, 3, 4), route__m=split(v1=100))
-    assert numbers(placed(decisions, keep_loaded=2)) == [1, 3, 4]
-
-
 def test_what_was_needed_stays_for_a_while() -> None:
     clock = Clock()
     placement = Placement(Rules(keep_loaded=0, unload_after=300.0), clock=clock)
-    placement.place(decided(*versions(1, 2), route__m=split(v1=100)), {})
+    placement.place(decided(*versions(1, 2), **ROUTE), {})
     after = decided(*versions(1, 2), route__m=split(v2=100))
     clock.now += 299
     assert numbers(placement.place(after, {})) == [1, 2]
@@ -80,14 +80,8 @@ def test_what_was_needed_stays_for_a_while() -> None:
     assert numbers(placement.place(after, {})) == [2]
 
 
-def test_retired_failed_and_unloaded_versions_are_held_nowhere() -> None:
-    states = [version("m", 1, state=State.RETIRED), version("m", 2, state=State.FAILED)]
-    gone = version("gone", 1)
-    assert placed(decided(*states, gone, serving__gone={"unloaded": True})).wanted == frozenset()
-
-
 def test_what_is_not_needed_gives_way_when_memory_is_short_the_oldest_first() -> None:
-    decisions = decided(*versions(1, 2, 3, 4, memory=100), route__m=split(v1=100))
+    decisions = decided(*versions(1, 2, 3, 4, memory=100), **ROUTE)
     kept = placed(decisions, keep_loaded=3, budgets={"default": 200})
     assert numbers(kept) == [1, 4]
     assert kept.problems == {}

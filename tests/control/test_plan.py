@@ -33,59 +33,48 @@ def steps(
     return plan({one.name: one for one in models}, held or {}, applied or {}, removed)
 
 
-def test_a_replica_that_holds_what_is_wanted_is_left_alone() -> None:
-    assert steps(model("m", 1, 2), held={"m": (1, 2)}) == []
+ONE, BOTH, SECOND = model("m", 1), model("m", 1, 2), model("m", 2)
+BROKEN = model("m", config=None, problem="line 2: nonsense")
+BARE = model("m", 2, config=None)  # Triton chooses the version
 
 
-@pytest.mark.parametrize("held", [{}, {"m": ()}, {"m": (1,)}])
-def test_a_wanted_version_that_is_not_ready_is_loaded_with_all_others(
-    held: dict[str, tuple[int, ...]],
+@pytest.mark.parametrize(
+    ("wanted", "held", "planned"),
+    [
+        (BOTH, (1, 2), None),
+        (BOTH, None, Load(BOTH, (1, 2), removes=False)),
+        (BOTH, (), Load(BOTH, (1, 2), removes=False)),
+        (BOTH, (1,), Load(BOTH, (1, 2), removes=False)),
+        (SECOND, (1, 2), Load(SECOND, (2,), removes=True, adds=False)),
+        (SECOND, (1,), Load(SECOND, (2,), removes=True)),
+        (BROKEN, None, None),  # neither loaded nor taken away
+        (BROKEN, (1,), None),
+        (BARE, None, Load(BARE, (), removes=False)),
+        (BARE, (1,), None),
+    ],
+)
+def test_what_is_wanted_and_not_ready_is_loaded_and_what_is_not_wanted_goes_with_the_same_load(
+    wanted: Loadable, held: tuple[int, ...] | None, planned: Load | None
 ) -> None:
-    wanted = model("m", 1, 2)
-    assert steps(wanted, held=held) == [Load(wanted, (1, 2), removes=False)]
+    found = steps(wanted, held={} if held is None else {"m": held})
+    assert found == ([] if planned is None else [planned])
 
 
-def test_a_version_that_is_not_wanted_goes_with_the_same_load() -> None:
-    wanted = model("m", 2)
-    assert steps(wanted, held={"m": (1, 2)}) == [Load(wanted, (2,), removes=True, adds=False)]
+def test_a_changed_configuration_is_loaded_and_one_that_nobody_knows_is_taken_as_it_is() -> None:
+    assert ONE.configuration is not None
+    again = Load(ONE, (1,), removes=False)
+    for applied, planned in (
+        ({"m": "another digest"}, [again]),
+        ({"m": ONE.configuration.digest}, []),
+        ({}, []),  # it was loaded before this process began
+    ):
+        assert steps(ONE, held={"m": (1,)}, applied=applied) == planned
 
 
-def test_a_version_may_go_while_another_comes() -> None:
-    wanted = model("m", 2)
-    assert steps(wanted, held={"m": (1,)}) == [Load(wanted, (2,), removes=True)]
-
-
-def test_a_changed_configuration_is_loaded() -> None:
-    wanted = model("m", 1)
-    assert steps(wanted, held={"m": (1,)}, applied={"m": "another digest"}) == [
-        Load(wanted, (1,), removes=False)
-    ]
-
-
-def test_the_same_configuration_is_not_loaded_again() -> None:
-    wanted = model("m", 1)
-    assert wanted.configuration is not None
-    assert steps(wanted, held={"m": (1,)}, applied={"m": wanted.configuration.digest}) == []
-
-
-def test_what_was_loaded_before_this_process_began_is_taken_as_it_is() -> None:
-    assert steps(model("m", 1), held={"m": (1,)}, applied={}) == []
-
-
-def test_a_model_with_a_problem_is_neither_loaded_nor_taken_away() -> None:
-    broken = model("m", config=None, problem="line 2: nonsense")
-    assert steps(broken) == steps(broken, held={"m": (1,)}) == []
-
-
-def test_without_a_configuration_triton_chooses_the_version() -> None:
-    bare = model("m", 2, config=None)
-    assert steps(bare) == [Load(bare, (), removes=False)]
-    assert steps(bare, held={"m": (1,)}) == []
-
-
-def test_a_model_whose_folder_has_gone_is_unloaded_where_it_is_held() -> None:
+def test_a_model_whose_folder_has_gone_is_unloaded_last_where_it_is_held() -> None:
     removed = frozenset({"gone", "never loaded"})
-    assert steps(held={"gone": (1,), "foreign": (1,)}, removed=removed) == [Unload("gone")]
+    planned = steps(ONE, held={"gone": (1,), "foreign": (1,)}, removed=removed)
+    assert planned == [Load(ONE, (1,), removes=False), Unload("gone")]
 
 
 def test_an_ensemble_follows_the_models_it_is_made_of() -> None:
@@ -98,11 +87,6 @@ def test_ensembles_that_name_each_other_or_nobody_are_planned_all_the_same() -> 
     circle = (ensemble("a", "b"), ensemble("b", "a"), ensemble("c", "unknown"))
     names = {step.model.name for step in steps(*circle) if isinstance(step, Load)}
     assert names == {"a", "b", "c"}
-
-
-def test_unloads_come_last() -> None:
-    planned = steps(model("m", 1), held={"gone": (1,)}, removed=frozenset({"gone"}))
-    assert [type(step) for step in planned] == [Load, Unload]
 
 
 def test_only_ready_versions_are_held() -> None:

@@ -8,7 +8,7 @@ from serve.control.delivering.side_by_side import side_by_side
 from serve.core.errors import Unavailable
 
 
-def test_no_more_than_a_few_run_at_a_time_and_all_are_done() -> None:
+async def test_no_more_than_a_few_run_at_a_time_and_all_are_done() -> None:
     running: list[int] = []
     done, most = [], []
 
@@ -19,11 +19,11 @@ def test_no_more_than_a_few_run_at_a_time_and_all_are_done() -> None:
         running.remove(number)
         done.append(number)
 
-    asyncio.run(side_by_side(work, range(7), at_a_time=3))
+    await side_by_side(work, range(7), at_a_time=3)
     assert sorted(done) == list(range(7)) and max(most) == 3
 
 
-def test_the_first_error_is_raised_as_it_is_and_ends_the_others() -> None:
+async def test_the_first_error_is_raised_as_it_is_and_ends_the_others() -> None:
     ended = []
 
     async def work(number: int) -> None:
@@ -35,24 +35,21 @@ def test_the_first_error_is_raised_as_it_is_and_ends_the_others() -> None:
             ended.append(number)
 
     with pytest.raises(Unavailable, match="gone"):
-        asyncio.run(side_by_side(work, range(3), at_a_time=3))
+        await side_by_side(work, range(3), at_a_time=3)
     assert sorted(ended) == [0, 2]
 
 
-def test_who_is_cancelled_while_a_piece_fails_is_cancelled() -> None:
-    async def scenario() -> bool:
-        failing = asyncio.Event()
+async def test_who_is_cancelled_while_a_piece_fails_is_cancelled() -> None:
+    failing = asyncio.Event()
 
-        async def work(number: int) -> None:
-            await failing.wait()
-            raise Unavailable("gone")
+    async def work(number: int) -> None:
+        await failing.wait()
+        raise Unavailable("gone")
 
-        task = asyncio.create_task(side_by_side(work, [1], at_a_time=1))
-        await asyncio.sleep(0)
-        await asyncio.sleep(0)
-        failing.set()
-        task.cancel()
-        await asyncio.wait((task,))
-        return task.cancelled()
-
-    assert asyncio.run(scenario())
+    task = asyncio.create_task(side_by_side(work, [1], at_a_time=1))
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    failing.set()
+    task.cancel()
+    await asyncio.wait((task,))
+    assert task.cancelled()

@@ -42,62 +42,40 @@ def compiled(one: Model, held: Fleet, *may_sleep: str, **decided: Any) -> ModelV
 def test_a_target_is_a_wanted_version_with_the_replicas_that_hold_it() -> None:
     made = compiled(model(1, 2, 3), fleet(a=(1, 2), b=(2, 4)))
     assert made.targets == {1: target(1, "a"), 2: target(2, "a", "b")}
+    assert (str(made.split), made.routed) == ("2=100", False)  # the highest that is held
+    bare = compiled(model(1, 2, config=None), fleet(a=(7,)))  # whatever Triton holds counts
+    assert (set(bare.targets), bare.targets[7].flavour) == ({7}, "auto")
 
 
-def test_without_a_route_the_highest_version_that_is_held_serves() -> None:
-    made = compiled(model(1, 2, 3), fleet(a=(1, 2)))
-    assert (str(made.split), made.routed) == ("2=100", False)
+def test_a_route_and_labels_are_taken_as_they_were_set_even_where_a_version_is_lacking() -> None:
+    labels = {"label__m:stable": {"version": 1}, "label__x:stable": {"version": 2}}
+    route = {"split": {"1": 90, "2": 10}}
+    made = compiled(model(1, 2), fleet(a=(1,)), route__m=route, **labels)
+    assert (str(made.split), made.routed, made.labels) == ("1=90 2=10", True, {"stable": 1})
 
 
-def test_a_route_is_taken_as_it_was_set_even_where_a_version_is_lacking() -> None:
-    made = compiled(model(1, 2), fleet(a=(1,)), route__m={"split": {"1": 90, "2": 10}})
-    assert (str(made.split), made.routed) == ("1=90 2=10", True)
-
-
-def test_a_model_that_nobody_holds_is_in_the_snapshot_without_targets() -> None:
-    made = compiled(model(1), fleet(a=()))
-    assert (made.targets, made.split, made.failed) == ({}, None, False)
-
-
-def test_a_model_that_could_not_be_loaded_has_failed() -> None:
+def test_a_model_that_nobody_holds_has_no_targets_and_one_that_cannot_be_read_is_left_out() -> None:
     held = fleet(a=())
+    made = compiled(model(1), held)
+    assert (made.targets, made.split, made.failed) == ({}, None, False)
     held.failures["a", "m"] = Failure("bad file", (), 1, 0.0)
     assert compiled(model(1), held).failed
+    assert compile_models({"m": model(problem="line 2")}, Decisions(), fleet(a=(1,))) == {}
 
 
-def test_a_model_with_a_problem_is_not_in_the_snapshot() -> None:
-    broken = model(problem="line 2")
-    assert compile_models({"m": broken}, Decisions(), fleet(a=(1,))) == {}
+def grouped(*pools: str) -> dict[str, Any]:
+    return {f"pool__{name}": {"group": "g"} for name in pools}
 
 
-def test_labels_come_along() -> None:
-    decided = {"label__m:stable": {"version": 1}, "label__x:stable": {"version": 2}}
-    assert compiled(model(1), fleet(a=(1,)), **decided).labels == {"stable": 1}
-
-
-def test_only_the_replicas_of_the_models_pool_serve_it() -> None:
-    two = fleet(replica("a"), replica("b", pool="a100"), a=(1,), b=(1,))
-    assert compiled(model(1), two).targets == {1: target(1, "a")}
-    assert compiled(model(1), two, model__m={"pool": "a100"}).targets == {1: target(1, "b")}
-
-
-def test_the_replicas_of_all_pools_of_a_group_serve_its_models() -> None:
+def test_the_replicas_of_the_models_pool_and_of_its_group_serve_it() -> None:
     three = fleet(*(replica(name, pool=name) for name in ("a", "b", "c")), a=(1,), b=(1,), c=(1,))
-    grouped = {f"pool__{name}": {"group": "g"} for name in ("a", "b")}
-    made = compiled(model(1), three, model__m={"pool": "a"}, **grouped)
+    in_a = {"model__m": {"pool": "a"}}
+    assert compiled(model(1), three, **in_a).targets == {1: target(1, "a")}
+    made = compiled(model(1), three, **in_a, **grouped("a", "b"))
     assert made.targets == {1: target(1, "a", "b")}
-
-
-def test_a_pool_that_joins_a_group_is_not_waited_for() -> None:
-    two = fleet(*(replica(name, pool=name) for name in ("a", "b")), a=(1,), b=())
-    grouped = {f"pool__{name}": {"group": "g"} for name in ("a", "b")}
-    made = compiled(model(1), two, model__m={"pool": "b"}, **grouped)
-    assert made.targets == {1: target(1, "a")}
-
-
-def test_without_a_configuration_whatever_triton_holds_counts() -> None:
-    made = compiled(model(1, 2, config=None), fleet(a=(7,)))
-    assert (set(made.targets), made.targets[7].flavour) == ({7}, "auto")
+    two = fleet(*(replica(name, pool=name) for name in ("a", "b")), a=(), b=(1,))
+    made = compiled(model(1), two, **in_a, **grouped("a", "b"))
+    assert made.targets == {1: target(1, "b")}  # a pool that joins a group is not waited for
 
 
 @pytest.mark.parametrize(
@@ -133,33 +111,27 @@ def test_every_replica_is_in_the_snapshot_lost_ones_included() -> None:
 # --- pools that may have no replica ---------------------------------------------------------------
 
 
-def empty() -> Fleet:
-    return Fleet((), clock=Clock())
-
-
-def test_a_model_is_asleep_where_its_pool_has_no_replica_and_may_have_none() -> None:
-    made = compiled(model(1, 2), empty(), "default")
-    assert (made.asleep, made.targets, str(made.split)) == (True, {}, "2=100")
-
-
-@pytest.mark.parametrize("may_sleep", [(), ("a100",)])
-def test_a_model_whose_pool_may_not_be_empty_is_not_asleep(may_sleep: tuple[str, ...]) -> None:
-    made = compiled(model(1), empty(), *may_sleep)
-    assert (made.asleep, made.split) == (False, None)
-
-
-def test_a_model_that_waits_for_nothing_is_not_asleep() -> None:
-    assert not compiled(model(), empty(), "default").asleep
-
-
-def test_a_route_holds_while_a_model_is_asleep() -> None:
-    made = compiled(model(1, 2), empty(), "default", route__m={"split": {"1": 100}})
-    assert (made.asleep, str(made.split), made.routed) == (True, "1=100", True)
+@pytest.mark.parametrize(
+    ("one", "may_sleep", "decided", "asleep", "split"),
+    [
+        (model(1, 2), ("default",), {}, True, "2=100"),
+        (model(1, 2), ("default",), {"route__m": {"split": {"1": 100}}}, True, "1=100"),
+        (model(1), (), {}, False, "None"),  # its pool should have a replica
+        (model(1), ("a100",), {}, False, "None"),
+        (model(), ("default",), {}, False, "None"),  # it waits for nothing
+    ],
+)
+def test_a_model_is_asleep_where_its_pool_has_no_replica_and_may_have_none(
+    one: Model, may_sleep: tuple[str, ...], decided: dict[str, Any], asleep: bool, split: str
+) -> None:
+    made = compiled(one, Fleet((), clock=Clock()), *may_sleep, **decided)
+    assert (made.asleep, made.targets, str(made.split)) == (asleep, {}, split)
+    assert made.routed is bool(decided)
 
 
 def test_a_model_is_asleep_until_its_first_replica_has_all_that_it_can_have() -> None:
     """The newest version is waited for although another can be called already."""
-    one, waking = model(1, 2), empty()
+    one, waking = model(1, 2), Fleet((), clock=Clock())
     waking.join(replica("a"))
     assert compiled(one, waking, "default").asleep
     waking.saw("a", {})
@@ -168,40 +140,28 @@ def test_a_model_is_asleep_until_its_first_replica_has_all_that_it_can_have() ->
     waking.saw("a", {"m": (1,)})
     half = compiled(one, waking, "default")
     assert (half.asleep, half.targets, str(half.split)) == (True, {1: target(1, "a")}, "2=100")
+    waking.failures["a", "m"] = Failure("bad file", (), 1, 0.0)
+    made = compiled(one, waking, "default")
+    assert (made.asleep, made.failed) == (False, True)
+    waking.failures.clear()
     waking.saw("a", {"m": (1, 2)})
     whole = compiled(one, waking, "default")
     assert (whole.asleep, set(whole.targets)) == (False, {1, 2})
 
 
-def test_a_model_that_is_loaded_later_by_a_replica_that_is_there_is_not_asleep() -> None:
-    made = compiled(model(1, 2), fleet(a=(1,)), "default")
+def test_a_model_is_awake_while_a_replica_is_there_that_stays() -> None:
+    held = fleet(a=(1,))
+    made = compiled(model(1, 2), held, "default")  # which will load the other later
     assert (made.asleep, str(made.split)) == (False, "1=100")
-
-
-def test_a_model_that_the_first_replica_cannot_load_has_failed_and_is_not_asleep() -> None:
-    waking = fleet(a=())
-    waking.joining.add("a")
-    waking.failures["a", "m"] = Failure("bad file", (), 1, 0.0)
-    made = compiled(model(1), waking, "default")
-    assert (made.asleep, made.failed) == (False, True)
-
-
-def test_a_replica_that_is_about_to_leave_does_not_keep_a_model_awake() -> None:
-    leaving = fleet(a=(1,))
-    leaving.retire("a")
-    assert compiled(model(1), leaving, "default").asleep
+    held.lost("a", "refused")  # what only a lost replica holds goes on to be called there
+    made = compiled(model(1), held, "default")
+    assert (made.asleep, made.targets) == (False, {1: target(1, "a")})
+    held.retire("a")
+    assert compiled(model(1), held, "default").asleep
 
 
 def test_a_model_is_awake_while_any_pool_of_its_group_has_a_replica() -> None:
-    grouped = {f"pool__{name}": {"group": "g"} for name in ("default", "l4")}
     held = fleet(replica("a", pool="l4"), a=(1,))
-    assert not compiled(model(1), held, "default", **grouped).asleep
+    assert not compiled(model(1), held, "default", **grouped("default", "l4")).asleep
     held.remove("a")
-    assert compiled(model(1), held, "default", **grouped).asleep
-
-
-def test_what_only_a_lost_replica_holds_goes_on_to_be_called_there() -> None:
-    held = fleet(a=(1,))
-    held.lost("a", "refused")
-    made = compiled(model(1), held, "default")
-    assert (made.asleep, made.targets) == (False, {1: target(1, "a")})
+    assert compiled(model(1), held, "default", **grouped("default", "l4")).asleep

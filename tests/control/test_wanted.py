@@ -1,12 +1,12 @@
 """What is wanted stays the same object until it changes, so that a glance is enough."""
 
-import asyncio
+import shutil
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
+import pytest
 from builders import ControlPlane, replica, write_model
 
-from serve.control.inventory import Inventory
 from serve.control.models import By
 from serve.control.wanted import Wanted
 
@@ -14,84 +14,69 @@ BY = By("tests")
 HELD = {"m": (1, 2), "n": (1, 2)}
 
 
-def play(folder: Path, change: Callable[[ControlPlane], Awaitable[object]]) -> tuple[object, ...]:
-    """What is wanted before and after a change, of each kind."""
-
-    async def work() -> tuple[object, ...]:
-        plane = ControlPlane(folder)
-        write_model(plane.repository, "m")
-        write_model(plane.repository, "n")
-        await plane.begin(a=HELD, b=HELD)
-        before = _wanted(plane.inventory)
-        await change(plane)
-        return tuple(
-            one is other for one, other in zip(before, _wanted(plane.inventory), strict=True)
-        )
-
-    return asyncio.run(work())
-
-
-def _wanted(inventory: Inventory) -> tuple[object, ...]:
-    default, removed = inventory.for_pool("default"), inventory.removed
-    return default, inventory.for_pool("a100"), inventory.elsewhere("default"), removed
-
-
-SAME = (True, True, True, True)
-
-
-def test_a_look_at_folders_that_have_not_changed_changes_nothing(tmp_path: Path) -> None:
-    async def look(plane: ControlPlane) -> None:
+async def look(plane: ControlPlane) -> None:
+    for _ in range(3):  # nobody asks for the pools in between
         await plane.inventory.scan()
         await plane.inventory.scan(settled=True)
-
-    assert play(tmp_path, look) == SAME
-
-
-def test_a_label_that_moves_changes_nothing_of_what_is_wanted(tmp_path: Path) -> None:
-    async def move(plane: ControlPlane) -> None:
-        await plane.models.set_label("m", "stable", 1, BY)
-        assert plane.decisions.labels("m") == {"stable": 1}
-
-    assert play(tmp_path, move) == SAME
+        assert set(plane.inventory.models) == {"m", "n"}
 
 
-def test_another_folder_is_wanted_in_its_pool(tmp_path: Path) -> None:
-    async def add(plane: ControlPlane) -> None:
-        write_model(plane.repository, "o")
-        await plane.inventory.scan()
-        assert set(plane.inventory.for_pool("default")) == {"m", "n", "o"}
-        assert set(plane.inventory.models) == {"m", "n", "o"}
-
-    assert play(tmp_path, add) == (False, True, True, True)
+async def move_a_label(plane: ControlPlane) -> None:
+    await plane.models.set_label("m", "stable", 1, BY)
+    assert plane.decisions.labels("m") == {"stable": 1}
 
 
-def test_a_model_that_moves_is_wanted_elsewhere(tmp_path: Path) -> None:
-    async def move(plane: ControlPlane) -> None:
-        plane.fleet.join(replica("c", pool="a100"))
-        await plane.models.configure("m", objective=None, pool="a100", by=BY)
-        assert set(plane.inventory.for_pool("a100")) == {"m"}
-        assert plane.inventory.elsewhere("default") == {"m"}
-
-    assert play(tmp_path, move) == (False, False, False, True)
+async def add_a_folder(plane: ControlPlane) -> None:
+    write_model(plane.repository, "o")
+    await plane.inventory.scan()
+    assert set(plane.inventory.for_pool("default")) == {"m", "n", "o"}
+    assert set(plane.inventory.models) == {"m", "n", "o"}
 
 
-def test_a_folder_that_goes_is_removed(tmp_path: Path) -> None:
-    async def remove(plane: ControlPlane) -> None:
-        folder = plane.repository / "n"
-        for path in sorted(folder.rglob("*"), reverse=True):
-            path.unlink() if path.is_file() else path.rmdir()
-        folder.rmdir()
-        await plane.inventory.scan()
-        assert plane.inventory.removed == {"n"}
-
-    assert play(tmp_path, remove) == (False, True, True, False)
+async def move_a_model(plane: ControlPlane) -> None:
+    plane.fleet.join(replica("c", pool="a100"))
+    await plane.models.configure("m", objective=None, pool="a100", by=BY)
+    assert set(plane.inventory.for_pool("a100")) == {"m"}
+    assert plane.inventory.elsewhere("default") == {"m"}
 
 
-def test_what_was_wanted_once_is_remembered_while_nobody_asks(tmp_path: Path) -> None:
-    async def look(plane: ControlPlane) -> None:
-        for _ in range(3):  # nobody asks for the pools in between
-            await plane.inventory.scan()
-            assert set(plane.inventory.models) == {"m", "n"}
+async def remove_a_folder(plane: ControlPlane) -> None:
+    shutil.rmtree(plane.repository / "n")
+    await plane.inventory.scan()
+    assert plane.inventory.removed == {"n"}
 
-    assert play(tmp_path, look) == SAME
+
+@pytest.mark.parametrize(
+    ("change", "same"),
+    [
+        (look, {"default", "a100", "elsewhere", "removed"}),
+        (move_a_label, {"default", "a100", "elsewhere", "removed"}),
+        (add_a_folder, {"a100", "elsewhere", "removed"}),
+        (move_a_model, {"removed"}),
+        (remove_a_folder, {"a100", "elsewhere"}),
+    ],
+)
+async def test_only_what_a_change_concerns_is_another_object(
+    tmp_path: Path, change: Callable[[ControlPlane], Awaitable[None]], same: set[str]
+) -> None:
+    plane = ControlPlane(tmp_path)
+    write_model(plane.repository, "m")
+    write_model(plane.repository, "n")
+    await plane.begin(a=HELD, b=HELD)
+
+    def wanted() -> dict[str, object]:
+        inventory = plane.inventory
+        return {
+            "default": inventory.for_pool("default"),
+            "removed": inventory.removed,
+            "a100": inventory.for_pool("a100"),
+            "elsewhere": inventory.elsewhere("default"),
+        }
+
+    before = wanted()
+    await change(plane)
+    assert {name for name, one in wanted().items() if one is before[name]} == same
+
+
+def test_a_glance_at_nothing(tmp_path: Path) -> None:
     assert repr(Wanted({}, ControlPlane(tmp_path).decisions, ())) == "<Wanted 0 removed=[]>"
