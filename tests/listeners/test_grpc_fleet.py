@@ -167,6 +167,15 @@ async def test_metadata_name_the_versions_that_are_ready_anywhere(scene: Scene) 
     assert heard.trailers["servegate-version"] == "2; by=number; generation=1"
 
 
+@in_scene(TWO, services=fleet)
+async def test_metadata_come_from_another_replica_when_one_is_not_reached(scene: Scene) -> None:
+    answers(scene, b=described("m", "1"))
+    scene.tritons["a"].close()
+    for _ in range(2):
+        _, told = await ask(scene, METADATA, pb.ModelMetadataRequest(name="m"))
+        assert told == described("m", "1")
+
+
 @in_scene(ONE, services=fleet)
 async def test_questions_are_counted(scene: Scene) -> None:
     answers(scene, a=counted(1))
