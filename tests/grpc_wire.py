@@ -385,12 +385,14 @@ class Triton:
         (peer or self.peer).send(frame(HEADERS, END_HEADERS | END_STREAM, stream, trailers))
 
     def answer(self, stream: int, body: bytes | None = None, peer: Peer | None = None) -> None:
-        """A whole answer."""
-        self.head(stream, peer=peer)
+        """A whole answer, in one write as servers send it."""
         whole = message(answer() if body is None else body)
-        for at in range(0, len(whole), 1 << 14):
-            self.data(stream, whole[at : at + (1 << 14)], peer)
-        self.end(stream, peer=peer)
+        pieces = [whole[at : at + (1 << 14)] for at in range(0, len(whole), 1 << 14)]
+        (peer or self.peer).send(
+            frame(HEADERS, END_HEADERS, stream, block(*HEAD)),
+            *(frame(DATA, 0, stream, piece) for piece in pieces),
+            frame(HEADERS, END_HEADERS | END_STREAM, stream, block(("grpc-status", "0"))),
+        )
 
     def refuse(self, stream: int, status: int, said: str, peer: Peer | None = None) -> None:
         """A status without an answer (Trailers-Only)."""
