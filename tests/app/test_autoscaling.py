@@ -149,6 +149,15 @@ async def autoscaling(count: int, *, patience: float = math.inf) -> AsyncIterato
         await asyncio.gather(running, return_exceptions=True)
 
 
+@contextlib.asynccontextmanager
+async def starting() -> AsyncIterator[Scene]:
+    """One Triton answers, and one more has been started for a hint."""
+    async with autoscaling(1) as scene:
+        scene.control.hint(2)
+        await scene.did("told local-0 +0", "start local-1", "told local-0 +1")
+        yield scene
+
+
 @in_loop
 async def test_what_is_wanted_is_started_and_told_once_it_answers() -> None:
     async with autoscaling(1) as scene:
@@ -205,9 +214,7 @@ async def test_calls_that_never_end_are_waited_for_only_so_long() -> None:
 
 @in_loop
 async def test_one_that_has_not_answered_yet_is_stopped_at_once() -> None:
-    async with autoscaling(1) as scene:
-        scene.control.hint(2)
-        await scene.did("told local-0 +0", "start local-1", "told local-0 +1")
+    async with starting() as scene:
         scene.control.hint(1, "falling")
         await scene.did("stop local-1", "told local-0 +0")
 
@@ -226,9 +233,7 @@ async def test_a_hint_that_is_not_sure_takes_none_away_unless_people_allow_fewer
 
 @in_loop
 async def test_a_hint_that_is_too_old_is_not_followed() -> None:
-    async with autoscaling(1) as scene:
-        scene.control.hint(2)
-        await scene.did("told local-0 +0", "start local-1", "told local-0 +1")
+    async with starting() as scene:
         scene.clock.now += 31
         scene.tritons.fail("local-1")
         await scene.did("stop local-1", "told local-0 +0")
@@ -239,9 +244,7 @@ async def test_a_hint_that_is_too_old_is_not_followed() -> None:
 
 @in_loop
 async def test_after_a_start_that_failed_the_next_is_tried_later() -> None:
-    async with autoscaling(1) as scene:
-        scene.control.hint(2)
-        await scene.did("told local-0 +0", "start local-1", "told local-0 +1")
+    async with starting() as scene:
         scene.tritons.fail("local-1")
         await scene.did("stop local-1", "told local-0 +0")
         scene.control.hint(2)
@@ -253,9 +256,7 @@ async def test_after_a_start_that_failed_the_next_is_tried_later() -> None:
 
 @in_loop
 async def test_a_start_that_comes_to_no_end_has_failed() -> None:
-    async with autoscaling(1) as scene:
-        scene.control.hint(2)
-        await scene.did("told local-0 +0", "start local-1", "told local-0 +1")
+    async with starting() as scene:
         for later, did in ((120, ()), (1, ("stop local-1", "told local-0 +0"))):
             scene.clock.now += later
             scene.control.hint(2)

@@ -4,6 +4,7 @@ import asyncio
 import json
 
 from builders import Clock
+from loops import in_loop
 
 from serve.control.conversions.progress import MOST, Progress
 
@@ -63,15 +64,12 @@ def test_of_what_a_child_says_only_known_fields_are_kept_and_can_be_written() ->
     json.dumps(event, ensure_ascii=False, allow_nan=False).encode()
 
 
-def test_who_waits_is_woken_by_the_next_event() -> None:
-    async def run() -> None:
-        progress = told({"type": "note", "text": "old"})
-        async with asyncio.timeout(5):
-            waiting = asyncio.create_task(progress.news(1))
-            await asyncio.sleep(0)
-            assert not waiting.done()
-            progress.tell({"type": "note", "text": "new"})
-            [event] = await waiting
-        assert event["text"] == "new"
-
-    asyncio.run(run())
+@in_loop
+async def test_who_waits_is_woken_by_the_next_event() -> None:
+    progress = told({"type": "note", "text": "old"})
+    waiting = asyncio.create_task(progress.news(1))
+    await asyncio.sleep(0)
+    assert not waiting.done()
+    progress.tell({"type": "note", "text": "new"})
+    [event] = await waiting
+    assert event["text"] == "new"

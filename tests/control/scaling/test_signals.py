@@ -83,7 +83,7 @@ def test_an_ensemble_takes_the_time_of_all_its_parts() -> None:
 def test_many_loaded_models_that_nobody_calls_change_nothing_of_the_one_that_is_called() -> None:
     """Triton-inference-server issue 8979: the mean of all models' ratios under-reports by them."""
     found = []
-    for others in (0, 99):
+    for others in (0, 20):
         scene = Scene("m", *(f"idle-{number}" for number in range(others)))
         scene.look()
         scene.work(rounds=13, rate=100.0, b1=(250, 0.01), queue=0.02)
