@@ -149,7 +149,7 @@ def test_the_same_seed_meets_the_same_luck() -> None:
 
 
 @given(setup=setups, service=services, gaps=arrival_gaps)
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=100)
 def test_all_calls_are_answered_once_in_batches_of_at_most_the_largest(
     setup: Setup, service: Service, gaps: list[float]
 ) -> None:
@@ -161,7 +161,6 @@ def test_all_calls_are_answered_once_in_batches_of_at_most_the_largest(
 
 
 @given(size=st.integers(1, 16), delay=st.floats(0.0, 0.05), gaps=arrival_gaps)
-@settings(max_examples=100, deadline=None)
 def test_where_an_instance_is_always_free_no_call_waits_longer_than_the_delay(
     size: int, delay: float, gaps: list[float]
 ) -> None:
@@ -171,7 +170,7 @@ def test_where_an_instance_is_always_free_no_call_waits_longer_than_the_delay(
 
 
 @given(setup=setups, service=services, share=st.floats(0.1, 0.7))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20)
 def test_without_a_delay_more_calls_never_make_the_median_shorter(
     setup: Setup, service: Service, share: float
 ) -> None:
@@ -184,7 +183,7 @@ def test_without_a_delay_more_calls_never_make_the_median_shorter(
 
 
 @given(setup=setups, service=services, delay=st.floats(1e-4, 0.05))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20)
 def test_a_delay_never_makes_a_flood_go_faster(
     setup: Setup, service: Service, delay: float
 ) -> None:

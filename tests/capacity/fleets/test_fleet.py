@@ -94,29 +94,29 @@ def test_utilisation_hides_what_batches_show() -> None:
     ids=["ours", "hpa", "kpa", "ray"],
 )
 def test_every_scaler_comes_to_bear_a_steady_load(scaler: object) -> None:
-    course = run(4.0 * BEARS, scaler(), seconds=3600.0, first=1)  # type: ignore[operator]
+    course = run(4.0 * BEARS, scaler(), seconds=900.0, first=1)  # type: ignore[operator]
     assert 4 < course.ready[-1] <= 20
-    late = run(4.0 * BEARS, Fixed(course.ready[-1]), seconds=600.0, first=course.ready[-1])
+    late = run(4.0 * BEARS, Fixed(course.ready[-1]), seconds=200.0, first=course.ready[-1])
     assert late.share_late < 0.01
 
 
 def test_an_autoscaler_on_utilisation_buys_too_many() -> None:
-    asked = run(2.0 * BEARS, HpaUtilisation(0.5, least=1, most=40), seconds=3600.0, first=3)
-    ours = run(2.0 * BEARS, Ours(SERVER, Bounds(1, 40)), seconds=3600.0, first=3)
+    asked = run(2.0 * BEARS, HpaUtilisation(0.5, least=1, most=40), seconds=900.0, first=3)
+    ours = run(2.0 * BEARS, Ours(SERVER, Bounds(1, 40)), seconds=900.0, first=3)
     assert asked.cost > 1.5 * ours.cost
 
 
 def test_the_oracle_has_replicas_when_they_are_needed() -> None:
-    times = arrivals("step", 2.0 * BEARS, 3600.0, seed=5)
-    oracle = Oracle.knowing(times, 3600.0, SERVER, 0.85 * BEARS)
-    course = simulate(times, SERVER, oracle, first=2, seconds=3600.0)
+    times = arrivals("step", 2.0 * BEARS, 1200.0, seed=5)
+    oracle = Oracle.knowing(times, 1200.0, SERVER, 0.85 * BEARS)
+    course = simulate(times, SERVER, oracle, first=2, seconds=1200.0)
     assert course.share_late < 0.002
 
 
 def test_the_same_seed_is_the_same_course() -> None:
-    times = arrivals("mmpp", 50.0, 600.0, seed=2)
+    times = arrivals("mmpp", 50.0, 200.0, seed=2)
     one, other = (
-        simulate(times, SERVER, Ours(SERVER, Bounds(1, 9)), first=2, seconds=600.0, seed=3)
+        simulate(times, SERVER, Ours(SERVER, Bounds(1, 9)), first=2, seconds=200.0, seed=3)
         for _ in range(2)
     )
     assert one == other

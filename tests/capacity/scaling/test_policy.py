@@ -1,6 +1,8 @@
 """The policy, rule by rule: each test says what is seen, and what the hint has to be."""
 
+import itertools
 import math
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -30,6 +32,29 @@ def settled() -> State:
 
 def hint(*models: ModelSignal, bounds: Bounds = WIDE, **more: Any) -> Hint:
     return decide(settled(), pool(*models, **more), bounds)[1]
+
+
+def followed(
+    rates: Iterable[float],
+    *,
+    ready: int,
+    state: State | None = None,
+    begins: float = 1000.0,
+    **more: Any,
+) -> list[Hint]:
+    """The hints tick by tick, for a pool that always becomes what they say."""
+    state, hints = state or settled(), list[Hint]()
+    for tick, rate in enumerate(rates):
+        at = begins + tick * TICK
+        seen = pool(model(rate=rate, holding=ready), at=at, ready=ready, **more)
+        state, found = decide(state, seen, WIDE)
+        hints.append(found)
+        ready = found.desired
+    return hints
+
+
+def desired(hints: Sequence[Hint]) -> list[int]:
+    return [one.desired for one in hints]
 
 
 def test_enough_replicas_are_wanted_to_be_busy_for_no_more_than_the_share_allows() -> None:
@@ -69,59 +94,36 @@ def test_one_step_brings_no_more_than_twice_or_four_more() -> None:
 
 
 def test_fewer_are_wanted_only_when_no_more_was_needed_for_minutes() -> None:
-    state, _ = decide(settled(), pool(model(rate=640.0), ready=8), WIDE)
-    desired = {}
-    for tick in range(1, 60):
-        seen = pool(model(rate=150.0), at=1000.0 + tick * TICK, ready=8, cold_start=0.0)
-        state, found = decide(state, seen, WIDE)
-        desired[tick * TICK] = found.desired
-    assert {count for at, count in desired.items() if at < HELD} == {8}
-    assert desired[HELD + 20.0] == 4
+    hints = followed([640.0, *[150.0] * 59], ready=8, cold_start=0.0)
+    held = int(HELD / TICK)
+    assert set(desired(hints[:held])) == {8}
+    assert hints[held + 4].desired == 4
 
 
 def test_what_is_needed_again_and_again_is_kept() -> None:
-    state, ready, kept = begin(0.0), 8, {}
-    for tick in range(720):
-        at = RESTARTED + tick * TICK
-        rate = 800.0 if at % 600 < 100 and at < 2000 else 80.0
-        seen = pool(model(rate=rate, holding=ready), at=at, ready=ready)
-        state, found = decide(state, seen, WIDE)
-        ready, kept[at] = found.desired, (found.desired, found.codes)
-    assert kept[1750.0] == (8, {Code.KEPT})
-    assert kept[3600.0][0] == 8
+    times = [RESTARTED + tick * TICK for tick in range(720)]
+    rates = [800.0 if at % 600 < 100 and at < 2000 else 80.0 for at in times]
+    hints = followed(rates, ready=8, state=begin(0.0), begins=RESTARTED)
+    kept = hints[times.index(1750.0)]
+    assert (kept.desired, kept.codes) == (8, {Code.KEPT})
+    assert hints[times.index(3600.0)].desired == 8
 
 
 def test_what_was_needed_once_in_a_long_time_is_let_go() -> None:
-    state, ready = settled(), 8
-    for tick in range(60):
-        at, rate = tick * TICK, 800.0 if tick < 20 else 80.0
-        state, found = decide(state, pool(model(rate=rate), at=1000.0 + at, ready=ready), WIDE)
-        ready = found.desired
-        assert ready >= 8 or at > HELD
-    assert ready < 8
+    hints = followed([800.0] * 20 + [80.0] * 40, ready=8)
+    assert min(desired(hints[: int(HELD / TICK) + 1])) >= 8
+    assert hints[-1].desired < 8
 
 
 def test_a_half_a_minute_goes() -> None:
-    state, ready, seen = settled(), 16, []
-    for tick in range(40):
-        at = 1000.0 + tick * TICK
-        state, found = decide(state, pool(model(rate=10.0), at=at, ready=ready), WIDE)
-        ready = found.desired
-        seen.append(ready)
-    assert seen[0] == 8
-    assert seen[11] == 8 and seen[12] == 4
-    assert seen[-1] == 1
+    seen = desired(followed([10.0] * 40, ready=16))
+    assert (seen[0], seen[11], seen[12], seen[-1]) == (8, 8, 4, 1)
 
 
 def test_none_goes_before_there_is_a_memory() -> None:
-    state, ready = begin(0.0), 8
-    for tick in range(60):
-        at = RESTARTED + tick * TICK
-        state, found = decide(state, pool(model(rate=10.0), at=at, ready=ready), WIDE)
-        if found.desired < 8:
-            assert at - RESTARTED >= HELD - 15.0
-            return
-    raise AssertionError("none has gone")
+    hints = followed([10.0] * 60, ready=8, state=begin(0.0), begins=RESTARTED)
+    first = next(tick for tick, one in enumerate(hints) if one.desired < 8)
+    assert first * TICK >= HELD - 15.0
 
 
 def test_none_goes_while_one_starts() -> None:
@@ -197,9 +199,8 @@ def test_full_gpus_with_empty_batches_get_advice_and_no_company() -> None:
 
 
 def test_without_utilisation_the_hint_is_the_same() -> None:
-    known = hint(model(rate=300.0, occupancy=0.8), utilization=0.9)
-    unknown = hint(model(rate=300.0, occupancy=0.8))
-    assert known == unknown
+    busy = model(rate=300.0, occupancy=0.8)
+    assert hint(busy, utilization=0.9) == hint(busy)
 
 
 def test_many_idle_models_beside_a_busy_one_change_nothing() -> None:
@@ -244,11 +245,6 @@ def test_an_idle_pool_has_none_where_that_is_allowed_and_one_for_the_first_call(
 
 
 def test_it_settles_and_stays() -> None:
-    state, ready, changes = settled(), 1, 0
-    for tick in range(400):
-        at = 1000.0 + tick * TICK
-        state, found = decide(state, pool(model(rate=300.0), at=at, ready=ready), WIDE)
-        changes += found.desired != ready
-        ready = found.desired
-    assert ready == 4
-    assert changes == 1
+    seen = [1, *desired(followed([300.0] * 400, ready=1))]
+    assert seen[-1] == 4
+    assert sum(one != other for one, other in itertools.pairwise(seen)) == 1
