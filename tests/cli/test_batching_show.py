@@ -100,6 +100,13 @@ def test_what_is_not_known_is_told_with_the_reason(tmp_path: Path) -> None:
     assert "nothing was counted: no replica holds it" in unheld
 
 
+def test_a_version_whose_configuration_nobody_tells_is_told_so(tmp_path: Path) -> None:
+    found = shown(plain(tmp_path, config=None), 2)
+    assert found[1] == (
+        "  nobody tells its configuration: it has no config.pbtxt, and no replica holds it"
+    )
+
+
 def step(**others: Any) -> dict[str, Any]:
     base = {"path": "1", "name": "net", "version": 3, "asked": "net@3", "calls": 1200, "others": 0}
     numbers = {"queue": 0.002, "compute": 0.005, "rows_per_execution": 4.0, "share": 0.7}
