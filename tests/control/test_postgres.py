@@ -1,11 +1,12 @@
 """The store in PostgreSQL while that is gone, stands still, comes back, or cannot be used."""
 
 import asyncio
+import contextlib
 import socket
 import subprocess
 import sys
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
 
 import pytest
@@ -20,13 +21,24 @@ from serve.core.errors import CannotStart, ServegateError, Unavailable
 
 SHORT = Limits(connect=2, statement=0.3, answer=0.4)  # a connection cannot have less
 FEW = 6.0  # seconds: these for an answer and a new connection, and some
+Open = Callable[..., Store]
 ROUTE = Change("route", "m", 1, "ada")
 
 
-def opened(url: str, pause: Callable[[float], Awaitable[None]] = asyncio.sleep) -> Store:
-    store = Store(url, clock=lambda: 0.0, pause=pause, limits=SHORT)
-    store.migrate()
-    return store
+@pytest.fixture
+def opened() -> Iterator[Open]:
+    """Opens stores, which are closed at the end."""
+    with contextlib.ExitStack() as stack:
+
+        def open_store(
+            url: str, pause: Callable[[float], Awaitable[None]] = asyncio.sleep
+        ) -> Store:
+            store = Store(url, clock=lambda: 0.0, pause=pause, limits=SHORT)
+            stack.callback(store.close)
+            store.migrate()
+            return store
+
+        yield open_store
 
 
 def hidden(error: BaseException) -> bool:
@@ -38,95 +50,79 @@ def hidden(error: BaseException) -> bool:
     return PASSWORD not in told and ENCODED not in told
 
 
-def test_a_store_that_went_in_the_middle_is_unavailable_and_comes_back_by_itself(
-    own: PostgresServer,
+async def test_a_store_that_went_is_unavailable_and_comes_back(
+    own: PostgresServer, opened: Open
 ) -> None:
     url = own.new_database()
-
-    async def scenario() -> None:
-        store = opened(url)
-        await store.apply(ROUTE)
-        await asyncio.to_thread(own.stop, "immediate")
-        for call in (store.read, store.newest, lambda: store.apply(ROUTE)):
-            with pytest.raises(Unavailable, match="does not answer") as caught:
-                await call()
-            assert hidden(caught.value)
-        await asyncio.to_thread(own.start)
-        assert ("route", "m") in await store.read()
-        assert await store.apply(ROUTE) > 1
-        store.close()
-
-    asyncio.run(scenario())
+    store = opened(url)
+    await store.apply(ROUTE)
+    await asyncio.to_thread(own.stop, "immediate")
+    for call in (store.read, store.newest, lambda: store.apply(ROUTE)):
+        with pytest.raises(Unavailable, match="does not answer") as caught:
+            await call()
+        assert hidden(caught.value)
+    await asyncio.to_thread(own.start)
+    assert ("route", "m") in await store.read()
+    assert await store.apply(ROUTE) > 1
 
 
-def test_who_waits_for_a_change_has_it_one_tick_after_the_database_came_back(
+async def test_who_waits_for_a_change_has_it_one_tick_after_the_database_came_back(
     own: PostgresServer,
+    opened: Open,
 ) -> None:
     url = own.new_database()
-
-    async def scenario() -> None:
-        ticks = Ticks()
-        store = opened(url, ticks)
-        before = await store.apply(ROUTE)
-        waiting = asyncio.create_task(store.changed(before))
-        await ticks.asked()
-        await asyncio.to_thread(own.stop, "immediate")
-        ticks.tick()
-        await ticks.asked()  # it has looked in vain, and waits again
-        assert not waiting.done()
-        await asyncio.to_thread(own.start)
-        other = opened(url)
-        after = await other.apply(ROUTE)
-        ticks.tick()
-        async with asyncio.timeout(20):
-            assert await waiting == after
-        assert set(ticks.lengths) == {TICK}
-        other.close()
-        store.close()
-
-    asyncio.run(scenario())
+    ticks = Ticks()
+    store = opened(url, ticks)
+    before = await store.apply(ROUTE)
+    waiting = asyncio.create_task(store.changed(before))
+    await ticks.asked()
+    await asyncio.to_thread(own.stop, "immediate")
+    ticks.tick()
+    await ticks.asked()  # it has looked in vain, and waits again
+    assert not waiting.done()
+    await asyncio.to_thread(own.start)
+    other = opened(url)
+    after = await other.apply(ROUTE)
+    ticks.tick()
+    async with asyncio.timeout(20):
+        assert await waiting == after
+    assert set(ticks.lengths) == {TICK}
 
 
-def test_who_waits_for_a_change_is_told_before_the_next_tick(postgresql: PostgresServer) -> None:
+async def test_who_waits_for_a_change_is_told_before_the_next_tick(
+    postgresql: PostgresServer,
+    opened: Open,
+) -> None:
     url = postgresql.new_database()
-
-    async def scenario() -> None:
-        store, other = opened(url, Ticks()), opened(url)  # no tick ever ends
-        for _ in range(3):
-            seen = await store.newest()
-            waiting = asyncio.create_task(store.changed(seen))
-            await asyncio.sleep(0)
-            written = await other.apply(ROUTE)
-            async with asyncio.timeout(20):
-                assert await waiting == written
-        other.close()
-        store.close()
-
-    asyncio.run(scenario())
-
-
-def test_a_server_that_stands_still_is_unavailable_within_seconds(own: PostgresServer) -> None:
-    url = own.new_database()
-
-    async def scenario() -> None:
-        store = opened(url)
-        await store.read()
-        own.freeze()
-        begun, longest, turn = time.monotonic(), 0.0, time.monotonic()
-        calls = [asyncio.create_task(store.read()) for _ in range(5)]
-        while not all(call.done() for call in calls):
-            await asyncio.sleep(0.01)
-            longest, turn = max(longest, time.monotonic() - turn), time.monotonic()
-        results = await asyncio.gather(*calls, return_exceptions=True)
-        assert [type(result) for result in results] == [Unavailable] * 5
-        assert time.monotonic() - begun < FEW
-        assert longest < 1.0, "the event loop hung"
-        own.thaw()
+    store, other = opened(url, Ticks()), opened(url)  # no tick ever ends
+    for _ in range(3):
+        seen = await store.newest()
+        waiting = asyncio.create_task(store.changed(seen))
+        await asyncio.sleep(0)
+        written = await other.apply(ROUTE)
         async with asyncio.timeout(20):
-            assert await store.read() == {}
-        store.close()
+            assert await waiting == written
 
-    asyncio.run(scenario())
+
+async def test_a_server_that_hangs_is_unavailable_within_seconds(
+    own: PostgresServer, opened: Open
+) -> None:
+    url = own.new_database()
+    store = opened(url)
+    await store.read()
+    own.freeze()
+    begun, longest, turn = time.monotonic(), 0.0, time.monotonic()
+    calls = [asyncio.create_task(store.read()) for _ in range(5)]
+    while not all(call.done() for call in calls):
+        await asyncio.sleep(0.01)
+        longest, turn = max(longest, time.monotonic() - turn), time.monotonic()
+    results = await asyncio.gather(*calls, return_exceptions=True)
+    assert [type(result) for result in results] == [Unavailable] * 5
+    assert time.monotonic() - begun < FEW
+    assert longest < 1.0, "the event loop hung"
+    own.thaw()
+    async with asyncio.timeout(20):
+        assert await store.read() == {}
 
 
 def test_what_is_unavailable_within_the_limits_is_so_within_seconds() -> None:
@@ -146,8 +142,8 @@ def test_an_address_that_never_answers_is_unavailable_within_seconds() -> None:
         assert time.monotonic() - begun < FEW and hidden(caught.value)
 
 
-def test_a_writer_that_holds_the_lock_makes_others_wait_for_seconds_only(
-    postgresql: PostgresServer,
+def test_a_writer_holds_up_others_for_seconds_only(
+    postgresql: PostgresServer, opened: Open
 ) -> None:
     url = postgresql.new_database()
     store, holder = opened(url), open_database(url)
@@ -159,7 +155,6 @@ def test_a_writer_that_holds_the_lock_makes_others_wait_for_seconds_only(
         assert asyncio.run(store.read()) == {}
     assert asyncio.run(store.apply(ROUTE)) > 0
     holder.close()
-    store.close()
 
 
 @pytest.mark.parametrize(
@@ -176,48 +171,46 @@ def test_a_wrong_url_is_refused_without_being_repeated(url: str, match: str) -> 
     assert ENCODED not in str(caught.value) and "gehe1m" not in str(caught.value)
 
 
-def test_a_wrong_password_is_an_error_that_does_not_tell_it(postgresql: PostgresServer) -> None:
+def test_a_wrong_password_is_an_error_that_does_not_tell_it(
+    postgresql: PostgresServer, opened: Open
+) -> None:
     wrong = postgresql.url().replace(ENCODED, "another-one")
     with pytest.raises(CannotStart, match="cannot be read") as caught:
         opened(wrong)
     assert "authentication failed" in str(caught.value) and "another-one" not in repr(caught.value)
 
 
-def test_no_word_for_people_has_the_password(postgresql: PostgresServer) -> None:
+def test_no_word_for_people_has_the_password(postgresql: PostgresServer, opened: Open) -> None:
     url = postgresql.new_database()
     store, database = opened(url), open_database(url)
     for word in (repr(store), repr(database), database.name):
         assert f"servegate@127.0.0.1:{postgresql.port}" in word
         assert "gehe1m" not in word
     database.close()
-    store.close()
 
 
-def test_a_url_says_more_than_the_defaults(postgresql: PostgresServer) -> None:
+def test_a_url_says_more_than_the_defaults(postgresql: PostgresServer, opened: Open) -> None:
     url = postgresql.new_database()
     store = opened(f"{url}?application_name=mine&options=-csearch_path%3Dpublic")
     assert asyncio.run(store.read()) == {}
-    store.close()
 
 
-def test_without_the_driver_the_error_says_what_to_install() -> None:
-    code = "import sys; sys.modules['psycopg'] = None\n"
-    code += "from serve.control.storing.store import Store\n"
-    code += "Store('postgresql://h/x', clock=lambda: 0.0)"
+def test_the_driver_is_loaded_only_for_a_url_and_the_error_says_how_to_install_it() -> None:
+    code = """
+import sys
+from pathlib import Path
+from serve.control.storing.store import Store
+Store(Path('x'), clock=lambda: 0.0)
+print('psycopg' in sys.modules)
+sys.modules['psycopg'] = None
+Store('postgresql://h/x', clock=lambda: 0.0)
+"""
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.stdout == "False\n"
     assert "CannotStart" in done.stderr and "pip install '.[postgres]'" in done.stderr
 
 
-def test_the_driver_is_not_loaded_for_a_store_in_a_file() -> None:
-    code = "import sys; from pathlib import Path; from serve.control.storing.store import Store\n"
-    code += "Store(Path('x'), clock=lambda: 0.0); print('psycopg' in sys.modules)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert done.stdout == "False\n"
-
-
-def test_a_statement_that_fails_is_no_reason_to_tell_more_than_its_first_line(
-    postgresql: PostgresServer,
-) -> None:
+def test_of_a_failed_statement_only_the_first_line_is_told(postgresql: PostgresServer) -> None:
     store = Store(postgresql.new_database(), clock=lambda: 0.0)  # never migrated
     with pytest.raises(Unavailable, match='relation "settings" does not exist') as caught:
         asyncio.run(store.read())
@@ -226,8 +219,8 @@ def test_a_statement_that_fails_is_no_reason_to_tell_more_than_its_first_line(
     store.close()
 
 
-def test_a_change_whose_commit_was_not_answered_is_said_to_be_uncertain(
-    postgresql: PostgresServer,
+def test_a_change_whose_commit_was_not_answered_is_uncertain(
+    postgresql: PostgresServer, opened: Open
 ) -> None:
     url = postgresql.new_database()
     with relay(postgresql.port, b"COMMIT\0") as between:

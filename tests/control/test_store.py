@@ -1,243 +1,206 @@
 """The store: one revision for every change, nothing lost, nothing overwritten unseen."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine
+import os
+import stat
+from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import pytest
 from ticking import Ticks
 
+from serve.control.storing.database import Sqlite
 from serve.control.storing.store import TICK, Change, Entry, Store, etag
 from serve.core.errors import Invalid, PreconditionFailed, Unavailable
 
-T = TypeVar("T")
 Pause = Callable[[float], Awaitable[None]]
-run = asyncio.run
 ROUTE = ("route", "m")
 
 
-def store(where: Path | str, *, pause: Pause = asyncio.sleep) -> Store:
+def store_at(where: Path | str, *, pause: Pause = asyncio.sleep) -> Store:
     made = Store(where, clock=lambda: 1.5, pause=pause)
     made.migrate()
     return made
+
+
+@pytest.fixture
+def store(where: Path | str) -> Store:
+    return store_at(where)
 
 
 def set_route(body: Any, *, if_match: str = "", key: str = "m") -> Change:
     return Change("route", key, body, "ada", "because", if_match)
 
 
-def do(*steps: Coroutine[Any, Any, T]) -> list[T]:
-    async def all_in_turn() -> list[T]:
-        return [await step for step in steps]
-
-    return run(all_in_turn())
-
-
-def test_a_new_store_is_empty(where: Path | str) -> None:
-    fresh = store(where)
-    assert do(fresh.read()) == [{}]
-    assert do(fresh.history()) == [[]]
+async def test_a_store_has_one_random_id_that_stays(
+    store: Store, where: Path | str, tmp_path: Path
+) -> None:
+    first = await store.identity()
+    assert len(first) == 16
+    assert await store_at(where).identity() == await store.identity() == first
+    assert await store_at(tmp_path / "another").identity() != first
+    assert await store.next_generation(5) == 5
 
 
-def test_a_store_has_one_random_id_that_stays(where: Path | str, tmp_path: Path) -> None:
-    one = store(where)
-    [first] = do(one.identity())
-    assert do(store(where).identity(), one.identity()) == [first, first]
-    assert do(store(tmp_path / "another").identity()) != [first]
-    assert len(first) == 16 and do(one.next_generation(5)) == [5]
-
-
-def test_what_was_set_is_there_with_its_revision(where: Path | str) -> None:
-    one = store(where)
-    first, second = do(one.apply(set_route({"a": 1})), one.apply(set_route(2, key="x")))
+async def test_what_was_set_is_there_with_its_revision_until_it_is_removed(
+    store: Store, where: Path | str
+) -> None:
+    assert (await store.read(), await store.history()) == ({}, [])
+    first = await store.apply(set_route({"größe": "ü"}))
+    second = await store.apply(set_route(2, key="x"))
     assert second > first
-    assert do(one.read()) == [{ROUTE: Entry({"a": 1}, first), ("route", "x"): Entry(2, second)}]
+    entries = {ROUTE: Entry({"größe": "ü"}, first), ("route", "x"): Entry(2, second)}
+    assert await store.read() == entries
+    store.migrate()  # twice is once
+    assert await store_at(where).read() == entries  # as another process reads it
+    await store.apply(set_route(None))
+    assert set(await store.read()) == {("route", "x")}
 
 
-def test_every_change_adds_one_row_with_before_and_after(where: Path | str) -> None:
-    one = store(where)
-    do(one.apply(set_route(1)), one.apply(set_route(2)), one.apply(set_route(None)))
-    [rows] = do(one.history())
+async def test_every_change_adds_one_row_that_no_later_one_changes(store: Store) -> None:
+    await store.apply(set_route(1))
+    before = await store.history()
+    await store.apply(set_route(2))
+    await store.apply(set_route(None))
+    rows = await store.history()
+    assert rows[-1:] == before
     assert [(row["before"], row["after"]) for row in rows] == [("2", None), ("1", "2"), (None, "1")]
     assert {(row["author"], row["reason"], row["at"]) for row in rows} == {("ada", "because", 1.5)}
+    assert [row["id"] for row in rows] == sorted((row["id"] for row in rows), reverse=True)
 
 
-def test_a_revision_is_never_changed_by_later_ones(where: Path | str) -> None:
-    one = store(where)
-    do(one.apply(set_route(1)))
-    [before] = do(one.history())
-    do(one.apply(set_route(2)), one.apply(set_route(None)), one.apply(set_route(3)))
-    [after] = do(one.history())
-    assert after[-1:] == before
-    assert [row["id"] for row in after] == sorted((row["id"] for row in after), reverse=True)
+async def test_some_of_the_history_can_be_asked_for(store: Store) -> None:
+    numbers = [await store.apply(set_route(n, key="x" if n == 2 else "m")) for n in range(5)]
+
+    async def bodies(**some: Any) -> list[str]:
+        return [row["after"] for row in await store.history(**some)]
+
+    assert await bodies(kind="route", key="m") == ["4", "3", "1", "0"]
+    assert await bodies(limit=1) == ["4"]
+    assert await bodies(before=numbers[3], limit=2) == ["2", "1"]
+    found = await store.revision(numbers[1])
+    assert found is not None and found["after"] == "1"
+    assert await store.revision(numbers[-1] + 1) is None
 
 
-def test_the_history_of_one_thing_can_be_asked_for(where: Path | str) -> None:
-    one = store(where)
-    do(one.apply(set_route(1)), one.apply(set_route(2, key="x")), one.apply(set_route(3)))
-    [rows] = do(one.history(kind="route", key="m"))
-    [newest] = do(one.history(limit=1))
-    assert [row["after"] for row in rows] == ["3", "1"]
-    assert [row["after"] for row in newest] == ["3"]
+async def test_a_change_is_made_only_if_it_has_seen_the_present_state(store: Store) -> None:
+    first = await store.apply(set_route(1, if_match='"0"'))
+    for if_match in ('"0"', '"999"', "1", "nonsense"):
+        with pytest.raises(PreconditionFailed, match=f'its ETag is now "{first}"'):
+            await store.apply(set_route(2, if_match=if_match))
+    assert await store.read() == {ROUTE: Entry(1, first)}
+    assert len(await store.history()) == 1
+    second = await store.apply(set_route(2, if_match=Entry(1, first).etag))
+    assert await store.read() == {ROUTE: Entry(2, second)}
 
 
-def test_what_was_removed_is_gone(where: Path | str) -> None:
-    one = store(where)
-    do(one.apply(set_route(1)), one.apply(set_route(None)))
-    assert do(one.read()) == [{}]
+async def test_of_changes_that_saw_the_same_state_one_is_made(store: Store) -> None:
+    changes = (store.apply(set_route(n, if_match='"0"')) for n in range(5))
+    results = await asyncio.gather(*changes, return_exceptions=True)
+    assert sorted(type(result).__name__ for result in results) == ["PreconditionFailed"] * 4 + [
+        "int"
+    ]
 
 
-def test_a_change_that_has_seen_the_present_state_is_made(where: Path | str) -> None:
-    one = store(where)
-    do(one.apply(set_route(1, if_match='"0"')))
-    [entries] = do(one.read())
-    do(one.apply(set_route(2, if_match=entries[ROUTE].etag)))
-    [entries] = do(one.read())
-    assert entries[ROUTE].body == 2
+async def test_generations_rise_over_restarts_from_a_least_number(where: Path | str) -> None:
+    least = (0, 0, 0, 50, 10, 90)
+    assert [await store_at(where).next_generation(n) for n in least] == [1, 2, 3, 50, 51, 90]
 
 
-@pytest.mark.parametrize("if_match", ['"0"', '"999"', "1", "nonsense"])
-def test_a_change_that_has_seen_another_state_changes_nothing(
-    where: Path | str, if_match: str
-) -> None:
-    one = store(where)
-    [revision] = do(one.apply(set_route(1)))
-    with pytest.raises(PreconditionFailed, match=f'its ETag is now "{revision}"'):
-        do(one.apply(set_route(2, if_match=if_match)))
-    assert do(one.read()) == [{ROUTE: Entry(1, revision)}]
-    assert [len(rows) for rows in do(one.history())] == [1]
-
-
-def test_of_two_changes_that_saw_the_same_state_one_is_made(where: Path | str) -> None:
-    one = store(where)
-
-    async def race() -> list[Any]:
-        changes = (one.apply(set_route(n, if_match='"0"')) for n in range(5))
-        return await asyncio.gather(*changes, return_exceptions=True)
-
-    results = run(race())
-    assert [type(result) for result in results].count(int) == 1
-    assert [type(result) for result in results].count(PreconditionFailed) == 4
-
-
-def test_migrating_twice_is_migrating_once(where: Path | str) -> None:
-    first = store(where)
-    [revision] = do(first.apply(set_route(1)))
-    first.migrate()
-    assert do(store(where).read()) == [{ROUTE: Entry(1, revision)}]
-
-
-def test_another_process_reads_what_was_written(where: Path | str) -> None:
-    do(store(where).apply(set_route({"größe": "ü"})))
-    [entries] = do(store(where).read())
-    assert entries[ROUTE].body == {"größe": "ü"}
-
-
-def test_generations_rise_over_restarts(where: Path | str) -> None:
-    first = do(*(store(where).next_generation(0) for _ in range(2)))
-    second = do(store(where).next_generation(0))
-    assert first + second == [1, 2, 3]
-
-
-def test_a_generation_is_at_least_what_is_asked_for(where: Path | str) -> None:
-    one = store(where)
-    generations = [one.next_generation(50), one.next_generation(10), one.next_generation(90)]
-    assert do(*generations) == [50, 51, 90]
-
-
-def test_changes_that_belong_together_are_all_made_or_none(where: Path | str) -> None:
-    one = store(where)
-    [made] = do(one.apply_all([set_route(1), set_route(2, key="x")]))
-    assert list(made) == sorted(made)
+async def test_changes_that_belong_together_are_all_made_or_none(store: Store) -> None:
+    first, second = await store.apply_all([set_route(1), set_route(2, key="x")])
+    assert first < second
     with pytest.raises(PreconditionFailed):
-        do(one.apply_all([set_route(3), set_route(4, key="x", if_match='"0"')]))
-    assert do(one.read()) == [{ROUTE: Entry(1, made[0]), ("route", "x"): Entry(2, made[1])}]
+        await store.apply_all([set_route(3), set_route(4, key="x", if_match='"0"')])
+    assert await store.read() == {ROUTE: Entry(1, first), ("route", "x"): Entry(2, second)}
+    # a change sees those before it that belong to it
+    await store.apply_all([set_route(2, if_match=etag(first)), set_route(None)])
+    assert set(await store.read()) == {("route", "x")}
 
 
-def test_a_change_sees_those_before_it_that_belong_to_it(where: Path | str) -> None:
-    one = store(where)
-    [(first,)] = do(one.apply_all([set_route(1)]))
-    do(one.apply_all([set_route(2, if_match=etag(first)), set_route(None)]))
-    assert do(one.read()) == [{}]
-
-
-def test_the_history_goes_on_from_where_an_answer_ended(where: Path | str) -> None:
-    one = store(where)
-    numbers = do(*(one.apply(set_route(n)) for n in range(5)))
-    [rows] = do(one.history(before=numbers[3], limit=2))
-    assert [row["id"] for row in rows] == [numbers[2], numbers[1]]
-
-
-def test_one_revision_can_be_asked_for(where: Path | str) -> None:
-    one = store(where)
-    [number] = do(one.apply(set_route(1)))
-    found, missing = do(one.revision(number), one.revision(number + 1))
-    assert (found["after"], missing) == ("1", None)
-
-
-def test_names_and_reasons_may_be_long(where: Path | str) -> None:
-    one = store(where)
+async def test_names_and_reasons_may_be_long_but_have_to_be_text(store: Store) -> None:
     long = Change("label", "m" * 255 + ":" + "l" * 63, {"version": 1}, "a" * 300, "ü" * 5000)
-    do(one.apply(long))
-    [[row]] = do(one.history(kind="label"))
+    await store.apply(long)
+    [row] = await store.history(kind="label")
     assert (row["key"], row["author"], row["reason"]) == (long.key, long.author, long.reason)
+    for text in ("a\0b", "\ud800"):
+        for change in (Change("route", "m", 1, "ada", text), set_route(1, key=text)):
+            with pytest.raises(Invalid, match="is no text"):
+                await store.apply(change)
 
 
-@pytest.mark.parametrize("text", ["a\0b", "\ud800"])
-def test_what_is_no_text_is_refused_whatever_the_database(where: Path | str, text: str) -> None:
-    one = store(where)
-    with pytest.raises(Invalid, match="is no text"):
-        do(one.apply(Change("route", "m", 1, "ada", text)))
-    with pytest.raises(Invalid, match="is no text"):
-        do(one.apply(set_route(1, key=text)))
+async def test_who_waits_for_a_change_hears_of_one_before_and_of_another_process(
+    store: Store, where: Path | str
+) -> None:
+    first = await store.apply(set_route(1))
+    assert await store.changed(0) == first
+    waiting = asyncio.create_task(store.changed(first))
+    await asyncio.sleep(0)
+    second = await store_at(where).apply(set_route(2))
+    async with asyncio.timeout(5):
+        assert await waiting == second
 
 
-def test_who_waits_for_a_change_hears_of_one_that_was_made_before(where: Path | str) -> None:
-    one = store(where)
-    [number] = do(one.apply(set_route(1)))
-    assert do(one.changed(0)) == [number]
-
-
-def test_who_waits_for_a_change_hears_of_another_process(where: Path | str) -> None:
-    one, other = store(where), store(where)
-
-    async def scenario() -> tuple[int, int]:
-        waiting = asyncio.create_task(one.changed(0))
-        await asyncio.sleep(0)
-        number = await other.apply(set_route(1))
-        async with asyncio.timeout(5):
-            return number, await waiting
-
-    number, heard = run(scenario())
-    assert heard == number
-
-
-def test_who_waits_looks_again_at_each_tick_and_not_before(tmp_path: Path) -> None:
+async def test_who_waits_looks_again_at_each_tick_and_not_before(tmp_path: Path) -> None:
     ticks = Ticks()
-    one = store(tmp_path / "control.sqlite", pause=ticks)
-
-    async def scenario() -> tuple[bool, int]:
-        waiting = asyncio.create_task(one.changed(0))
-        await ticks.asked()
-        await store(tmp_path / "control.sqlite").apply(set_route(1))
-        was_done = waiting.done()
-        ticks.tick()
-        return was_done, await waiting
-
-    assert run(scenario()) == (False, 1)
+    one = store_at(tmp_path / "control.sqlite", pause=ticks)
+    waiting = asyncio.create_task(one.changed(0))
+    await ticks.asked()
+    await store_at(tmp_path / "control.sqlite").apply(set_route(1))
+    assert not waiting.done()
+    ticks.tick()
+    assert await waiting == 1
     assert ticks.lengths == [TICK]
 
 
-def test_a_store_that_does_not_answer_is_unavailable(tmp_path: Path) -> None:
+async def test_a_store_that_does_not_answer_is_unavailable(tmp_path: Path) -> None:
     unreachable = Store(tmp_path / "gone" / "control.sqlite", clock=lambda: 0.0)
     with pytest.raises(Unavailable, match="does not answer"):
-        do(unreachable.read())
+        await unreachable.read()
 
 
-@pytest.mark.parametrize("name", ["with space", "a?b", "a#b", "a%b", "a%20b", "größe"])
-def test_the_folder_of_the_store_may_have_any_name(tmp_path: Path, name: str) -> None:
-    folder = tmp_path / name
-    folder.mkdir()
-    do(store(folder / "control.sqlite").apply(set_route(1)))
-    assert (folder / "control.sqlite").stat().st_size > 0
+async def test_the_folder_of_the_store_may_have_any_name(tmp_path: Path) -> None:
+    for name in ("with space", "a?b", "a#b", "a%b", "a%20b", "größe"):
+        folder = tmp_path / name
+        folder.mkdir()
+        await store_at(folder / "control.sqlite").apply(set_route(1))
+        assert (folder / "control.sqlite").stat().st_size > 0, name
+
+
+# --- the files of SQLite, and who may read them ---------------------------------------------------
+
+
+NAMES = ("control.sqlite", "control.sqlite-shm", "control.sqlite-wal")
+
+
+@pytest.fixture(autouse=True)
+def open_umask() -> Iterator[None]:
+    """Nothing but the mode that is asked for keeps others out."""
+    before = os.umask(0)
+    yield
+    os.umask(before)
+
+
+def modes(folder: Path) -> dict[str, int]:
+    return {path.name: stat.S_IMODE(path.stat().st_mode) for path in folder.iterdir()}
+
+
+def test_the_files_of_a_new_store_are_for_its_owner_alone(tmp_path: Path) -> None:
+    store = Store(tmp_path / NAMES[0], clock=lambda: 0.0)
+    store.migrate()
+    assert modes(tmp_path) == dict.fromkeys(NAMES, 0o600)
+    store.close()
+
+
+def test_the_files_of_an_older_store_become_private(tmp_path: Path) -> None:
+    earlier, now = Sqlite(tmp_path / NAMES[0]), Sqlite(tmp_path / NAMES[0])
+    with earlier.writing() as connection:
+        connection.exec_driver_sql("CREATE TABLE one (n INTEGER)")
+        for path in tmp_path.iterdir():
+            path.chmod(0o644)
+        assert set(modes(tmp_path)) == set(NAMES)
+    with now.reading():
+        assert modes(tmp_path) == dict.fromkeys(NAMES, 0o600)
+    earlier.close()
+    now.close()
