@@ -83,9 +83,10 @@ def test_what_is_allowed_now_bounds_the_hint() -> None:
 def test_gpus_are_told_by_their_replica() -> None:
     scene = Scene()
     gpu = {"source": "triton", "utilization": 0.25}
-    scene.gpus = {"a": {"GPU-1": gpu}, "gone": {"GPU-2": gpu}}
+    silent = {"source": "dcgm", "utilization": None}  # a slice of a GPU does not tell it
+    scene.gpus = {"a": {"GPU-1": gpu, "MIG-1": silent}, "gone": {"GPU-2": gpu}}
     scene.look()
-    assert dict(scene.hint().gpus) == {"a/GPU-1": gpu}
+    assert dict(scene.hint().gpus) == {"a/GPU-1": gpu, "a/MIG-1": silent}
     assert scene.hint().signal.utilization == 0.25
 
 
