@@ -146,14 +146,16 @@ def _ratio(page: Page | None) -> str:
 
 def _beside_grids(grids: Mapping[str, Page], where: str) -> Iterator[str]:
     yield (
-        "Against a whole grid, each of whose setups is searched for its highest rate by itself "
+        "Compared with a complete grid, in which the highest rate of each setup is "
+        "measured separately "
         f"({where}):"
     )
     yield ""
     yield (
         "| model | objective | setups | measurements: grid | search "
         "| the search's winner ÷ the grid's "
-        "| error of predicted rates, median | of p99 there | rank correlation of rates |"
+        "| median error of predicted rates | median error of predicted p99 "
+        "| rank correlation of rates |"
     )
     yield "|---|---|---|---|---|---|---|---|---|"
     for model, page in grids.items():

@@ -40,7 +40,7 @@ TIMES: dict[str, Of] = {
     },
 }
 COSTS: dict[str, Of] = {
-    "CPU of control at rest": lambda one: one["rest"]["control"],
+    "CPU of the idle control plane": lambda one: one["rest"]["control"],
     "memory of control": lambda one: one["control_memory"],
     "memory of a worker": lambda one: one["worker_memory"],
     "bytes of a snapshot": lambda one: one["snapshot"],
@@ -101,7 +101,7 @@ def section(found: Page) -> Iterator[str]:
     yield from _parts(parts)
     yield from ("", "![CPU time of the parts](images/fleet-parts.svg)", "")
     yield from _growth(sizes, parts)
-    yield from ("", "### A cell, worked out", "")
+    yield from ("", "### Example: the size of a cell", "")
     yield from _cell(sizes[-1], parts[-1])
 
 
@@ -125,9 +125,9 @@ def _times(sizes: Sequence[Page]) -> Iterator[str]:
 
 def _uses(sizes: Sequence[Page]) -> Iterator[str]:
     yield (
-        "| replicas | control at rest, of a core | per replica | looks a second | control's "
+        "| replicas | idle control plane, cores | per replica | polls per second | control plane's "
         "memory | of one replica | worker's memory | snapshot "
-        "| compressed | questions to the API at rest |"
+        "| compressed | admin API requests when idle |"
     )
     yield "|---:|" + "---:|" * 9
     least = sizes[0]
@@ -162,7 +162,10 @@ def _parts(parts: Sequence[Page]) -> Iterator[str]:
 
 def _growth(sizes: Sequence[Page], parts: Sequence[Page]) -> Iterator[str]:
     """Exponents: 0 is constant, 1 in proportion to the replicas."""
-    yield "To which power of the replicas it grows, from 200 on (0: not at all, 1: in proportion):"
+    yield (
+        "Exponent of the growth with the number of replicas, from 200 on "
+        "(0: constant, 1: proportional):"
+    )
     yield ""
     yield "| | exponent | R² |"
     yield "|---|---:|---:|"
@@ -199,7 +202,7 @@ def _cell(size: Page, part: Page) -> Iterator[str]:
             f"{part['compile'] + part['write'] + POLL * workers:.2f} s",
         ),
         (
-            "changes without end: one snapshot every",
+            "continuous changes: one snapshot every",
             f"that × {1 + REST:g}, the rest of the time it rests",
             f"{apart:.1f} s",
         ),
@@ -226,8 +229,8 @@ def _cell(size: Page, part: Page) -> Iterator[str]:
     yield ""
     yield (
         f"{many} such cells are {many * size['replicas']:,} replicas and {many * CELL_CALLS:,} "
-        "calls per second. Nothing that is shared grows with their number: no process "
-        "knows of all of them."
+        "calls per second. No process knows of all cells, so nothing shared grows with "
+        "their number."
     )
 
 

@@ -29,7 +29,7 @@ SECRET = "shared-by-the-two-planes-of-a-benchmark"
 DUTIES = (
     "two replicas",
     "90/10 split over two versions",
-    "100 API keys, one shown by each call",
+    "100 API keys, one in each call",
     "concurrency limit",
     "metrics",
     "request id",

@@ -80,18 +80,20 @@ def _about(results: Results) -> str:
     plan = results.plan
     calls = sum(results.shares.values())
     split = ", ".join(
-        f"version {version} got {count / calls:.2%} (asked: {SHARES[version]} %)"
+        f"version {version} got {count / calls:.2%} (configured: {SHARES[version]} %)"
         for version, count in results.shares.items()
         if calls
     )
     strange = [one.others for one in results.measured if one.others is not None]
     shared = (
-        f" Strangers had {statistics.median(strange):.0%} of the proxy's core." if strange else ""
+        f" Other processes used {statistics.median(strange):.0%} of the proxy's core."
+        if strange
+        else ""
     )
     lines = [
         f"Measured on {results.date}: {results.machine}; {', '.join(results.software)}. "
         f"{plan.rounds} rounds of {plan.seconds:g} s each.{shared}",
-        f"Servegate's duties in all rows: {', '.join(results.duties)}.",
+        f"Features active in Servegate in all rows: {', '.join(results.duties)}.",
         f"Of the {calls:,} calls that the gateway routed in this run, {split}." if calls else "",
     ]
     return "\n".join(line for line in lines if line)
@@ -159,7 +161,7 @@ def _footprints(results: Results, names: Sequence[str]) -> Iterator[list[str]]:
         return [title, *cells, goal]
 
     yield row("the worker, MiB", lambda one: one.worker, f"≤ {goals.FIRST_WORKER:g}")
-    yield row("what supervises it, MiB", lambda one: one.above, "")
+    yield row("supervising processes, MiB", lambda one: one.above, "")
     yield row("each further worker, MiB", lambda one: one.further, f"≤ {goals.FURTHER_WORKER:g}")
 
 
@@ -174,8 +176,9 @@ def _kserve(one: Measured) -> str:
     ]
     ours, theirs = lines["servegate"].cpu, lines["kserve"].cpu
     share = f" The gateway needs 1/{theirs / ours:.0f} of the CPU time." if ours and theirs else ""
-    title = f"**{one.row.title}, beside a KServe transformer** that passes everything on"
-    return f"{title}, in a run of its own.{share}\n\n{_markdown([head, *rows])}"
+    title = f"**{one.row.title}, compared with a KServe transformer**"
+    manner = "that forwards every request unchanged, in a run of its own."
+    return f"{title} {manner}{share}\n\n{_markdown([head, *rows])}"
 
 
 def _markdown(rows: Sequence[Sequence[str]]) -> str:

@@ -109,8 +109,8 @@ def _fewer(ours: Point, here: Sequence[Point]) -> Goal:
     if not dearer:
         return Goal(ours.load, wanted, "no other costs so little", True)
     if fewer <= _NONE and ours.late <= _NONE:
-        return Goal(ours.load, wanted, f"none here, and none with {dearer}", None)
-    text = f"{_times(fewer, ours.late)} if 5 % dearer: {dearer} {100 * fewer:.2g} %"
+        return Goal(ours.load, wanted, f"none here, none with {dearer}", None)
+    text = f"{_times(fewer, ours.late)} at 5 % higher cost: {dearer} {100 * fewer:.2g} %"
     if best:
         text = f"{_times(late, ours.late)}: {best} {100 * late:.2g} %; {text}"
     ratio = late / ours.late if ours.late > 0 else math.inf
@@ -140,7 +140,7 @@ def _cheaper(ours: Point, here: Sequence[Point]) -> Goal:
         least = min(front, key=lambda one: one.late, default=None)
         if least is None:
             return Goal(ours.load, wanted, "not measured", None)
-        text = f"none has so few: {100 * least.late:.2g} % at × {least.cost:.2f} at best"
+        text = f"none has as few: {100 * least.late:.2g} % at × {least.cost:.2f} at best"
         return Goal(ours.load, wanted, text, True)
     ratio = cost / ours.cost
     return Goal(ours.load, wanted, f"{ratio:.2f} times (× {cost:.2f})", ratio >= CHEAPER)

@@ -82,6 +82,6 @@ def test_a_cell_is_worked_out_from_the_largest_fleet() -> None:
     assert rows["choosing a replica, of a worker's time"] == "2.5 %"
     # 5 ms to compile, 10 ms to write, and 2 ms for each worker
     assert rows["a change, until the last worker has it"] == "0.55 s"
-    assert rows["changes without end: one snapshot every"] == "2.2 s"
+    assert rows["continuous changes: one snapshot every"] == "2.2 s"
     assert rows["bytes sent then"] == "438 Mbit/s"
     assert rows["control plane at rest"] == "50 % of a core"

@@ -45,12 +45,12 @@ def test_results_are_the_same_after_they_were_saved_and_loaded(tmp_path):
     assert Results.load(tmp_path / "folder" / "results.json") == results
 
 
-def test_the_page_says_when_where_and_with_which_duties():
+def test_the_page_says_when_where_and_with_which_features():
     page = report.page(some_results())
     assert "Measured on 2026-01-02: a machine; nginx 1.2.3." in page
-    assert "duties in all rows: two replicas, 90/10 split" in page
-    assert "Strangers had 12% of the proxy's core." in page
-    assert "version 2 got 10.00% (asked: 10 %)" in page
+    assert "Features active in Servegate in all rows: two replicas, 90/10 split" in page
+    assert "Other processes used 12% of the proxy's core." in page
+    assert "version 2 got 10.00% (configured: 10 %)" in page
 
 
 def test_only_the_part_between_the_markers_is_replaced():

@@ -33,7 +33,7 @@ def told(*points: Point) -> dict[str, Goal]:
 def test_others_are_taken_at_their_best_parameter_of_the_same_cost() -> None:
     found = told(HERE, *OTHERS)["cost"]
     assert found.found == (
-        "1.80 times: hpa-calls 3.6 %; 1.65 times if 5 % dearer: hpa-calls 3.3 %; here 2 %"
+        "1.80 times: hpa-calls 3.6 %; 1.65 times at 5 % higher cost: hpa-calls 3.3 %; here 2 %"
     )
     assert found.is_met
 
