@@ -81,8 +81,7 @@ def texts() -> dict[str, str]:
     """Each golden file by its name."""
     with tempfile.TemporaryDirectory() as folder:
         settings = Settings(state=folder, triton=("one=127.0.0.1:1:2:3",), model_repo="")
-        control = ControlPlane(settings)
-        metrics = asyncio.run(_metrics(settings, control))
+        metrics = asyncio.run(_metrics(settings))
     return {
         "api.txt": _api(),
         "metrics.txt": metrics,
@@ -127,8 +126,8 @@ def _line(value: Any) -> str:
     return json.dumps(value, sort_keys=True, separators=(",", ":"))
 
 
-async def _metrics(settings: Settings, control: ControlPlane) -> str:
-    registries = (Worker(settings, 0, secret="-").registry, control.registry)
+async def _metrics(settings: Settings) -> str:
+    registries = (Worker(settings, 0, secret="-").registry, ControlPlane(settings).registry)
     lines, known = set(), dict[str, tuple[str, ...]]()
     for registry in registries:
         for collector in registry._collector_to_names:
