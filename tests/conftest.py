@@ -3,6 +3,7 @@
 Property tests write nothing.
 """
 
+import gc
 import os
 import signal
 import sys
@@ -52,6 +53,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         deselect_asyncio(config, items)
     slow = {item.path for item in items if {"triton", "tensorflow"} & set(item.keywords)}
     items.sort(key=lambda item: item.path not in slow)
+
+
+def pytest_collection_finish() -> None:
+    """Thousands of tests stay until the end: the collector need not look at them again."""
+    gc.collect()
+    gc.freeze()
 
 
 def deselect_asyncio(config: pytest.Config, items: list[pytest.Item]) -> None:
