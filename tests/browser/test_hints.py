@@ -122,7 +122,7 @@ def test_names_and_texts_that_attack_are_only_shown(live: Page, site: Hinted) ->
     assert live.evaluate("window.hurt") is None
 
 
-@pytest.mark.parametrize("width", [1280, 390])
+@pytest.mark.parametrize("width", [pytest.param(1280, marks=pytest.mark.slow), 390])
 def test_nothing_of_it_is_cut_covered_or_out_of_reach(
     visitor: Visitor, site: Hinted, width: int
 ) -> None:

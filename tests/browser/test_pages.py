@@ -4,6 +4,7 @@ A page is visited once for each width, and looked at in every way while it is th
 takes as long as a check does.
 """
 
+from collections.abc import Iterator
 from urllib.parse import urlsplit
 
 import pytest
@@ -16,6 +17,15 @@ from browser.scene import Guarded, Stage
 
 triton = pytest.mark.triton
 WIDE, NARROW = 1280, 390
+LONG = ("reference", "reference of a part")  # pages with hundreds of links, each of which is tried
+
+
+def cases() -> Iterator[object]:
+    """Each page and width; `make test` looks at each kind of page once, except the long ones."""
+    for name in PAGES | GUARDED:
+        for width in (WIDE, NARROW):
+            is_slow = width == NARROW or name.endswith("hostile") or name in LONG
+            yield pytest.param(name, width, marks=[pytest.mark.slow] if is_slow else [])
 
 
 def test_every_page_of_the_site_is_listed_here() -> None:
@@ -25,8 +35,7 @@ def test_every_page_of_the_site_is_listed_here() -> None:
 
 
 @triton
-@pytest.mark.parametrize("width", [WIDE, pytest.param(NARROW, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("name", PAGES | GUARDED)
+@pytest.mark.parametrize(("name", "width"), list(cases()))
 def test_a_page_costs_little_and_all_of_it_is_seen_read_and_reached(
     visitor: Visitor, request: pytest.FixtureRequest, name: str, width: int
 ) -> None:
