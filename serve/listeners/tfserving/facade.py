@@ -12,6 +12,7 @@ Both steps that ask a replica go on to another one where the retry rule allows i
 import asyncio
 import gc
 import json
+import sys
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, contextmanager
@@ -298,18 +299,22 @@ async def away(size: int, work: Callable[[], T]) -> T:
     """Do it in a thread when it is about so many bytes that others would wait for it.
 
     What it makes is no garbage, and looking for garbage among millions of objects stops all threads
-    for a tenth of a second: the thread does without.
+    for a tenth of a second: the thread does without. The event loop gets its turn ten times as
+    quickly as by default, because each other call needs several turns.
     """
     if size <= LARGE:
         return work()
-    return await asyncio.get_running_loop().run_in_executor(_CONVERTER, _uncollected, work)
+    return await asyncio.get_running_loop().run_in_executor(_CONVERTER, _in_thread, work)
 
 
-def _uncollected(work: Callable[[], T]) -> T:
+def _in_thread(work: Callable[[], T]) -> T:
     gc.disable()
+    usual = sys.getswitchinterval()
+    sys.setswitchinterval(usual / 10)
     try:
         return work()
     finally:
+        sys.setswitchinterval(usual)
         gc.enable()
 
 
