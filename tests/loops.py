@@ -1,4 +1,4 @@
-"""Tests that are coroutines: on asyncio's event loop, or on uvloop's as well, within a minute."""
+"""Tests that are coroutines: on one event loop, or on each that a gateway may run on."""
 
 import asyncio
 import functools
@@ -9,32 +9,53 @@ from typing import Any
 import pytest
 import uvloop
 
+LOOPS = {"asyncio": asyncio.run, "uvloop": uvloop.run}
+BOTH = tuple(LOOPS)
 BOUND = 60.0  # seconds, for what takes few
-RUNNERS = [pytest.param(asyncio.run, id="asyncio"), pytest.param(uvloop.run, id="uvloop")]
 Test = Callable[..., Awaitable[None]]
 
 
 def in_loop(test: Test) -> Callable[..., None]:
-    """Run it on asyncio's."""
+    """Run it on asyncio's, within a minute."""
 
     @functools.wraps(test)
-    def bounded(*given: Any, **named: Any) -> None:
+    def run(*given: Any, **named: Any) -> None:
         asyncio.run(_bounded(test(*given, **named)))
 
-    return bounded
+    return run
 
 
 def in_each_loop(test: Test) -> Callable[..., None]:
-    """Run it once on each."""
+    """Run it once on each, within a minute."""
 
     @functools.wraps(test)
-    def bounded(runner: Callable[..., None], **named: Any) -> None:
-        runner(_bounded(test(**named)))
+    def bounded(**named: Any) -> Awaitable[None]:
+        return _bounded(test(**named))
 
-    first = inspect.Parameter("runner", inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    given = inspect.signature(test).parameters.values()
-    bounded.__signature__ = inspect.Signature([first, *given])  # type: ignore[attr-defined]
-    marked: Callable[..., None] = pytest.mark.parametrize("runner", RUNNERS)(bounded)
+    return on_loops()(bounded)
+
+
+def on_loops(*loops: str) -> Callable[[Test], Callable[..., None]]:
+    """Make a test of a coroutine, one case for each of these loops."""
+
+    def decorate(test: Test) -> Callable[..., None]:
+        @functools.wraps(test)
+        def run(loop: str, **given: Any) -> None:
+            LOOPS[loop](test(**given))  # type: ignore[arg-type]
+
+        return parametrized(run, test, loops or BOTH)
+
+    return decorate
+
+
+def parametrized(
+    run: Callable[..., None], test: Callable[..., Any], loops: tuple[str, ...], *, hidden: int = 0
+) -> Callable[..., None]:
+    """Let pytest call `run` with a loop, and with what `test` takes but for its first `hidden`."""
+    others = list(inspect.signature(test).parameters.values())[hidden:]
+    first = inspect.Parameter("loop", inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    run.__signature__ = inspect.Signature([first, *others])  # type: ignore[attr-defined]
+    marked: Callable[..., None] = pytest.mark.parametrize("loop", loops)(run)
     return marked
 
 

@@ -30,7 +30,7 @@ from grpc_wire import (
     settings,
     window,
 )
-from listeners.loops import BOTH, LOOPS, parametrized
+from loops import BOTH, LOOPS, parametrized
 from tritonclient.grpc import service_pb2
 
 from serve.core.calls import Account

@@ -31,7 +31,7 @@ from builders import DataPlane, replica, snapshot, target, until, view
 from certificates import Authority
 from listeners.http_clients import Answer, Client
 from listeners.http_replicas import Hand, Received, Replica
-from listeners.loops import BOTH, LOOPS, parametrized
+from loops import BOTH, LOOPS, parametrized
 
 from serve.app.serving import Server
 from serve.core.calls import Account

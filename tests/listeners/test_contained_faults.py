@@ -12,7 +12,7 @@ from listeners.grpc_scene import stage
 from listeners.http_messages import request
 from listeners.http_scene import Scene as HttpScene
 from listeners.http_scene import in_scene
-from listeners.loops import on_loops
+from loops import on_loops
 
 from serve.listeners.grpc.client import GrpcClient
 from serve.proxy.journal import Ended

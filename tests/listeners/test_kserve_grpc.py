@@ -23,7 +23,7 @@ from grpc_wire import (
     message,
 )
 from listeners.grpc_scene import RENAMED, WIDE, Scene, in_scene, send, stage, upload
-from listeners.loops import on_loops
+from loops import on_loops
 from tritonclient.grpc import service_pb2
 
 from serve.wire.kserve_grpc import SERVICE

@@ -35,7 +35,7 @@ from grpc_wire import (
     window,
 )
 from listeners.grpc_scene import ONE, Scene, in_scene, send, stage
-from listeners.loops import on_loops
+from loops import on_loops
 
 PROTOCOL, FLOW, CLOSED, SIZE, REFUSED = 1, 3, 5, 6, 7
 CANCEL, COMPRESSION, CALM = 8, 9, 11

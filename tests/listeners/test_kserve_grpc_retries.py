@@ -18,7 +18,7 @@ from grpc_wire import (
     reset,
 )
 from listeners.grpc_scene import ONE, TWO, Scene, in_scene, send, stage
-from listeners.loops import on_loops
+from loops import on_loops
 
 ABSENT = "Request for unknown model: 'm' is not found"
 BUSY = "[request id: 1] Exceeds maximum queue size"

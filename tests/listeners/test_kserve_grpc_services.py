@@ -19,7 +19,7 @@ from grpc_wire import (
     window,
 )
 from listeners.grpc_scene import ONE, Scene, in_scene, send, stage
-from listeners.loops import on_loops
+from loops import on_loops
 
 from serve.core.calls import Account, Reply, Verb
 from serve.core.errors import NotFound

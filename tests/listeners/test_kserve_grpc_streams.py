@@ -25,7 +25,7 @@ from grpc_wire import (
 )
 from listeners.grpc_scene import ONE, Scene, in_scene, send, stage
 from listeners.grpc_scene import TWO as REPLICAS
-from listeners.loops import on_loops
+from loops import on_loops
 from tritonclient.grpc import service_pb2
 
 Response = service_pb2.ModelStreamInferResponse

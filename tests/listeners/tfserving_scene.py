@@ -17,7 +17,7 @@ from listeners.http_clients import Answer
 from listeners.http_messages import get, reply, request
 from listeners.http_replicas import Received, Script
 from listeners.http_scene import Scene, scene
-from listeners.loops import LOOPS, parametrized
+from loops import LOOPS, parametrized
 
 from serve.core.snapshot import Snapshot
 from serve.listeners.application import application
