@@ -7,7 +7,6 @@ import struct
 import sys
 import time
 from collections import deque
-from pathlib import Path
 
 import attackers
 import grpc
@@ -22,9 +21,6 @@ RATE = 40.0  # calls per second that no attacker makes, half of them over gRPC
 SECONDS = 15.0  # of each attack
 REST = 10.0  # seconds before the memory is looked at again
 IDLE = 5.0  # seconds after which a connection is not used again
-SLOW = repositories.PLAIN.replace(
-    "(self, requests):", "(self, requests):\n        time.sleep(0.1)", 1
-).replace("import triton", "import time\nimport triton", 1)
 
 
 class Innocents:
@@ -97,21 +93,12 @@ def _input(x):
     return {"name": "x", "shape": [1], "datatype": "FP32", "data": [x]}
 
 
-def memory(up):
-    """MiB of the workers."""
-    pages = 0
-    for name, pid in up.children().items():
-        if name.startswith("worker"):
-            pages += int(Path(f"/proc/{pid}/statm").read_text().split()[1])
-    return pages / 256
-
-
 async def attacked(up, report):
     """Every attack in turn, beside innocent callers; the callers."""
     callers = Innocents(up)
     await callers.call(SECONDS)  # warm
     for attack in attackers.ATTACKS:
-        undisturbed, before = await callers.call(SECONDS), memory(up)
+        undisturbed, before = await callers.call(SECONDS), up.worker_memory()
         attacker = await asyncio.create_subprocess_exec(
             sys.executable, attackers.__file__, attack.__name__, up.http, up.grpc, str(SECONDS)
         )
@@ -122,7 +109,7 @@ async def attacked(up, report):
             "undisturbed_p99_ms": round(1000 * undisturbed, 1),
             "p99_ms": round(1000 * disturbed, 1),
             "memory_before": round(before),
-            "memory_after": round(memory(up)),
+            "memory_after": round(up.worker_memory()),
             "wrong": len(callers.wrong),
         }
         print(attack.__name__, report[attack.__name__], flush=True)
@@ -134,9 +121,7 @@ def test_what_others_call_is_answered_once_while_hostile_clients_attack(tmp_path
     models, log = tmp_path / "models", tmp_path / "executed"
     log.touch()
     repositories.python_model(models, "counting", repositories.COUNTING.format(log=str(log)))
-    repositories.python_model(models, "slow", SLOW)
-    config = models / "slow" / "config.pbtxt"
-    config.write_text(config.read_text().replace("count: 1", "count: 4"))
+    repositories.python_model(models, "slow", repositories.sleeping(0.1), instances=4)
     flags = ("--model-repo", str(models), "--replicas", "1", "--workers", "2")
     report = {}
     with harness.up(tmp_path / "state", *flags) as up:

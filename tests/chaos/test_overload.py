@@ -10,7 +10,6 @@ import statistics
 import time
 from collections import Counter
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import grpc
 import harness
@@ -23,9 +22,6 @@ pytestmark = [pytest.mark.triton, pytest.mark.chaos]
 CAPACITY = 40.0  # calls per second
 NORMAL, OVERLOAD = 0.6 * CAPACITY, 3 * CAPACITY
 SECONDS = 60.0  # of overload
-SLOW = repositories.PLAIN.replace(
-    "(self, requests):", "(self, requests):\n        time.sleep(0.1)", 1
-).replace("import triton", "import time\nimport triton", 1)
 INFER = "/inference.GRPCInferenceService/ModelInfer"
 
 
@@ -119,15 +115,6 @@ async def load(clients, rate, seconds, patience):
     return outcome
 
 
-def memory(up):
-    """Bytes of the workers."""
-    pages = 0
-    for name, pid in up.children().items():
-        if name.startswith("worker"):
-            pages += int(Path(f"/proc/{pid}/statm").read_text().split()[1])
-    return pages * 4096
-
-
 async def phases(up, kinds, patience):
     """Normal load, overload, five seconds of rest, normal load; and the memory meanwhile."""
     made = {"http": lambda: Http(up.http), "grpc": lambda: Grpc(up.grpc)}
@@ -135,9 +122,9 @@ async def phases(up, kinds, patience):
     await load(clients, NORMAL, 5.0, patience)
     overload = asyncio.create_task(load(clients, OVERLOAD, SECONDS, patience))
     await asyncio.sleep(10.0)
-    before = memory(up)
+    before = up.worker_memory()
     await asyncio.sleep(SECONDS - 10.0)
-    after = memory(up)
+    after = up.worker_memory()
     ended = time.monotonic()
     outcome = await overload
     await asyncio.sleep(max(0.0, ended + 5.0 - time.monotonic()))
@@ -153,9 +140,7 @@ def test_three_times_the_capacity_leaves_the_capacity_to_callers_that_wait(
     tmp_path, kinds, patience, record_property
 ):
     models, log = tmp_path / "models", tmp_path / "calls.log"
-    repositories.python_model(models, "slow", SLOW)
-    config = models / "slow" / "config.pbtxt"
-    config.write_text(config.read_text().replace("count: 1", "count: 4"))
+    repositories.python_model(models, "slow", repositories.sleeping(0.1), instances=4)
     flags = ("--model-repo", str(models), "--replicas", "1", "--workers", "2")
     with harness.up(tmp_path / "state", *flags, "--access-log", str(log)) as up:
         before = up.children()

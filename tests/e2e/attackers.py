@@ -58,15 +58,15 @@ async def expect(http, grpc_address, end):
     await half_bodies(http, grpc_address, end, b"Expect: 100-continue\r\n", b"")
 
 
-async def vanish(http, grpc_address, end):
-    """Connections that begin sixteen calls and are reset."""
-    host, port = grpc_address.split(":")
-    body = message("slow")
+def begun_calls(address: str, model: str) -> bytes:
+    """The bytes of a gRPC connection that begins sixteen calls."""
+    body = message(model)
+    data = b"\0" + len(body).to_bytes(4) + body
     names = [
         (":method", "POST"),
         (":scheme", "http"),
         (":path", INFER),
-        (":authority", grpc_address),
+        (":authority", address),
         ("content-type", "application/grpc"),
         ("te", "trailers"),
     ]
@@ -74,12 +74,17 @@ async def vanish(http, grpc_address, end):
     frames = [http2.PREFACE, http2.frame(http2.SETTINGS, 0, 0, b"")]
     for number in range(1, 33, 2):
         frames.append(http2.frame(http2.HEADERS, http2.END_HEADERS, number, head))
-        frames.append(
-            http2.frame(http2.DATA, http2.END_STREAM, number, b"\0" + len(body).to_bytes(4) + body)
-        )
+        frames.append(http2.frame(http2.DATA, http2.END_STREAM, number, data))
+    return b"".join(frames)
+
+
+async def vanish(http, grpc_address, end):
+    """Connections that begin sixteen calls and are reset."""
+    host, port = grpc_address.split(":")
+    begun = begun_calls(grpc_address, "slow")
     while time.monotonic() < end:
         _, writer = await asyncio.open_connection(host, int(port))
-        writer.write(b"".join(frames))
+        writer.write(begun)
         await asyncio.sleep(0.2)
         writer.get_extra_info("socket").setsockopt(SOL_SOCKET, SO_LINGER, struct.pack("ii", 1, 0))
         writer.transport.abort()

@@ -147,6 +147,14 @@ class RunningGateway:
         with urllib.request.urlopen(f"http://127.0.0.1:{self.metrics_port}/metrics") as answer:
             return answer.read().decode()
 
+    def worker_memory(self) -> float:
+        """MiB of the workers and of their parent."""
+        pages = 0
+        for name, pid in self.children().items():
+            if name.startswith("worker"):
+                pages += int(Path(f"/proc/{pid}/statm").read_text().split()[1])
+        return pages / 256
+
     def children(self) -> dict[str, int]:
         """The child processes: name → pid; the workers, which are forked, by the kernel's name."""
         page = json.loads((self.state / "children.json").read_text())

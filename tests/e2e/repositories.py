@@ -47,18 +47,28 @@ backend: "python"
 max_batch_size: 0
 input [{{ name: "x" data_type: TYPE_FP32 dims: [ -1 ] }}]
 output [{{ name: "y" data_type: TYPE_FP32 dims: [ -1 ] }}]
-instance_group [{{ count: 1 kind: KIND_CPU }}]
+instance_group [{{ count: {instances} kind: KIND_CPU }}]
 {more}
 """
 
 
-def python_model(repository: Path, name: str, code: str, *, more: str = "", versions=(1,)) -> None:
+def sleeping(seconds: float) -> str:
+    """A model that answers with its input after some time."""
+    waits = PLAIN.replace(
+        "(self, requests):", f"(self, requests):\n        time.sleep({seconds})", 1
+    )
+    return f"import time\n{waits}"
+
+
+def python_model(
+    repository: Path, name: str, code: str, *, more: str = "", versions=(1,), instances: int = 1
+) -> None:
     """A model of the python backend."""
     for version in versions:
         folder = repository / name / str(version)
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "model.py").write_text(code)
-    (repository / name / "config.pbtxt").write_text(CONFIG.format(more=more))
+    (repository / name / "config.pbtxt").write_text(CONFIG.format(more=more, instances=instances))
 
 
 def digits(repository: Path, name: str) -> Path:
