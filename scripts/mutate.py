@@ -51,29 +51,17 @@ RULES = (
     "capacity/scaling/rates.py",
     "capacity/scaling/staffing.py",
 )
-COMPARISONS = {
-    ast.Eq: "!=",
-    ast.NotEq: "==",
-    ast.Lt: "<=",
-    ast.LtE: "<",
-    ast.Gt: ">=",
-    ast.GtE: ">",
-    ast.Is: "is not",
-    ast.IsNot: "is",
-    ast.In: "not in",
-    ast.NotIn: "in",
-}
-OPERATORS = {
-    ast.Eq: "==",
-    ast.NotEq: "!=",
-    ast.Lt: "<",
-    ast.LtE: "<=",
-    ast.Gt: ">",
-    ast.GtE: ">=",
-    ast.Is: "is",
-    ast.IsNot: "is not",
-    ast.In: "in",
-    ast.NotIn: "not in",
+COMPARISONS = {  # the operator as it is written, and its change
+    ast.Eq: ("==", "!="),
+    ast.NotEq: ("!=", "=="),
+    ast.Lt: ("<", "<="),
+    ast.LtE: ("<=", "<"),
+    ast.Gt: (">", ">="),
+    ast.GtE: (">=", ">"),
+    ast.Is: ("is", "is not"),
+    ast.IsNot: ("is not", "is"),
+    ast.In: ("in", "not in"),
+    ast.NotIn: ("not in", "in"),
 }
 MOST_TESTS = 400  # per mutation: those that reach the fewest lines first
 SECONDS = 300.0  # per mutation; one whose tests take longer counts as caught, since calls hang
@@ -151,8 +139,7 @@ class Finder(ast.NodeVisitor):
     def visit_Compare(self, node: ast.Compare) -> None:
         left = node.left
         for operator, right in zip(node.ops, node.comparators, strict=True):
-            word, after = OPERATORS[type(operator)], COMPARISONS[type(operator)]
-            self._between(left, right, word, after)
+            self._between(left, right, *COMPARISONS[type(operator)])
             left = right
         self.generic_visit(node)
 

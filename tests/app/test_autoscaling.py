@@ -104,7 +104,7 @@ class Control:
         if self.is_away:
             raise ConnectionRefusedError
         self.members = [one.name for one in replicas]
-        self._done.append(f"told {' '.join(self.members)} +{starting['default']}")
+        self._done.append(f"notified {' '.join(self.members)} +{starting['default']}")
         return {name: count for name, count in self.busy.items() if name in leaving}
 
 
@@ -154,22 +154,22 @@ async def starting() -> AsyncIterator[Scene]:
     """One Triton answers, and one more has been started for a hint."""
     async with autoscaling(1) as scene:
         scene.control.hint(2)
-        await scene.did("told local-0 +0", "start local-1", "told local-0 +1")
+        await scene.did("notified local-0 +0", "start local-1", "notified local-0 +1")
         yield scene
 
 
 @in_loop
 async def test_what_is_wanted_is_started_and_told_once_it_answers() -> None:
     async with autoscaling(1) as scene:
-        await scene.did("told local-0 +0")
+        await scene.did("notified local-0 +0")
         scene.control.hint(3)
-        await scene.did("start local-1", "start local-2", "told local-0 +2")
+        await scene.did("start local-1", "start local-2", "notified local-0 +2")
         scene.tritons.answer("local-2")
-        await scene.did("told local-0 local-2 +1")
+        await scene.did("notified local-0 local-2 +1")
         scene.control.hint(3)
         await scene.did()
         scene.tritons.answer("local-1")
-        await scene.did("told local-0 local-1 local-2 +0")
+        await scene.did("notified local-0 local-1 local-2 +0")
         assert scene.said[0] == "starting local-1: 3 replicas are wanted (because of demand)"
 
 
@@ -184,7 +184,7 @@ async def test_what_is_not_wanted_is_stopped_after_the_control_plane_has_let_go_
         scene.control.busy = {}
         await until(lambda: "stop local-2" in scene.tritons.done, within=PATIENCE)
         first = scene.tritons.done.index("stop local-1")
-        assert scene.tritons.done[first - 1] == "told local-0 +0"
+        assert scene.tritons.done[first - 1] == "notified local-0 +0"
 
 
 @in_loop
@@ -216,19 +216,19 @@ async def test_calls_that_never_end_are_waited_for_only_so_long() -> None:
 async def test_one_that_has_not_answered_yet_is_stopped_at_once() -> None:
     async with starting() as scene:
         scene.control.hint(1, "falling")
-        await scene.did("stop local-1", "told local-0 +0")
+        await scene.did("stop local-1", "notified local-0 +0")
 
 
 @in_loop
 async def test_a_hint_that_is_not_sure_takes_none_away_unless_people_allow_fewer() -> None:
     async with autoscaling(2) as scene:
-        await scene.did("told local-0 local-1 +0")
+        await scene.did("notified local-0 local-1 +0")
         scene.control.hint(1, "restarted", confidence="low")
         await scene.did()
         scene.control.hint(3, "least", confidence="low")
-        await scene.did("start local-2", "told local-0 local-1 +1")
+        await scene.did("start local-2", "notified local-0 local-1 +1")
         scene.control.hint(1, "restarted", "most", confidence="low")
-        await scene.did("stop local-2", "told local-0 +0", "stop local-1")
+        await scene.did("stop local-2", "notified local-0 +0", "stop local-1")
 
 
 @in_loop
@@ -236,7 +236,7 @@ async def test_a_hint_that_is_too_old_is_not_followed() -> None:
     async with starting() as scene:
         scene.clock.now += 31
         scene.tritons.fail("local-1")
-        await scene.did("stop local-1", "told local-0 +0")
+        await scene.did("stop local-1", "notified local-0 +0")
         scene.clock.now += RETRY + 1
         scene.tritons.answer("local-0")  # news, and no hint
         await scene.did()
@@ -246,18 +246,18 @@ async def test_a_hint_that_is_too_old_is_not_followed() -> None:
 async def test_after_a_start_that_failed_the_next_is_tried_later() -> None:
     async with starting() as scene:
         scene.tritons.fail("local-1")
-        await scene.did("stop local-1", "told local-0 +0")
+        await scene.did("stop local-1", "notified local-0 +0")
         scene.control.hint(2)
         await scene.did()
         scene.clock.now += RETRY + 1
         scene.control.hint(2)
-        await scene.did("start local-1", "told local-0 +1")
+        await scene.did("start local-1", "notified local-0 +1")
 
 
 @in_loop
 async def test_a_start_that_comes_to_no_end_has_failed() -> None:
     async with starting() as scene:
-        for later, did in ((120, ()), (1, ("stop local-1", "told local-0 +0"))):
+        for later, did in ((120, ()), (1, ("stop local-1", "notified local-0 +0"))):
             scene.clock.now += later
             scene.control.hint(2)
             await scene.did(*did)
@@ -266,11 +266,11 @@ async def test_a_start_that_comes_to_no_end_has_failed() -> None:
 @in_loop
 async def test_a_control_plane_that_was_away_is_told_again() -> None:
     async with autoscaling(2) as scene:
-        await scene.did("told local-0 local-1 +0")
+        await scene.did("notified local-0 local-1 +0")
         scene.control.is_away = True
         scene.control.hint(1, "falling")
         await scene.did()
         assert [one.name for one in scene.autoscaler.members] == ["local-0"]
         scene.control.is_away = False
         scene.control.hint(1, "falling")
-        await scene.did("told local-0 +0", "stop local-1")
+        await scene.did("notified local-0 +0", "stop local-1")

@@ -14,8 +14,7 @@ def present():
 @pytest.mark.parametrize("file", ["api.txt", "metrics.txt", "options.txt", "stored.json"])
 def test_a_golden_file_says_what_the_program_does(present, file):
     golden = (forms.FOLDER / file).read_text().splitlines()
-    changed = difflib.unified_diff(golden, present[file].splitlines(), "golden", "now", n=2)
-    assert not list(changed), (
-        "the CHANGELOG names what has changed; then run tests/golden/forms.py\n"
-        + "\n".join(difflib.unified_diff(golden, present[file].splitlines(), lineterm="", n=2))
+    changed = [*difflib.unified_diff(golden, present[file].splitlines(), lineterm="", n=2)]
+    assert not changed, "name it in the CHANGELOG, then run tests/golden/forms.py\n" + "\n".join(
+        changed
     )

@@ -47,7 +47,7 @@ from serve.wire.status import code_name
 from serve.wire.tfserving import Servable, TritonRefused, statuses, told
 
 WEIGHT = 8  # bytes of Python's objects for each byte of a message that is taken apart
-# One at a time: each thread that computes adds up to 5 ms to what an event loop waits for its turn.
+# One at a time: each thread that computes adds to the time that an event loop waits for its turn.
 _CONVERTER = ThreadPoolExecutor(1, "converter")
 _LASTING = 8 << 20  # bytes; the memory of a larger call would stay with the process
 _RETURNED_AFTER = 5.0  # seconds: the answer has to be sent, and one turn may serve many calls
