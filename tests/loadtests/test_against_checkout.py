@@ -17,5 +17,5 @@ def test_the_interval_is_students_on_logarithms() -> None:
 
 
 def test_a_row_is_slower_only_where_its_whole_interval_is() -> None:
-    assert Compared("http", 1.05, 1.031, 1.07, 10, 0).is_slower
-    assert not Compared("http", 1.05, 1.029, 1.07, 10, 0).is_slower
+    assert Compared("http", 1.05, 1.031, 1.07, 10, {}).is_slower
+    assert not Compared("http", 1.05, 1.029, 1.07, 10, {}).is_slower
