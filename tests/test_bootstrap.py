@@ -53,6 +53,7 @@ def test_what_pip_does_is_shown(environment: Environment) -> None:
     assert "Collecting something" in said
 
 
+@pytest.mark.slow
 def test_what_a_larger_installation_has_is_not_installed_again(environment: Environment) -> None:
     for extras in ("local,dev,convert,load", "local,convert", "local", "local,load"):
         environment.install(extras)

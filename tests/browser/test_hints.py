@@ -48,6 +48,7 @@ def part(page: Page, name: str, pool: str = "default"):
     return card(page, pool).locator(f"[data-part={name}]")
 
 
+@pytest.mark.slow
 def test_a_pool_is_shown_with_its_numbers_its_chart_and_all_reasons(
     live: Page, site: Hinted
 ) -> None:
@@ -107,6 +108,7 @@ def test_the_page_follows_the_hints_as_they_are_told(live: Page, site: Hinted) -
     expect(live.locator("#hints")).to_be_hidden()
 
 
+@pytest.mark.slow
 def test_names_and_texts_that_attack_are_only_shown(live: Page, site: Hinted) -> None:
     reasons = (Reason(Code.DEMAND, ATTACK),)
     always(
@@ -122,6 +124,7 @@ def test_names_and_texts_that_attack_are_only_shown(live: Page, site: Hinted) ->
     assert live.evaluate("window.hurt") is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("width", [pytest.param(1280, marks=pytest.mark.slow), 390])
 def test_nothing_of_it_is_cut_covered_or_out_of_reach(
     visitor: Visitor, site: Hinted, width: int

@@ -44,6 +44,7 @@ def test_a_page_asks_for_a_key_and_comes_back_once_it_is_shown(
     expect(page).to_have_url(re.compile(r"/login\?next="))
 
 
+@pytest.mark.slow
 def test_a_key_that_is_no_admins_is_refused_in_words_and_nobody_is_sent_to_another_site(
     visitor: Visitor, page: Page, guarded: Guarded
 ) -> None:
@@ -59,6 +60,7 @@ def test_a_key_that_is_no_admins_is_refused_in_words_and_nobody_is_sent_to_anoth
     expect(page).to_have_url(guarded.up.admin + "/")
 
 
+@pytest.mark.slow
 def test_a_revoked_key_ends_its_sessions(page: Page, guarded: Guarded) -> None:
     made = guarded.make("admin")
     page.goto("/login")
@@ -69,6 +71,7 @@ def test_a_revoked_key_ends_its_sessions(page: Page, guarded: Guarded) -> None:
     expect(page).to_have_url(re.compile(r"/login\?next=%2Flive$"))
 
 
+@pytest.mark.slow
 def test_a_page_of_another_site_changes_nothing_with_a_visitors_session(
     visitor: Visitor, page: Page, guarded: Guarded
 ) -> None:

@@ -17,14 +17,14 @@ from browser.scene import Guarded, Stage
 
 triton = pytest.mark.triton
 WIDE, NARROW = 1280, 390
-LONG = ("reference", "reference of a part")  # pages with hundreds of links, each of which is tried
+SMOKE = ("models", "version", "try", "evaluation", "live")  # what `make test` looks at, wide
 
 
 def cases() -> Iterator[object]:
-    """Each page and width; `make test` looks at each kind of page once, except the long ones."""
+    """Each page and width."""
     for name in PAGES | GUARDED:
         for width in (WIDE, NARROW):
-            is_slow = width == NARROW or name.endswith("hostile") or name in LONG
+            is_slow = width == NARROW or name not in SMOKE
             yield pytest.param(name, width, marks=[pytest.mark.slow] if is_slow else [])
 
 

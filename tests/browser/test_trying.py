@@ -31,6 +31,7 @@ def test_somebody_draws_a_digit_and_both_versions_say_what_it_is(page: Page) -> 
     expect(page.get_by_alt_text(re.compile("Input x"))).to_be_visible()
 
 
+@pytest.mark.slow
 def test_a_digit_is_drawn_and_tried_without_a_mouse(page: Page) -> None:
     page.goto("/try/digits?a=1&b=2")
     tab = page.get_by_role("tab", name="Draw", exact=True)
@@ -70,6 +71,7 @@ def test_two_versions_are_compared_and_the_difference_is_told(
     expect(best(elsewhere, "b")).to_contain_text("2")
 
 
+@pytest.mark.slow
 def test_what_was_typed_is_still_there_after_a_run_or_a_refusal(
     visitor: Visitor, page: Page, stage: Stage
 ) -> None:
@@ -90,6 +92,7 @@ def test_what_was_typed_is_still_there_after_a_run_or_a_refusal(
     expect(page.get_by_text(f"http://{stage.up.http}").first).to_be_visible()
 
 
+@pytest.mark.slow
 def test_an_answer_that_is_right_becomes_a_case_of_the_contract(page: Page, stage: Stage) -> None:
     page.goto("/try/digits?a=1&b=2")
     give_picture(page, SEVEN)

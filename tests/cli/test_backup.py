@@ -40,6 +40,7 @@ def test_a_store_is_restored_into_an_empty_state_folder(folder: Path) -> None:
     assert (folder / "monday").stat().st_mode & 0o777 == 0o600
 
 
+@pytest.mark.slow
 def test_a_store_moves_to_postgres_and_back(folder: Path, postgresql: PostgresServer) -> None:
     url = postgresql.new_database()
     there = run(folder, "restore", "monday", "--database", url)

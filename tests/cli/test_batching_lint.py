@@ -4,6 +4,7 @@ import json
 import shutil
 from pathlib import Path
 
+import pytest
 from cli.commands import Done, servegate
 
 from .configured_gateway import FOREIGN, WARNING, Gateway, error, serving
@@ -61,6 +62,7 @@ def test_errors_of_the_edited_configuration_end_with_1() -> None:
     ]
 
 
+@pytest.mark.slow
 def test_a_folder_is_checked_for_its_batching_alone(tmp_path: Path) -> None:
     folder = shutil.copytree(REPOSITORY / "digits", tmp_path / "digits")
     config = folder / "config.pbtxt"

@@ -51,6 +51,7 @@ def test_a_conversion_shows_the_gate_and_writes_an_entry(source: Path, tmp_path:
     assert told[-1]["ok"] and told[-1]["entry"] == str(tmp_path / "repo/two")
 
 
+@pytest.mark.slow
 def test_a_model_is_verified_or_refused_with_status_7(source: Path, tmp_path: Path) -> None:
     same = convert("verify", source, source, "--json")
     assert same.returncode == 0, same.stderr
@@ -79,6 +80,7 @@ def product(path: Path, kind: int) -> Path:
     return save(model, path)
 
 
+@pytest.mark.slow
 def test_a_file_that_computes_in_less_than_asked_is_told_as_that(tmp_path: Path) -> None:
     plain = product(tmp_path / "plain.onnx", TensorProto.FLOAT)
     half = product(tmp_path / "half.onnx", TensorProto.FLOAT16)
@@ -88,6 +90,7 @@ def test_a_file_that_computes_in_less_than_asked_is_told_as_that(tmp_path: Path)
     assert convert("verify", plain, half, "--precision", "fp16").returncode == 0
 
 
+@pytest.mark.slow
 def test_what_a_report_warns_of_is_told(tmp_path: Path) -> None:
     maps = classifier(tmp_path / "sk.onnx")
     done = convert("onnx", maps, "--name", "sk", "--out", tmp_path / "repo")

@@ -25,6 +25,7 @@ def flavours(entry: Path) -> list[str]:
     return [each.name for each in Flavours.parse(found.read_text()).preferred]
 
 
+@pytest.mark.slow
 def test_without_tensorrt_it_says_what_to_do_where_the_gpu_is(entry: Path, tmp_path: Path) -> None:
     done = servegate("convert", "trt", entry, folder=tmp_path)
     assert (done.returncode, done.stdout) == (1, "")
@@ -39,6 +40,7 @@ def test_without_tensorrt_it_says_what_to_do_where_the_gpu_is(entry: Path, tmp_p
     assert (tmp_path / "twice-kit" / "onsite.py").is_file()
 
 
+@pytest.mark.slow
 def test_one_kit_is_printed_as_a_line_for_a_shell_and_as_a_job_for_the_gpu_that_will_serve(
     entry: Path, tmp_path: Path
 ) -> None:
@@ -67,6 +69,7 @@ def test_one_kit_is_printed_as_a_line_for_a_shell_and_as_a_job_for_the_gpu_that_
     assert (tmp_path / "my kit" / "plan").is_file()
 
 
+@pytest.mark.slow
 def test_the_words_of_trtexec_come_from_profile_and_options(entry: Path) -> None:
     words = (
         "--print",
@@ -108,6 +111,7 @@ def test_a_kit_that_was_built_becomes_a_flavour_if_the_gate_lets_it(
         assert [each.name for each in (entry / "1").iterdir()] == ["model.onnx"]
 
 
+@pytest.mark.slow
 def test_what_tensorrt_cannot_take_ends_it_before_anything_is_made(
     entry: Path, tmp_path: Path
 ) -> None:
@@ -138,6 +142,7 @@ def test_words_that_make_no_sense_are_a_mistake_of_use(entry: Path, tmp_path: Pa
     assert not (tmp_path / "twice-kit").exists()
 
 
+@pytest.mark.slow
 def test_an_onnx_file_becomes_an_entry_first(tmp_path: Path) -> None:
     (tmp_path / "file.onnx").write_bytes(doubling())
     words = ("--name", "twice", "--out", "models", "--flavour", "onnx+trt", "--json")

@@ -41,6 +41,7 @@ def broken(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.slow
 def test_every_version_of_every_model_of_a_repository_is_looked_at(broken: Path) -> None:
     code, found = findings(str(broken))
     assert code == 1

@@ -111,6 +111,7 @@ def test_a_missed_objective_has_status_7_and_a_report_all_the_same(
     assert "code: objective_missed" in done.stderr
 
 
+@pytest.mark.slow
 def test_answers_are_held_against_the_expected_classes(url: str, tmp_path: Path) -> None:
     np.savez(tmp_path / "x.npz", x=np.zeros((4, 2), np.float32))
     np.save(tmp_path / "y.npy", np.array([1, 0, 1, 0]))
@@ -120,6 +121,7 @@ def test_answers_are_held_against_the_expected_classes(url: str, tmp_path: Path)
     assert (only["calls"], only["right"], only["errors"]) == (40, 20, {"wrong_answer": 20})
 
 
+@pytest.mark.slow
 def test_users_of_a_closed_loop_show_a_key_that_is_in_no_report(url: str, tmp_path: Path) -> None:
     Gateway.keys.clear()
     done = run(url, tmp_path, "--closed", 2, "--think", "20ms", "--json", SERVEGATE_KEY=KEY)
@@ -133,6 +135,7 @@ def test_users_of_a_closed_loop_show_a_key_that_is_in_no_report(url: str, tmp_pa
     assert KEY not in done.stdout + done.stderr
 
 
+@pytest.mark.slow
 def test_a_first_call_that_fails_ends_the_command(url: str, tmp_path: Path) -> None:
     done = servegate(*words(url, tmp_path, "--rate", 5, "--json", model="other"))
     assert (done.returncode, result(done)["code"]) == (3, "not_found")
@@ -159,6 +162,7 @@ def test_what_makes_no_sense_is_refused_before_anything_is_called(tmp_path: Path
         assert "Traceback" not in done.stderr
 
 
+@pytest.mark.slow
 def test_a_search_says_the_highest_rate_that_was_allowed(url: str, tmp_path: Path) -> None:
     asked = ("--find-max", "--rate", 10, "--most", 20, "--slo", "errors<100%", "--json")
     done = run(url, tmp_path, *asked)

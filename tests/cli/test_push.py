@@ -214,6 +214,7 @@ def test_the_commit_can_be_asked_of_git(gateway: FakeGateway, folder: Path) -> N
     assert dirty == f"{clean}-dirty"
 
 
+@pytest.mark.slow
 def test_a_dry_run_only_reads(gateway: FakeGateway, folder: Path) -> None:
     root = Path(__file__).parents[2] / "model_repo/digits"
     gateway.add(1, "digits", [File("2/model.onnx", 1, "0" * 64)])

@@ -104,6 +104,7 @@ async def test_who_waits_for_a_change_is_told_before_the_next_tick(
             assert await waiting == written
 
 
+@pytest.mark.slow
 async def test_a_server_that_hangs_is_unavailable_within_seconds(
     own: PostgresServer, opened: Open
 ) -> None:

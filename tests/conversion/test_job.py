@@ -148,6 +148,7 @@ def test_paths_of_a_request_are_relative_to_a_folder_that_can_be_given(tmp_path:
     assert relay[-1]["type"] == "done"
 
 
+@pytest.mark.slow
 def test_what_an_earlier_conversion_left_is_not_taken_for_the_new_one(tmp_path: Path) -> None:
     work = tmp_path / "work"
     converted(times(tmp_path / "m.onnx", 2.0), work)

@@ -145,6 +145,7 @@ def test_a_connection_that_was_open_before_is_refused_too(guarded: Guarded) -> N
 # --- the command line ----------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_command_is_let_in_by_the_state_folder_or_by_a_key(
     guarded: Guarded, tmp_path: Path
 ) -> None:

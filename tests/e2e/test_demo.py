@@ -37,6 +37,7 @@ def demo():
     process.stderr.close()
 
 
+@pytest.mark.slow
 def test_each_printed_command_works_as_printed(demo):
     _, said = demo
     module = harness.load_example("examples/digits/demo.py")

@@ -12,7 +12,7 @@ import tritonclient.http
 from prometheus_client.parser import text_string_to_metric_families
 from tritonclient.grpc import service_pb2, service_pb2_grpc
 
-pytestmark = pytest.mark.triton
+pytestmark = [pytest.mark.triton, pytest.mark.slow]
 
 CARD = json.loads((harness.ROOT / "model_repo/digits/model_card.json").read_text())
 NAMES = {"1": "1", "2": "2", "stable": "1", "candidate": "2"}  # by number and by label

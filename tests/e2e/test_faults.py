@@ -113,6 +113,7 @@ def _answers(up):
         return False
 
 
+@pytest.mark.slow
 def test_a_worker_that_restarts_without_a_control_plane_serves_from_its_saved_snapshot(
     counting, tmp_path
 ):

@@ -137,6 +137,7 @@ def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
                 proxy.program.stop(within=30)
 
 
+@pytest.mark.slow
 def test_hints_and_live_see_the_calls_of_both(scene: Scene) -> None:
     async def story(gateway: Gateway) -> None:
         arrivals, fleet = Arrivals(), Fleet((replica("a"),), clock=time.monotonic)

@@ -61,7 +61,7 @@ def asks(protocol: str) -> list[Any]:
     return [x]
 
 
-@pytest.mark.parametrize("protocol", CLIENTS)
+@pytest.mark.parametrize("protocol", ["http", pytest.param("grpc", marks=pytest.mark.slow)])
 def test_load_and_unload_reach_every_replica_and_what_cannot_be_loaded_says_why(
     managed: harness.RunningGateway, protocol: str
 ) -> None:

@@ -33,6 +33,7 @@ def test_a_pushed_model_is_served_by_number_and_label_once_the_command_returns(u
     assert got.read_bytes() == (folder / "1" / "model.onnx").read_bytes()
 
 
+@pytest.mark.slow
 def test_a_push_moves_no_calls_until_a_command_does_and_history_undoes_that(uploading, tmp_path):
     up = uploading
     pushing.published(up, tmp_path / "a", "calm", 2.0)

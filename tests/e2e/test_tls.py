@@ -95,6 +95,7 @@ def test_clients_that_fail_give_sentences_in_the_log(authority, tmp_path):
     assert "Traceback" not in up.program.output
 
 
+@pytest.mark.slow
 def test_a_new_certificate_is_used_without_a_restart_and_drops_no_connection(authority, tmp_path):
     chain, key = authority.issue("one")
     new_chain, new_key = authority.issue("two")

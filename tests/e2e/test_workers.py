@@ -75,6 +75,7 @@ def test_a_worker_holds_no_database_no_onnx_no_tensorflow_and_no_templates(gatew
     assert not loaded & forbidden
 
 
+@pytest.mark.slow
 def test_a_worker_that_is_replaced_takes_no_counts_with_it(tmp_path):
     with harness.up(tmp_path / "state", "--workers", "2") as up:
         call(up, 60)

@@ -155,6 +155,7 @@ def answered(
         return codec.read_grpc_reply(channel.unary_unary(path)(body or made.body, timeout=30.0))
 
 
+@pytest.mark.slow
 @pytest.mark.triton
 @pytest.mark.parametrize("side", [0, 1])
 @pytest.mark.parametrize("protocol", [JSON, BINARY, GRPC])
@@ -183,6 +184,7 @@ def test_the_gateway_takes_rows(beside: Beside) -> None:
     assert json.loads(came) == {"predictions": [1.5, 2.0]}
 
 
+@pytest.mark.slow
 @pytest.mark.triton
 @pytest.mark.parametrize("protocol", [JSON, BINARY, GRPC])
 def test_triton_keeps_the_state_of_each_sequence(beside: Beside, protocol: Protocol) -> None:

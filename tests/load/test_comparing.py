@@ -48,6 +48,7 @@ def test_what_is_zero_on_a_side_has_no_ratio() -> None:
     assert compare([], [dead]) == ()
 
 
+@pytest.mark.slow
 def test_an_interval_over_seconds_holds_the_truth_as_often_as_it_says() -> None:
     """Of 100 pairs without a difference some 95 hold 1; fewer than 88 would be a wrong interval."""
     pairs = [(wandering(2 * at, calls=20), wandering(2 * at + 1, calls=20)) for at in range(100)]

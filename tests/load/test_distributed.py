@@ -86,6 +86,7 @@ def test_workers_together_make_the_calls_of_one(server: ModelServer) -> None:
     assert generators() == []
 
 
+@pytest.mark.slow
 def test_a_run_goes_on_without_a_worker_that_is_lost(server: ModelServer) -> None:
     def kill() -> None:
         os.kill(workers()[0], signal.SIGKILL)
@@ -96,6 +97,7 @@ def test_a_run_goes_on_without_a_worker_that_is_lost(server: ModelServer) -> Non
     assert [("was lost" in text, "1/2 of the calls" in text) for text in problems] == [(True, True)]
 
 
+@pytest.mark.slow
 def test_a_run_without_any_worker_left_has_no_result(server: ModelServer) -> None:
     def kill() -> None:
         for each in workers():
@@ -106,6 +108,7 @@ def test_a_run_without_any_worker_left_has_no_result(server: ModelServer) -> Non
     assert generators() == []
 
 
+@pytest.mark.slow
 def test_all_processes_die_with_the_one_that_wanted_the_run(server: ModelServer) -> None:
     words = [sys.executable, "-c", PARENT, str(Path(__file__).parents[1]), server.address]
     with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as parent:
@@ -116,6 +119,7 @@ def test_all_processes_die_with_the_one_that_wanted_the_run(server: ModelServer)
     assert all(map(ends, pids))
 
 
+@pytest.mark.slow
 def test_workers_come_from_elsewhere_for_run_after_run(server: ModelServer) -> None:
     (port,) = free_ports(1)
     master = f"127.0.0.1:{port}"
@@ -130,18 +134,21 @@ def test_workers_come_from_elsewhere_for_run_after_run(server: ModelServer) -> N
     assert "let go: the run is over" in said
 
 
+@pytest.mark.slow
 def test_a_worker_that_finds_no_master_says_so() -> None:
     (port,) = free_ports(1)
     with pytest.raises(CannotStart, match="no load test answers"):
         serve_worker(f"127.0.0.1:{port}", patience=0.2)
 
 
+@pytest.mark.slow
 def test_one_window_may_be_longer_than_a_pipe_holds(server: ModelServer) -> None:
     lanes = [replace(plan_of(server.address).lanes[0], name=str(number)) for number in range(200)]
     plan = replace(plan_of(server.address, rate=400.0), lanes=tuple(lanes))
     assert calls_of(record_of(plan)[0]) == 400
 
 
+@pytest.mark.slow
 def test_a_child_that_is_killed_is_told_with_its_signal(server: ModelServer) -> None:
     def kill() -> None:
         os.kill(generators()[0], signal.SIGKILL)

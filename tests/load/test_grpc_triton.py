@@ -11,7 +11,7 @@ from serve.load.plan import Payload, Protocol
 from .conftest import Beside
 from .grpc_driving import BOTH, STREAM, UNARY, drive, ends
 
-pytestmark = pytest.mark.triton
+pytestmark = [pytest.mark.triton, pytest.mark.slow]
 
 
 def payload(protocol: Protocol, model: str, *values: float, **more: Any) -> Payload:

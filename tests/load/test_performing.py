@@ -76,6 +76,7 @@ def test_a_run_has_what_both_sides_say(server: ModelServer) -> None:
     assert run.observed == Observed(marks=(Mark(0.3, "seen"),), problems=("half blind",))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fails", ["watch", "end"])
 def test_an_observer_that_fails_is_a_problem_and_no_more(server: ModelServer, fails: str) -> None:
     run = run_of(plan_of(server.address), observer=Diary(fails))
@@ -101,6 +102,7 @@ def test_actions_are_done_at_their_second_and_marked(server: ModelServer) -> Non
     assert [mark.at >= at for mark, at in zip(marks, (0.2, 0.3, 0.6), strict=True)] == [True] * 3
 
 
+@pytest.mark.slow
 def test_an_action_that_fails_is_told_and_the_run_goes_on(server: ModelServer) -> None:
     async def fail() -> str:
         raise Unavailable("no replica is left", why="all were killed")
@@ -112,12 +114,14 @@ def test_an_action_that_fails_is_told_and_the_run_goes_on(server: ModelServer) -
     assert sum(cell.calls for _, _, cell in run.record.cells()) == 100
 
 
+@pytest.mark.slow
 def test_an_action_after_the_run_is_not_done(server: ModelServer) -> None:
     run = run_of(plan_of(server.address), actions=[action(60.0, "too late")])
     assert run.observed.marks == ()
     assert run.observed.problems == ("too late: not done, because the run was over before",)
 
 
+@pytest.mark.slow
 def test_a_cancelled_run_leaves_nothing(server: ModelServer) -> None:
     diary = Diary()
 

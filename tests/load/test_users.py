@@ -84,6 +84,7 @@ def locust(tmp_path: Path) -> Locust:
     return Locust(tmp_path)
 
 
+@pytest.mark.slow
 def test_a_user_calls_with_what_the_metadata_says(locust: Locust, server: ModelServer) -> None:
     both = VISITOR.replace("Visitor", "{kind}Visitor")
     users = both.format(kind="KServeHttpUser", more='version = "stable"')
@@ -108,6 +109,7 @@ def test_an_answer_that_differs_from_its_label_is_a_failure(
     assert "wrong_answer" in locust.said
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("model", "why"), [("nobody", "answers with status 404"), ("", "no model is named")]
 )

@@ -57,6 +57,7 @@ def test_an_entry_whose_answers_are_the_golden_ones_is_served(tmp_path: Path) ->
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("changes", "why"),
     [

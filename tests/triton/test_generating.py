@@ -85,6 +85,7 @@ def test_a_model_without_batches_is_warmed_up_with_the_sizes_that_it_takes() -> 
     assert lint(Subject("m", parse(text), (File("1/model.onnx", 1, ""),), found)) == ()
 
 
+@pytest.mark.slow
 @pytest.mark.triton
 def test_what_is_generated_loads_in_triton_and_is_ready_after_its_warm_up(
     bare_triton_factory: BareTritonFactory,

@@ -97,6 +97,7 @@ def test_a_graph_is_judged_by_its_answers(tmp_path: Path) -> None:
     with_trial(tmp_path, "m", text, body)
 
 
+@pytest.mark.slow
 def test_a_sequence_model_is_asked_one_sequence_for_each_case(tmp_path: Path) -> None:
     (tmp_path / "models").mkdir()
     SUMS.write(tmp_path / "models")
@@ -114,6 +115,7 @@ def test_a_sequence_model_is_asked_one_sequence_for_each_case(tmp_path: Path) ->
     with_trial(tmp_path, SUMS.name, text, body)
 
 
+@pytest.mark.slow
 def test_a_version_that_is_unknown_late_or_out_of_reach_is_told_apart(tmp_path: Path) -> None:
     text = CONFIG.replace("onnxruntime", "python")
     folder = tmp_path / "models" / "m" / "1"

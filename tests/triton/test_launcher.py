@@ -169,6 +169,7 @@ def test_each_triton_is_ready_at_its_own_address_and_a_stop_leaves_nothing(
     on(loop, main())
 
 
+@pytest.mark.slow
 def test_a_python_model_runs_in_this_environment_and_ends_with_its_triton(tmp_path: Path) -> None:
     async def main() -> None:
         told = Told()
@@ -292,6 +293,7 @@ asyncio.run(main(Path(sys.argv[1])))
 """
 
 
+@pytest.mark.slow
 def test_a_killed_parent_leaves_nothing_to_its_successor(tmp_path: Path) -> None:
     models(tmp_path, "hog", HOG)
     argv = (sys.executable, "-c", PARENT, str(tmp_path))
@@ -314,6 +316,7 @@ def test_a_killed_parent_leaves_nothing_to_its_successor(tmp_path: Path) -> None
     on(asyncio.run, main())
 
 
+@pytest.mark.slow
 def test_a_port_that_is_taken_at_the_first_start_is_replaced(tmp_path: Path) -> None:
     async def main() -> None:
         told, squatters = Told(), list[socket.socket]()

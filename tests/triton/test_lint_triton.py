@@ -15,7 +15,7 @@ from .conftest import BareTriton, BareTritonFactory, load
 from .lint_cases import CASES, FILES, GOOD_ENSEMBLES, ONNX, OTHERS, onnx, subject
 from .onnx_models import identity, node, onnx_file, tensor
 
-pytestmark = pytest.mark.triton
+pytestmark = [pytest.mark.triton, pytest.mark.slow]
 
 # What Triton 2.51 loads all the same: its meaning is a matter of luck, or only other things fail.
 LOADS = {

@@ -21,7 +21,7 @@ from tritonclient.utils import InferenceServerException
 
 from .onnx_models import Model, config, identity, node, onnx_file, sequence_of, tensor
 
-pytestmark = pytest.mark.triton
+pytestmark = [pytest.mark.triton, pytest.mark.slow]
 
 PATIENCE = 30.0  # seconds; a bound for what takes milliseconds
 HOLD = "dynamic_batching { max_queue_delay_microseconds: 5000000 }"  # until the batch is full

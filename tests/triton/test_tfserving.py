@@ -16,7 +16,7 @@ from serve.wire.tfserving_messages import messages
 
 from .conftest import Beside
 
-pytestmark = pytest.mark.triton
+pytestmark = [pytest.mark.triton, pytest.mark.slow]
 
 NUMBERS: dict[str, list[Any]] = {
     "BOOL": [True, False],

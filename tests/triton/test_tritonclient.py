@@ -63,6 +63,7 @@ def refused(act: Callable[[], object]) -> tuple[str | None, str]:
     return caught.value.status(), caught.value.message()
 
 
+@pytest.mark.slow
 @BOTH
 def test_tensors_of_every_datatype_come_back_unchanged(beside: Beside, module: ModuleType) -> None:
     given = [tensor(module, kind, values) for kind, values in VALUES.items()]
@@ -293,6 +294,7 @@ def test_a_stream_that_is_cancelled_or_late_ends_with_the_client_s_own_error(
     assert through(beside, wait) in (TOO_LATE, (TOO_LATE[0], "the call's deadline has passed"))
 
 
+@pytest.mark.slow
 def test_many_busy_streams_on_one_connection_are_no_flood_of_control_frames(beside: Beside) -> None:
     """gRPC's C core answers a message with two WINDOW_UPDATEs of its stream and one of all."""
     streams, messages = 32, 250
@@ -317,6 +319,7 @@ def test_many_busy_streams_on_one_connection_are_no_flood_of_control_frames(besi
 UNBOUNDED = (("grpc.max_send_message_length", -1), ("grpc.max_receive_message_length", -1))
 
 
+@pytest.mark.slow
 def test_tensors_of_any_size_come_back_unchanged(beside: Beside) -> None:
     with grpc.InferenceServerClient(beside.front.grpc) as client:
         for count in (1, 5_000, 300_000, 15_000_000):

@@ -37,6 +37,7 @@ def test_a_file_that_tensorrt_can_take_is_told_by_its_precision(tmp_path: Path) 
     assert events[-1]["type"] == "done"
 
 
+@pytest.mark.slow
 def test_a_node_that_tensorrt_cannot_take_is_named(tmp_path: Path) -> None:
     with pytest.raises(ConversionFailed) as refused:
         looked_at(doubling("BitwiseNonsense"), tmp_path)

@@ -135,6 +135,7 @@ def test_a_lambda_in_either_container_is_refused(tmp_path: Path) -> None:
         assert (fault.code, fault.operator, fault.node) == ("lambda_layer", "Lambda", "inner")
 
 
+@pytest.mark.slow
 def test_an_hdf5_cut_off_anywhere_is_corrupt(tmp_path: Path) -> None:
     path = h5(tmp_path / "m.h5")
     whole = path.read_bytes()
@@ -219,6 +220,7 @@ def test_the_weights_of_an_archive_are_looked_at_as_well(tmp_path: Path) -> None
         assert code(path) == "archive_unsafe"
 
 
+@pytest.mark.slow
 def test_any_byte_of_hdf5_may_be_wrong_without_another_error(tmp_path: Path) -> None:
     path = h5(tmp_path / "m.h5")
     whole = path.read_bytes()
@@ -271,6 +273,7 @@ def test_an_onnx_file_cut_off_is_corrupt_or_has_no_graph(tmp_path: Path) -> None
 # --- bounds, digests, signatures ------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_graph_of_countless_parts_is_refused_in_bounded_time(tmp_path: Path) -> None:
     (tmp_path / "m.onnx").write_bytes(b"\x08\x01" * (MOST_FIELDS + 1))
     begun, before = time.monotonic(), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

@@ -65,6 +65,7 @@ def digests(folder: Path) -> Mapping[str, str]:
     return {str(each): sha256(each.read_bytes()).hexdigest() for each in files}
 
 
+@pytest.mark.slow
 def test_no_pass_of_the_optimiser_has_to_be_repeated_with_copies(
     translating: ModuleType, tmp_path: Path
 ) -> None:

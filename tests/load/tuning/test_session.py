@@ -128,6 +128,7 @@ def test_batching_is_found_where_it_pays_and_proposed_with_its_interval(tmp_path
     assert told[0].text.startswith("calibration: ") and told[-1].best
 
 
+@pytest.mark.slow
 def test_nothing_is_proposed_where_batching_gives_nothing(tmp_path):
     state, _ = tuned(tmp_path, Measuring(STEEP))
     outcome = outcome_of(state)
@@ -136,6 +137,7 @@ def test_nothing_is_proposed_where_batching_gives_nothing(tmp_path):
     assert (outcome.command(state.subject), outcome.lines(state.subject)) == ("", ())
 
 
+@pytest.mark.slow
 def test_a_tuning_goes_on_after_a_kill_with_all_that_was_measured(tmp_path):
     whole, _ = tuned(tmp_path / "whole", Measuring(FLAT))
     killed = Measuring(FLAT, stops_after=7)
@@ -150,6 +152,7 @@ def test_a_tuning_goes_on_after_a_kill_with_all_that_was_measured(tmp_path):
     assert outcome_of(state).best == outcome_of(whole).best
 
 
+@pytest.mark.slow
 def test_more_time_goes_on_with_a_search_that_the_budget_has_ended(tmp_path):
     state, _ = tuned(tmp_path, Measuring(FLAT), budget=150.0)
     before, rival = len(state.entries), state.rival
@@ -161,6 +164,7 @@ def test_more_time_goes_on_with_a_search_that_the_budget_has_ended(tmp_path):
     assert outcome_of(again).is_gain
 
 
+@pytest.mark.slow
 def test_a_setup_that_does_not_load_is_out_and_the_search_goes_on(tmp_path):
     bench = Bench(refuses=lambda fields: fields.get("max_batch_size") == 8)
     state, _ = tuned(tmp_path, Measuring(FLAT), bench=bench)
@@ -170,6 +174,7 @@ def test_a_setup_that_does_not_load_is_out_and_the_search_goes_on(tmp_path):
     assert all("no memory" in one.why for one in refused)
 
 
+@pytest.mark.slow
 def test_where_everything_is_missed_the_present_configuration_is_tried_with_less(tmp_path):
     state, _ = tuned(tmp_path, Busy(STEEP, most=1.5), budget=150.0)
     outcome = outcome_of(state)
