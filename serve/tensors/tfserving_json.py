@@ -9,7 +9,6 @@ walked again, element by element, for the sentence that TensorFlow Serving would
 Source: "RESTful API" of TensorFlow Serving's documentation; its sentences: `util/json_tensor.cc`.
 """
 
-import itertools
 import json
 import re
 from json.decoder import JSONArray, JSONObject  # type: ignore[attr-defined]
@@ -57,7 +56,7 @@ _FAST = json.JSONDecoder()
 # ten times as long.
 _SLOW = json.JSONDecoder(parse_float=_float, parse_int=_int, object_hook=_object)
 _SLOWEST = _slowest()
-_FREED = 1 << 12  # elements
+_AT_ONCE = 1 << 12  # elements, between which other threads may run
 _CALLS_BACK = re.compile(rb"[\[,:\s]-?[0-9]|\{")
 
 
@@ -103,8 +102,8 @@ def let_go(value: Any) -> None:
         for one in value.values():
             let_go(one)
     elif isinstance(value, list):
-        while len(value) > _FREED:
-            del value[-_FREED:]
+        while len(value) > _AT_ONCE:
+            del value[-_AT_ONCE:]
         while value:
             let_go(value.pop())
 
@@ -242,8 +241,10 @@ def _dense(value: Any, shape: Shape, port: Port) -> Tensor | None:
     for size in shape:
         if any(type(item) is not list or len(item) != size for item in level):
             return None
-        level = list(itertools.chain.from_iterable(level))
-    kinds = set(map(type, level))
+        level = _joined(level)
+    kinds: set[type] = set()
+    for start in range(0, len(level), _AT_ONCE):
+        kinds.update(map(type, level[start : start + _AT_ONCE]))
     try:
         if port.datatype == BYTES:
             raw = pack([bytes_of(item) for item in level], BYTES)
@@ -254,3 +255,13 @@ def _dense(value: Any, shape: Shape, port: Port) -> Tensor | None:
     except (OverflowError, TypeError, ValueError):
         return None
     return Tensor(port.datatype, shape, raw)
+
+
+def _joined(lists: list[list[Any]]) -> list[Any]:
+    """The elements of all lists, one list after the other."""
+    if len(lists) == 1:
+        return lists[0]
+    joined: list[Any] = []
+    for one in lists:  # not in one call: between two lists other threads may run
+        joined += one
+    return joined
