@@ -97,7 +97,7 @@ bench-scaling-equal: deps-dev  ## Compare what fixed fleets and HPAs cost at equ
 	$(BIN)/python -m loadtests.bench.scaling_report --equal loadtests/results/equal-100.json loadtests/results/equal-25.json
 
 bench-fleet: deps-dev  ## Measure how a control plane grows to 5,000 fake replicas, and write it into docs/operations.md; SIZES="50 200"
-	@PYTHONPATH=tests $(BIN)/python -m loadtests.bench.fleet_scale $(if $(SIZES),--sizes $(SIZES))
+	@PYTHONPATH=tests:tests/fixtures $(BIN)/python -m loadtests.bench.fleet_scale $(if $(SIZES),--sizes $(SIZES))
 	$(if $(SIZES),,$(BIN)/python -m loadtests.bench.fleet_report)
 
 bench-hints: deps-dev  ## Measure what hints cost, and follow them with real Tritons for 13 minutes
@@ -133,7 +133,7 @@ chaos: deps-dev  ## Run the fault tests that take minutes
 
 fuzz: deps-dev  ## Look for bytes that break the data plane; FUZZ_SECONDS=60 each, ONLY="http-requests"
 	@scripts/fuzz-deps.sh
-	@PYTHONPATH=$(CURDIR)/.venv-fuzz/site:$(CURDIR):$(CURDIR)/tests $(BIN)/python -m fuzz.fuzzing --seconds $(or $(FUZZ_SECONDS),60) $(ONLY)
+	@PYTHONPATH=$(CURDIR)/.venv-fuzz/site:$(CURDIR):$(CURDIR)/tests:$(CURDIR)/tests/fixtures $(BIN)/python -m fuzz.fuzzing --seconds $(or $(FUZZ_SECONDS),60) $(ONLY)
 
 deps:  ## Make the environment in .venv that serving needs
 	@scripts/bootstrap.sh local,load

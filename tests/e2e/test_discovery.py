@@ -1,6 +1,6 @@
 """Tritons are found while the control plane runs, and what finds them fails: no call does (C23).
 
-Real parts but for the API server of Kubernetes, which is ours: see tests/fake_kubernetes.
+Real parts but for the API server of Kubernetes, which is ours: see tests/fixtures/fake_kubernetes.
 """
 
 import urllib.request
