@@ -33,7 +33,7 @@ def test_a_change_is_checked_applied_and_taken_back_by_keys(page: Page, stage: S
     expect(page.locator("#change .added")).to_contain_text("max_batch_size: 4")
     assert fields(stage) == {}
 
-    page.get_by_label("Why (for the history)").fill("smaller")
+    page.get_by_label("Reason (for the history)").fill("smaller")
     with page.expect_navigation():
         page.get_by_role("button", name="Apply").press("Enter")
     expect(page.locator("#progress .verdict")).to_contain_text("Kept")
@@ -66,11 +66,11 @@ def test_somebody_elses_change_comes_into_the_form_around_what_was_typed(
 
 def test_advice_types_itself_into_the_form(page: Page) -> None:
     page.goto(PLAIN)
-    page.get_by_label("Why (for the history)").fill("as advised")
+    page.get_by_label("Reason (for the history)").fill("as advised")
     link = """<a href="?delay=2ms" data-fill='{"delay": "2ms", "dynamic": "on"}'>Fill in</a>"""
     page.locator("#seen h2").first.evaluate("(one, link) => { one.innerHTML += link }", link)
     page.get_by_role("link", name="Fill in").press("Enter")
     expect(page.get_by_label("Delay")).to_have_value("2ms")
     expect(page.get_by_label("Delay")).to_be_focused()
     expect(page.get_by_label("Put calls together")).to_be_checked()
-    expect(page.get_by_label("Why (for the history)")).to_have_value("as advised")
+    expect(page.get_by_label("Reason (for the history)")).to_have_value("as advised")

@@ -77,7 +77,7 @@ def test_a_file_of_a_version_does_not_run_when_it_is_opened(page: Page, stage: S
 
 def test_a_reason_that_attacks_is_kept_and_shown(page: Page) -> None:
     page.goto(f"/traffic/{HOSTILE}")
-    page.locator("form[data-split]").get_by_label("Why (for the history)").fill(ATTACK)
+    page.locator("form[data-split]").get_by_label("Reason (for the history)").fill(ATTACK)
     with page.expect_navigation():
         page.locator("form[data-split] button").click()
     expect(page.locator("ol.changes li").first).to_contain_text(ATTACK)

@@ -24,7 +24,7 @@ def weights(page: Page, first: int, second: int, why: str = "") -> None:
     """Fill the form in."""
     for version, weight in ((1, first), (2, second)):
         page.locator(f"#weight-{version}").fill(str(weight))
-    page.locator("form[data-split]").get_by_label("Why (for the history)").fill(why)
+    page.locator("form[data-split]").get_by_label("Reason (for the history)").fill(why)
 
 
 def split(stage: Stage) -> dict[str, int]:
@@ -53,7 +53,7 @@ def test_a_split_is_changed_and_rolled_back(page: Page, stage: Stage) -> None:
     back.press("Enter")
     expect(page.get_by_role("heading", level=1)).to_contain_text("Go back to revision")
     expect(page.locator("dl.facts").first).to_contain_text("90")
-    page.get_by_label("Why (for the history)").fill("it did not")
+    page.get_by_label("Reason (for the history)").fill("it did not")
     page.get_by_role("button", name="Go back").press("Enter")
     expect(page).to_have_url(TRAFFIC)
     expect(page.locator("ol.changes li").first).to_contain_text("it did not")

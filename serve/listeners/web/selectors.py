@@ -19,7 +19,7 @@ def selectors_of(told: schemas.ModelDetail, asked: Sequence[str] = ()) -> list[t
         for one in told.versions
     ]
     known = {value for value, _ in found}
-    return found + [(one, f"{one} (not there)") for one in dict.fromkeys(asked) if one not in known]
+    return found + [(one, f"{one} (unknown)") for one in dict.fromkeys(asked) if one not in known]
 
 
 def ready_of(told: schemas.ModelSummary) -> list[int]:

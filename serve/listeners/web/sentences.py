@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 
 _BY = {
-    "number": "asked for by its number",
-    "split": "drawn by the model's split",
-    "latest": "the newest that is ready, as no split is set",
-    "sequence": "where the sequence's state is",
+    "number": "requested by version number",
+    "split": "chosen by the traffic split",
+    "latest": "newest ready version, as no traffic split is set",
+    "sequence": "the version of the sequence",
 }
 _CHANCE = 0.05
 
@@ -14,8 +14,8 @@ _CHANCE = 0.05
 def decision_text(by: str, asked: str) -> str:
     """Why this version has answered; `by` is of the decision header, `asked` the selector."""
     if by == "label":
-        return f"label '{asked}' names it"
-    return _BY.get(by, f"decided by {by}" if by else "nobody said why")
+        return f"label '{asked}' points to it"
+    return _BY.get(by, f"chosen by {by}" if by else "reason unknown")
 
 
 def shape_text(shape: Sequence[int]) -> str:
@@ -26,18 +26,21 @@ def shape_text(shape: Sequence[int]) -> str:
 def chance_text(only_a: int, only_b: int, p: float | None) -> str:
     """What McNemar's test says of the rows on which only one side is right."""
     if p is None:
-        return "No row was answered by both."
+        return "No row has results from both versions."
     if only_a == only_b == 0:
-        return "Both are right on the same rows."
+        return "Both versions are right on the same rows."
     better, fewer, more, less = ("B", "A", only_b, only_a)
     if only_a > only_b:
         better, fewer, more, less = ("A", "B", only_a, only_b)
-    judged = "unlikely to be chance" if p < _CHANCE else "may well be chance"
-    rows = "row" if more == 1 else "rows"
+    judged = "is unlikely to be chance" if p < _CHANCE else "may be chance"
     return (
-        f"{better} is right on {more} {rows} where {fewer} is wrong, {fewer} on {less}: "
-        f"{judged}, p {p_text(p)}."
+        f"{better} is right on {_rows(more)} where {fewer} is wrong, and {fewer} on {_rows(less)} "
+        f"where {better} is wrong. The difference {judged} (McNemar's test, p {p_text(p)})."
     )
+
+
+def _rows(count: int) -> str:
+    return f"{count} row" if count == 1 else f"{count} rows"
 
 
 def p_text(p: float) -> str:

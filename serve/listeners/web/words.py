@@ -4,20 +4,20 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 _COLOURS = {
-    "grey": "as shades of grey",
-    "rgb": "as red, green, blue",
-    "bgr": "as blue, green, red",
+    "grey": "greyscale",
+    "rgb": "RGB",
+    "bgr": "BGR",
 }
 _LAYOUTS = {
-    "HWC": "height, width, channels",
-    "CHW": "channels, height, width",
+    "HWC": "HWC (height, width, channels)",
+    "CHW": "CHW (channels, height, width)",
 }
 _FORMS = {
-    "bytes": "one element of BYTES",
-    "codepoints": "a number for each character",
-    "utf8": "a number for each byte of UTF-8",
+    "bytes": "one BYTES element",
+    "codepoints": "Unicode code points, one number per character",
+    "utf8": "UTF-8, one number per byte",
 }
-_HIDDEN = frozenset({"kind", "resample", "std", "pad"})  # told with another step
+_HIDDEN = frozenset({"kind", "resample", "std", "pad"})  # described with another step
 
 
 def in_words(preprocessing: Mapping[str, Any]) -> dict[str, list[str]]:
@@ -35,8 +35,8 @@ def _is_steps(steps: Any) -> bool:
 
 
 def _sentences(steps: Mapping[str, Any]) -> Iterator[str]:
-    yield {"image": "A picture is read", "text": "A text is read"}.get(
-        str(steps.get("kind")), f"{steps.get('kind')} is read"
+    yield {"image": "Decode the picture", "text": "Read the text"}.get(
+        str(steps.get("kind")), f"Read the input ({steps.get('kind')})"
     )
     told = [name for name in _WORDS if name in steps]
     for name in (*told, *(each for each in steps if each not in _WORDS and each not in _HIDDEN)):
@@ -46,34 +46,36 @@ def _sentences(steps: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _colour(value: Any, steps: Mapping[str, Any]) -> str:
-    return _COLOURS.get(str(value), f"in colours {value}")
+    return f"Convert to {_COLOURS.get(str(value), value)}"
 
 
 def _resized(value: Any, steps: Mapping[str, Any]) -> str:
-    filtered = f" with the filter {steps['resample']}" if "resample" in steps else ""
+    filtered = f" ({steps['resample']} filter)" if "resample" in steps else ""
     if isinstance(value, Mapping):
-        return f"made {value.get('shortest')} pixels long on the shortest side{filtered}"
-    return f"made {_by(value)} pixels{filtered}"
+        return f"Resize the shorter side to {value.get('shortest')} pixels{filtered}"
+    return f"Resize to {_by(value)}{filtered}"
 
 
 def _cropped(value: Any, steps: Mapping[str, Any]) -> str:
-    return f"{_by(value)} pixels cut out of the middle"
+    return f"Crop the centre to {_by(value)}"
 
 
 def _scaled(value: Any, steps: Mapping[str, Any]) -> str:
     first, *rest = value if isinstance(value, list) else [value]
-    return f"pixels times {first}" + "".join(f" / {each}" for each in rest)
+    return f"Scale by {first}" + "".join(f"/{each}" for each in rest)
 
 
 def _divided(value: Any, steps: Mapping[str, Any]) -> str:
-    return f"pixels divided by {value}"
+    return f"Divide by {value}"
 
 
 def _normalised(value: Any, steps: Mapping[str, Any]) -> str:
     std = steps.get("std", [1])
     if _flat(value) == [0] and _flat(std) == [1]:
         return ""
-    return f"minus the mean {_listed(value)}, divided by {_listed(std)}"
+    return (
+        f"Subtract the mean ({_listed(value)}), divide by the standard deviation ({_listed(std)})"
+    )
 
 
 def _flat(value: Any) -> list[Any]:
@@ -90,35 +92,35 @@ def _by(value: Any) -> str:
 
 
 def _laid_out(value: Any, steps: Mapping[str, Any]) -> str:
-    return f"laid out as {_LAYOUTS.get(str(value), value)}"
+    return f"Arrange as {_LAYOUTS.get(str(value), value)}"
 
 
 def _typed(value: Any, steps: Mapping[str, Any]) -> str:
-    return f"as {value}"
+    return f"Convert to {value}"
 
 
 def _encoded(value: Any, steps: Mapping[str, Any]) -> str:
-    return f"decoded as {value}"
+    return f"Decode as {value}"
 
 
 def _unicode(value: Any, steps: Mapping[str, Any]) -> str:
-    return "" if value == "none" else f"normalised to Unicode's {value}"
+    return "" if value == "none" else f"Normalise to Unicode {value}"
 
 
 def _lower(value: Any, steps: Mapping[str, Any]) -> str:
-    return "in lower case" if value else ""
+    return "Convert to lower case" if value else ""
 
 
 def _stripped(value: Any, steps: Mapping[str, Any]) -> str:
-    return "without white space at both ends" if value else ""
+    return "Remove leading and trailing whitespace" if value else ""
 
 
 def _formed(value: Any, steps: Mapping[str, Any]) -> str:
-    return f"as {_FORMS.get(str(value), value)}"
+    return f"Encode as {_FORMS.get(str(value), value)}"
 
 
 def _long(value: Any, steps: Mapping[str, Any]) -> str:
-    return f"cut to {value} numbers, or filled up with {steps.get('pad', 0)}"
+    return f"Truncate to {value} values, or pad with {steps.get('pad', 0)}"
 
 
 _WORDS: dict[str, Callable[[Any, Mapping[str, Any]], str]] = {
