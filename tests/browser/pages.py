@@ -61,12 +61,12 @@ PAGES = {
     "batching, hostile": Listed(BATCHING, "/models/{hostile}/versions/1/batching", HOSTILE),
     "batching, not published": Listed(BATCHING, "/models/plain/versions/1/batching", "plain"),
     "batching as it came": Listed(
-        f"{BATCHING}/back", "/models/digits/versions/2/batching/back?to=own", "Go back"
+        f"{BATCHING}/back", "/models/digits/versions/2/batching/back?to=own", "Restore"
     ),
     "traffic": Listed("/traffic/{model}", "/traffic/digits", "digits"),
     "traffic, hostile": Listed("/traffic/{model}", "/traffic/{hostile}", HOSTILE),
     "go back": Listed(
-        "/traffic/{model}/rollback/{revision}", "/traffic/digits/rollback/{revision}", "Go back"
+        "/traffic/{model}/rollback/{revision}", "/traffic/digits/rollback/{revision}", "Roll back"
     ),
     "choose what to try": Listed("/try", "/try", "Try"),
     "try": Listed("/try/{model}", "/try/digits?a=1&b=2", "digits"),

@@ -27,7 +27,7 @@ def fields(stage: Stage) -> dict[str, object]:
 def test_a_change_is_checked_applied_and_taken_back_by_keys(page: Page, stage: Stage) -> None:
     page.goto("/models/plain/versions/1")
     page.get_by_role("link", name="Batching").press("Enter")
-    size = page.get_by_label("Largest batch")
+    size = page.get_by_label("Maximum batch size")
     size.fill("4")
     size.press("Control+Enter")
     expect(page.locator("#change .added")).to_contain_text("max_batch_size: 4")
@@ -36,16 +36,16 @@ def test_a_change_is_checked_applied_and_taken_back_by_keys(page: Page, stage: S
     page.get_by_label("Reason (for the history)").fill("smaller")
     with page.expect_navigation():
         page.get_by_role("button", name="Apply").press("Enter")
-    expect(page.locator("#progress .verdict")).to_contain_text("Kept")
+    expect(page.locator("#progress .verdict")).to_contain_text("Applied")
     expect(page.locator("#meaning")).to_contain_text("Before: ")
-    expect(page.get_by_label("Largest batch")).to_have_value("4")
+    expect(page.get_by_label("Maximum batch size")).to_have_value("4")
     assert fields(stage) == {"max_batch_size": 4}
 
-    page.get_by_role("link", name="Go back…").press("Enter")
-    expect(page.get_by_role("heading", level=1)).to_contain_text("Go back")
-    page.get_by_role("button", name="Go back").press("Enter")
-    expect(page.locator("#progress .verdict")).to_contain_text("Kept")
-    expect(page.get_by_label("Largest batch")).to_have_value("8")
+    page.get_by_role("link", name="Undo…").press("Enter")
+    expect(page.get_by_role("heading", level=1)).to_contain_text("Undo")
+    page.get_by_role("button", name="Undo").press("Enter")
+    expect(page.locator("#progress .verdict")).to_contain_text("Applied")
+    expect(page.get_by_label("Maximum batch size")).to_have_value("8")
     assert fields(stage) == {}
 
 
@@ -59,8 +59,10 @@ def test_somebody_elses_change_comes_into_the_form_around_what_was_typed(
     expect(page.locator("#seen[hx-get]:not(.htmx-swapping)")).to_have_count(1)
     expect(page.get_by_label("Instances").first).to_be_focused()
     call(stage.up, "PUT", API, {"fields": {"max_batch_size": 4}}, **{"servegate-author": "bob"})
-    expect(page.locator("#change [role=status]")).to_contain_text("bob has changed it meanwhile")
-    expect(page.get_by_label("Largest batch")).to_have_value("4")
+    expect(page.locator("#change [role=status]")).to_contain_text(
+        "bob changed the configuration meanwhile"
+    )
+    expect(page.get_by_label("Maximum batch size")).to_have_value("4")
     expect(page.get_by_label("Instances").first).to_have_value("cpu:2")
 
 
@@ -70,7 +72,7 @@ def test_advice_types_itself_into_the_form(page: Page) -> None:
     link = """<a href="?delay=2ms" data-fill='{"delay": "2ms", "dynamic": "on"}'>Fill in</a>"""
     page.locator("#seen h2").first.evaluate("(one, link) => { one.innerHTML += link }", link)
     page.get_by_role("link", name="Fill in").press("Enter")
-    expect(page.get_by_label("Delay")).to_have_value("2ms")
-    expect(page.get_by_label("Delay")).to_be_focused()
-    expect(page.get_by_label("Put calls together")).to_be_checked()
+    expect(page.get_by_label("Queue delay")).to_have_value("2ms")
+    expect(page.get_by_label("Queue delay")).to_be_focused()
+    expect(page.get_by_label("Dynamic batching")).to_be_checked()
     expect(page.get_by_label("Reason (for the history)")).to_have_value("as advised")

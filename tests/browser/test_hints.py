@@ -64,7 +64,7 @@ def test_a_pool_is_shown_with_its_numbers_its_chart_and_all_reasons(
         expect(part(live, name)).to_have_text(text)
     expect(card(live).locator("canvas")).to_be_visible()
     expect(card(live).locator(".lines li")).to_have_text(
-        [re.compile("ready.*2"), re.compile("demand.*2.31"), re.compile("wanted.*3")]
+        [re.compile("ready.*2"), re.compile("demand.*2.31"), re.compile("desired.*3")]
     )
     expect(part(live, "reasons").locator("li")).to_have_text(
         [f"{DEMAND.text} demand", f"{NOT_BOUND.text} not-gpu-bound"]

@@ -36,7 +36,7 @@ def test_a_split_is_changed_and_rolled_back(page: Page, stage: Stage) -> None:
     page.goto("/models/digits")
     page.get_by_role("link", name="Traffic").first.click()
     expect(page).to_have_url(TRAFFIC)
-    slider = page.get_by_label("Share of version 2")
+    slider = page.get_by_label("Weight of version 2")
     slider.focus()
     for _ in range(5):
         slider.press("ArrowRight")
@@ -51,10 +51,10 @@ def test_a_split_is_changed_and_rolled_back(page: Page, stage: Stage) -> None:
 
     back = page.locator("ol.changes li", has_text="Split").nth(1).get_by_role("link")
     back.press("Enter")
-    expect(page.get_by_role("heading", level=1)).to_contain_text("Go back to revision")
+    expect(page.get_by_role("heading", level=1)).to_contain_text("Roll back to revision")
     expect(page.locator("dl.facts").first).to_contain_text("90")
     page.get_by_label("Reason (for the history)").fill("it did not")
-    page.get_by_role("button", name="Go back").press("Enter")
+    page.get_by_role("button", name="Roll back").press("Enter")
     expect(page).to_have_url(TRAFFIC)
     expect(page.locator("ol.changes li").first).to_contain_text("it did not")
     assert split(stage) == {"1": 90, "2": 10}
@@ -66,8 +66,8 @@ def test_a_stale_page_changes_nothing_and_shows_what_is_now(
     page.goto("/traffic/digits")
     stage.up.split("digits", v1=1, v2=1)
     weights(page, 0, 1)
-    page.get_by_role("button", name="Divide calls").click()
-    expect(page.get_by_text("Somebody changed it meanwhile")).to_be_visible()
+    page.get_by_role("button", name="Set traffic split").click()
+    expect(page.get_by_text("Your change was not saved")).to_be_visible()
     expect(page.locator("#weight-1")).to_have_value("1")
     assert split(stage) == {"1": 1, "2": 1}
 
@@ -87,14 +87,14 @@ def test_a_label_is_set_moved_and_removed(page: Page, stage: Stage) -> None:
     page.goto("/traffic/digits")
     page.get_by_label("New label").fill("trial")
     page.get_by_role("button", name="Set", exact=True).click()
-    expect(of("trial")).to_contain_text("names version 2")
+    expect(of("trial")).to_contain_text("points to version 2")
     assert labels()["trial"] == 2
     line("trial").get_by_role("button", name="Move…", exact=True).click()
     page.get_by_role("dialog").get_by_role("combobox").select_option("1")
-    page.get_by_role("dialog").get_by_role("button", name="Move it").press("Enter")
-    expect(of("trial")).to_contain_text("names version 1")
+    page.get_by_role("dialog").get_by_role("button", name="Move").press("Enter")
+    expect(of("trial")).to_contain_text("points to version 1")
     assert labels()["trial"] == 1
     line("trial").get_by_role("button", name="Remove").click()
-    page.get_by_role("dialog").get_by_role("button", name="Remove it").press("Enter")
+    page.get_by_role("dialog").get_by_role("button", name="Remove").press("Enter")
     expect(of("trial")).to_have_count(0)
     assert "trial" not in labels()

@@ -35,7 +35,7 @@ def folder(tmp_path: Path) -> Path:
 def choose(page: Page, folder: Path, model: str) -> None:
     """The upload's form, filled in."""
     page.goto("/upload")
-    page.get_by_label("A folder").set_input_files(folder)
+    page.get_by_label("Folder").set_input_files(folder)
     expect(page.locator("[data-files]")).to_contain_text("weights.bin")
     page.get_by_label("Model", exact=True).fill(model)
 
@@ -54,13 +54,13 @@ def test_an_upload_goes_on_where_the_network_was_cut(
         page = visitor.open(f"http://127.0.0.1:{network.port}")
         page.on("request", note)
         choose(page, folder, "large")
-        page.get_by_label("Label (if any)").fill("candidate")
+        page.get_by_label("Label (optional)").fill("candidate")
         page.keyboard.press("Enter")
         network.await_full()
         network.aim(*free_ports(1))  # where nobody is
         network.hang_up()
         network.raise_to(math.inf)
-        expect(page.locator("[data-status]")).to_contain_text("The connection is cut")
+        expect(page.locator("[data-status]")).to_contain_text("Connection lost")
         network.aim(stage.up.admin_port)
         expect(page.get_by_text("Version 1 of large is ready")).to_be_visible(timeout=LONG)
     assert max(offsets) >= 0.5 * SIZE
@@ -69,7 +69,7 @@ def test_an_upload_goes_on_where_the_network_was_cut(
     sent = (folder / "1/weights.bin").read_bytes()
     assert files["1/weights.bin"]["sha256"] == hashlib.sha256(sent).hexdigest()
     assert pushing.factor_of(stage.up, "large", "candidate") == 2.0
-    page.get_by_role("link", name="Look at the version").click()
+    page.get_by_role("link", name="View the version").click()
     expect(page.get_by_role("heading", level=1)).to_contain_text("large")
 
 
@@ -97,8 +97,8 @@ def test_one_onnx_file_becomes_a_version_and_a_folder_of_notes_is_refused(
     (tmp_path / "notes").mkdir()
     (tmp_path / "notes/readme.txt").write_text("no model")
     page.goto("/upload")
-    page.get_by_label("A folder").set_input_files(tmp_path / "notes")
-    expect(page.get_by_text("This is no model folder")).to_be_visible()
+    page.get_by_label("Folder").set_input_files(tmp_path / "notes")
+    expect(page.get_by_text("This is not a model folder")).to_be_visible()
     expect(page.get_by_role("button", name="Upload", exact=True)).to_be_disabled()
     (tmp_path / "triple.onnx").write_bytes(pushing.times(3.0))
     page.goto("/upload")

@@ -133,7 +133,7 @@ def test_too_many_viewers_are_told_so(tmp_path: Path) -> None:
         for _ in range(MOST_VIEWERS):
             stack.enter_context(watched.live.watching())
         answer = send(watched.app, "GET", "/api/live/events")
-    assert "200 already watch" in assert_error(answer, 503, "unavailable")["what"]
+    assert "already 200 viewers" in assert_error(answer, 503, "unavailable")["what"]
 
 
 def test_a_stream_without_samples_is_kept_alive() -> None:

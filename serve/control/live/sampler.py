@@ -80,9 +80,9 @@ class Live:
         """Inside, somebody gets every sample; `Unavailable` when too many watch already."""
         if len(self._viewers) >= MOST_VIEWERS:
             raise Unavailable(
-                f"{MOST_VIEWERS} already watch",
-                why="each costs the control plane a connection",
-                try_this="in a moment, or GET /api/live",
+                f"there are already {MOST_VIEWERS} viewers of the live data",
+                why="each viewer uses a connection of the control plane",
+                try_this="again later, or GET /api/live",
             )
         viewer = Viewer()
         if self._ended:
@@ -120,7 +120,7 @@ class Live:
             sample = await self._sources.sample()
             written = _encode(sample.to_json())
         except Exception:  # whatever is wrong with a graph, the control plane goes on
-            _log.exception("there is no sample of this second")
+            _log.exception("cannot sample the live data")
             return
         self._kept.append((self._clock(), written))
         self._count += 1

@@ -101,7 +101,7 @@ class Sources:
                 text = await self._gateway.metrics()
             return _Gateway(self._clock(), gateway_reading.read(text))
         except (ServegateError, OSError, ValueError, KeyError) as error:
-            _log.debug("the gateway tells no metrics: %s", error or type(error))
+            _log.debug("cannot read the gateway's metrics: %s", error or type(error))
             return None
 
     async def _ask(self, seen: Observation) -> _Replica | None:

@@ -110,7 +110,7 @@ async def apply(model: str, number: int, visit: Visiting) -> Response:
     try:
         body = FieldsBody(fields=wanted(served, sheet))
         if config_with(served, body.fields) == served.config:
-            raise Invalid("nothing would differ", why="every field is as it is now")
+            raise Invalid("there is nothing to change", why="all fields have their current values")
         watch = batching_form.seconds_of(sheet.watch)
         who = as_asked(visit, sheet.reason, sheet.etag)
         await put_serving_configuration(
@@ -237,10 +237,15 @@ async def _former(
     history = visit.control.history
     found = await history.all(kind=CONFIGURATION, key=served.name, limit=1)
     if not found or f'"{found[0].number}"' != served.etag:
-        raise Invalid(f"there is nothing to go back to: '{served.model}' is run as it came")
+        raise Invalid(
+            f"there is no change to undo: '{served.model}' has its original configuration"
+        )
     before, after = found[0].before or {}, found[0].after or {}
     if before.get("group", after.get("group")) != after.get("group"):
-        raise Invalid("what was before was of other versions, which had this name in Triton then")
+        raise Invalid(
+            "the latest change cannot be undone",
+            why="the configuration before it belongs to other versions with the same Triton name",
+        )
     body = FieldsBody(fields=before.get("fields") or {}, tuned=before.get("tuned") or {})
     return body, found[0]
 

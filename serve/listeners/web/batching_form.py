@@ -1,4 +1,4 @@
-"""The form *Change how it runs*: what its fields show, and the configuration that they ask for.
+"""The form *Change the configuration*: its fields, and the configuration that they ask for.
 
 A field that is left as it was shown changes nothing, whatever the configuration says. So nothing is
 lost that the form cannot show, and two people who change different fields do not undo each other.
@@ -18,16 +18,16 @@ from serve.triton.revising import FIELDS, fields_of
 
 Typed = Mapping[str, str]  # by the names of `CALLED`; "" is what is not set, not ticked, or not 0
 CALLED = {
-    "largest": "Largest batch",
-    "dynamic": "Put calls together",
-    "delay": "Delay",
-    "preferred": "Preferred sizes",
-    "queue_size": "Calls that may wait",
-    "queue_timeout": "Longest wait",
-    "queue_action": "What happens then",
+    "largest": "Maximum batch size",
+    "dynamic": "Dynamic batching",
+    "delay": "Queue delay",
+    "preferred": "Preferred batch sizes",
+    "queue_size": "Queue size",
+    "queue_timeout": "Queue timeout",
+    "queue_action": "After the timeout",
     "instances": "Instances",
     "cache": "Response cache",
-    "warmup": "Warm-up batches",
+    "warmup": "Warm-up batch sizes",
     "warmup_data": "Warm-up data",
     "json": "All fields as JSON",
 }
@@ -138,9 +138,9 @@ def filled(command: str) -> dict[str, str]:
 
 def seconds_of(text: str) -> float:
     """How long callers are watched; `Invalid` for what is no number of seconds up to a day."""
-    seconds = reading.whole(text.strip() or "0", "Watch", "60")
+    seconds = reading.whole(text.strip() or "0", "Watch time", "60")
     if seconds > 86400:
-        raise Invalid("Watch: a day is the longest", try_this="3600")
+        raise Invalid("Watch time: the maximum is 86400 seconds (one day)", try_this="3600")
     return float(seconds)
 
 
@@ -149,9 +149,9 @@ def _require_sense(typed: Typed, said: Typed) -> None:
     changed = [CALLED[name] for name in _OF_DYNAMIC if typed[name] and name in said]
     if not typed["dynamic"] and changed:
         raise Invalid(
-            f"{', '.join(changed)}: there is nothing to change of dynamic batching",
-            why=f"‘{CALLED['dynamic']}’ is not ticked",
-            try_this="tick it, or leave these fields as they were",
+            f"{', '.join(changed)}: only possible with dynamic batching",
+            why=f"'{CALLED['dynamic']}' is not selected",
+            try_this="select it, or leave these fields unchanged",
         )
 
 
@@ -182,14 +182,14 @@ def _whole(text: str) -> Fields:
     try:
         page = json.loads(text or "{}")
     except (ValueError, RecursionError) as error:
-        raise Invalid(f"{CALLED['json']}: this is no JSON", why=str(error)) from error
+        raise Invalid(f"{CALLED['json']}: not valid JSON", why=str(error)) from error
     if not isinstance(page, dict):
-        raise Invalid(f"{CALLED['json']}: an object stands there", try_this='{"max_batch_size": 8}')
+        raise Invalid(f"{CALLED['json']}: expected an object", try_this='{"max_batch_size": 8}')
     strange = sorted(page.keys() - set(FIELDS))
     if strange:
         raise Invalid(
             f"{CALLED['json']}: {', '.join(strange)} cannot be changed",
-            why=f"only {', '.join(FIELDS)} say how a version is run",
+            why=f"the fields that can be changed are {', '.join(FIELDS)}",
         )
     return page
 

@@ -18,16 +18,16 @@ from serve.triton.config import parse
 _MOST = 16  # bars; more sizes are put together
 _STEPS = {
     Phase.TRYING: "Trial",
-    Phase.MEASURING: "Measuring callers as they fare now",
-    Phase.APPLYING: "One server after the other",
-    Phase.WATCHING: "Watching callers",
+    Phase.MEASURING: "Measuring latency and errors before the change",
+    Phase.APPLYING: "Rolling out to one replica at a time",
+    Phase.WATCHING: "Monitoring latency and errors",
 }
 _ENDS = {
-    Outcome.APPLIED: ("good", "Kept"),
-    Outcome.TAKEN_BACK: ("bad", "Taken back"),
-    Outcome.REFUSED: ("bad", "Refused: nothing was changed"),
+    Outcome.APPLIED: ("good", "Applied"),
+    Outcome.TAKEN_BACK: ("bad", "Rolled back"),
+    Outcome.REFUSED: ("bad", "Rejected. Nothing was changed"),
     Outcome.REPLACED: ("warn", "Replaced by a later change"),
-    Outcome.FAILED: ("bad", "It has failed"),
+    Outcome.FAILED: ("bad", "Failed"),
 }
 
 
@@ -150,7 +150,7 @@ def pieces(window: WindowView) -> list[Piece]:
     """Where the time of a call goes within Triton."""
     rest = max(window.whole - window.queue - window.compute, 0.0)
     return list(
-        _pieces(("waits", window.queue, 1), ("computed", window.compute, 3), ("rest", rest, 0))
+        _pieces(("queue", window.queue, 1), ("compute", window.compute, 3), ("other", rest, 0))
     )
 
 
@@ -169,7 +169,7 @@ def steps(view: BatchingView) -> list[Step]:
         Step(
             one,
             _link(one),
-            list(_pieces(("waits", one.queue, 1), ("computed", one.compute, 3), of=longest)),
+            list(_pieces(("queue", one.queue, 1), ("compute", one.compute, 3), of=longest)),
         )
         for one in found
     ]

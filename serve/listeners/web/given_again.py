@@ -39,9 +39,7 @@ async def again_of(
         one = await control.tries.shelf.get(run)
         named = next((line.name for line in one.inputs if line.preview), None)
         path = f"/api/tries/{segment(run)}/inputs/{segment(named)}.png" if named else ""
-        return Again(
-            "The input of an earlier try.", f"/runs/{run}", "Look at it", path, {"run": run}
-        )
+        return Again("Input of an earlier run.", f"/runs/{run}", "View the run", path, {"run": run})
     if not dataset:
         return None
     number = _number(row)
@@ -49,9 +47,9 @@ async def again_of(
     label = view.row(number).label
     path = f"/api/datasets/{segment(dataset)}/rows/{number}/image.png?revision={revision}"
     return Again(
-        f"Row {number} of the dataset {dataset}; its label is “{label}”.",
+        f"Row {number} of dataset {dataset}, label “{label}”.",
         f"/datasets/{segment(dataset)}?from={number}",
-        "Look at the dataset",
+        "View the dataset",
         path if view.dataset.has_pictures else "",
         {"dataset": dataset, "row": row, "revision": revision},
     )
@@ -97,12 +95,12 @@ async def _of_run(control: Control, run: str) -> dict[str, Offered]:
             continue
         data = await asyncio.to_thread(archive, tensors)
         return {"": Offered("npz", data, "the input of an earlier try")}
-    raise NotFound(f"the input of try '{run}' is not kept", try_this="give it anew")
+    raise NotFound(f"the input of run '{run}' was not stored", try_this="enter it again")
 
 
 def _number(text: str) -> int:
     if not text:
         return 0
     if not (text.isascii() and text.isdigit() and len(text) < 10):
-        raise Invalid(f"'{text[:40]}' is no number of a row")
+        raise Invalid(f"'{text[:40]}' is not a row number")
     return int(text)

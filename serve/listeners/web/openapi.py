@@ -209,22 +209,22 @@ def _type(schema: Mapping[str, Any]) -> Type:
     kind = schema.get("type", "")
     if kind == "array":
         inner = _type(schema.get("items", {}))
-        return Type(f"list of {inner.words or 'anything'}", inner.shape)
+        return Type(f"list of {inner.words or 'any'}", inner.shape)
     if kind == "object" and isinstance(schema.get("additionalProperties"), Mapping):
         inner = _type(schema["additionalProperties"])
-        return Type(f"map of {inner.words or 'anything'}", inner.shape)
-    return Type(" ".join(filter(None, (str(kind), _bounds(schema)))) or "anything")
+        return Type(f"map of {inner.words or 'any'}", inner.shape)
+    return Type(" ".join(filter(None, (str(kind), _bounds(schema)))) or "any")
 
 
 def _bounds(schema: Mapping[str, Any]) -> str:
     names = {
-        "minimum": "from",
-        "exclusiveMinimum": "above",
-        "maximum": "to",
-        "exclusiveMaximum": "below",
-        "maxLength": "of at most",
+        "minimum": "≥ {}",
+        "exclusiveMinimum": "> {}",
+        "maximum": "≤ {}",
+        "exclusiveMaximum": "< {}",
+        "maxLength": "of at most {} characters",
     }
-    said = [f"{word} {schema[name]}" for name, word in names.items() if name in schema]
+    said = [text.format(schema[name]) for name, text in names.items() if name in schema]
     return ", ".join(said)
 
 

@@ -21,7 +21,7 @@ async def show_group(slug: str, visit: Visiting) -> Response:
     found = _groups(visit)
     group = next((one for one in found if one.slug == slug), None)
     if group is None:
-        raise NotHere(f"the API has no part '{slug[:100]}'", try_this="/reference")
+        raise NotHere(f"the API reference has no section '{slug[:100]}'", try_this="/reference")
     return page(
         visit,
         "reference_group.html",

@@ -35,7 +35,7 @@ def files() -> dict[str, bytes]:
     if "vendor/htmx.js" not in found:
         raise CannotStart(
             "the web UI's files from npm are missing",
-            why=f"{FOLDER / 'vendor'} is made when the package is built",
+            why=f"{FOLDER / 'vendor'} is created when the package is built",
             try_this="make deps, or python scripts/web/vendor.py",
         )
     return found
@@ -57,7 +57,7 @@ async def fetch(version: str, name: str, request: Request) -> Response:
     """A file, for ever where the URL names its content."""
     body = files().get(name)
     if body is None:
-        raise NotHere(f"there is no file {name[:200]}")
+        raise NotHere(f"there is no file '{name[:200]}'")
     headers = {
         "cache-control": _FOR_EVER if version == digest(name) else "no-cache",
         "x-content-type-options": "nosniff",

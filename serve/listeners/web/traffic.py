@@ -152,12 +152,16 @@ def _weights(form: Mapping[str, Any]) -> dict[int, int]:
         if match := _WEIGHT.match(name):
             if not _WHOLE.match(str(text)):
                 raise Invalid(
-                    f"'{str(text)[:50]}' is no share of version {match[1]}",
-                    why="shares are whole numbers, from 0",
+                    f"'{str(text)[:50]}' is not a valid weight for version {match[1]}",
+                    why="weights are whole numbers from 0",
                 )
             found[int(match[1])] = int(str(text))
     if not any(found.values()):
-        raise Invalid("nothing would get calls", try_this="a share above 0 for one version")
+        raise Invalid(
+            "no version would receive traffic",
+            why="all weights are 0",
+            try_this="a weight above 0 for one version",
+        )
     return {version: weight for version, weight in found.items() if weight}
 
 

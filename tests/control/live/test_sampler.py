@@ -150,7 +150,7 @@ async def test_a_fault_costs_one_second_of_history_and_no_more(
             await watched.second()
             came = await watched.history()
     assert len(came["seconds"]) == 3
-    assert "no sample of this second" in caplog.text
+    assert "cannot sample the live data" in caplog.text
 
 
 def test_too_many_viewers_are_refused_and_a_place_becomes_free() -> None:
@@ -158,7 +158,7 @@ def test_too_many_viewers_are_refused_and_a_place_becomes_free() -> None:
     with contextlib.ExitStack() as stack:
         for _ in range(MOST_VIEWERS):
             stack.enter_context(live.watching())
-        with pytest.raises(Unavailable, match="200 already watch"):
+        with pytest.raises(Unavailable, match="already 200 viewers"):
             stack.enter_context(live.watching())
     with live.watching():
         pass

@@ -44,8 +44,8 @@ def test_the_configuration_is_told_in_words_with_what_was_changed(pages: Pages) 
     said = words(page)
     assert page.status_code == 200
     assert "max_batch_size Up to 8 rows are run at once." in said
-    assert "The same configuration holds for version 2" in said
-    assert "changed" not in said.partition("What was seen")[0]
+    assert "Shared with version 2" in said
+    assert "changed" not in said.partition("Measurements")[0]
     said = words(changed)
     assert "max_batch_size changed Up to 16 rows are run at once. Before: Up to 8 rows" in said
     assert "Last changed by bob" in said and "sooner" in said
@@ -55,14 +55,14 @@ def test_the_configuration_is_told_in_words_with_what_was_changed(pages: Pages) 
 def test_batches_are_drawn_with_their_numbers_and_the_line_through_them(pages: Pages) -> None:
     looked(pages, {1: (3, 5)})
     (page,) = pages.play(get())
-    assert "Not enough calls yet for advice: 3 of 100." in words(page)
+    assert "Not enough calls for advice: 3 of 100." in words(page)
     assert "servegate batching tune m@1" in words(page)
     looked(pages, {1: (100, 5), 4: (300, 8)})
     (page,) = pages.play(get())
     said = words(page)
     assert "1 25.0 % 100 5 ms 4 75.0 % 300 8 ms" in said
     assert 'class="fill-a" width="33.33"' in page.text and 'width="100.00"' in page.text
-    assert "An execution takes about 4 ms, and 1 ms more for each row." in said
+    assert "An execution takes about 4 ms, plus 1 ms per row." in said
     assert "Occupancy 41 %" in said
 
 
@@ -73,7 +73,7 @@ def test_advice_fills_the_form_by_its_link_also_without_scripts(pages: Pages) ->
     (link,) = re.findall(r'href="([^"#]*)#change" data-fill', page.text)
     (filled,) = pages.play(get(html.unescape(link)))
     assert form_of(filled)["delay"] == "" and form_of(page)["delay"] == "100us"
-    assert "Delay differs" in words(filled)
+    assert "Queue delay edited" in words(filled)
 
 
 def test_only_what_was_touched_is_changed(pages: Pages) -> None:
@@ -114,14 +114,14 @@ def test_a_check_shows_what_each_field_would_change_and_changes_nothing(pages: P
 @pytest.mark.parametrize("htmx", [True, False])
 def test_what_is_wrong_is_told_below_what_was_typed(pages: Pages, htmx: bool) -> None:
     changes: list[tuple[dict[str, str], str]] = [
-        ({"delay": "5"}, "Delay: '5' has no unit"),
-        ({"preferred": "x"}, "Preferred sizes: 'x' is no number"),
+        ({"delay": "5"}, "Queue delay: '5' has no unit"),
+        ({"preferred": "x"}, "Preferred batch sizes: 'x' is"),
         ({"preferred": "64"}, "dynamic_batching.preferred_batch_size"),
-        ({"instances": "many"}, "Instances: 'many' are no instances"),
-        ({"json": "{"}, "All fields as JSON: this is no JSON"),
+        ({"instances": "many"}, "Instances: 'many'"),
+        ({"json": "{"}, "All fields as JSON: not valid JSON"),
         ({"json": '{"backend": "python"}'}, "backend cannot be changed"),
-        ({"watch": "-1", "delay": "1ms"}, "Watch: '-1' is no number"),
-        ({}, "nothing would differ"),
+        ({"watch": "-1", "delay": "1ms"}, "Watch time: '-1' is"),
+        ({}, "there is nothing to change"),
     ]
     *answers, after = pages.play(*(typed(each, htmx=htmx) for each, _ in changes), read)
     for answer, (changed, said) in zip(answers, changes, strict=True):
@@ -141,7 +141,7 @@ def test_somebody_elses_change_is_told_and_neither_is_lost(pages: Pages) -> None
 
     told: list[httpx2.Response] = []
     first, before, _, _, after = pages.play(stale, read, again, over, read)
-    assert "bob has changed it meanwhile: “sooner”" in words(first)
+    assert "bob changed the configuration meanwhile: “sooner”" in words(first)
     assert fields_of(before) == {"max_batch_size": 4}
     form = form_of(first)
     assert (form["delay"], form["largest"], form["reason"]) == ("2ms", "4", "calm")
@@ -152,14 +152,14 @@ def test_somebody_elses_change_is_told_and_neither_is_lost(pages: Pages) -> None
 def test_without_scripts_the_page_comes_back_and_tells_how_far_it_is(pages: Pages) -> None:
     sent, page = pages.play(typed({"largest": "4"}, htmx=False), over)
     assert (sent.status_code, sent.headers["location"]) == (303, ONE)
-    assert "The newest change" in words(page) and "Kept" in words(page)
+    assert "Latest change" in words(page) and "Applied" in words(page)
     assert "a: applied" in words(page) and 'hx-trigger="every 1s"' not in page.text
 
 
 def test_a_change_that_is_taken_back_says_why(pages: Pages) -> None:
     pages.scene.tritons["a"].refuses = {16}
     _, page = pages.play(typed({"largest": "16"}), over)
-    assert "Taken back" in words(page) and "no memory for batches of 16" in words(page)
+    assert "Rolled back" in words(page) and "no memory for batches of 16" in words(page)
     assert form_of(page)["largest"] == "8"
 
 
@@ -173,7 +173,7 @@ def test_progress_is_only_sent_when_it_is_news_and_then_renews_the_form(pages: P
     marks: list[str] = []
     _, same, news = pages.play(typed({"largest": "4"}), ask, get(f"{ONE}/progress?mark=0"))
     assert (same.status_code, same.text) == (204, "")
-    assert "Kept" in words(news) and f'hx-post="{ONE}/form"' in news.text
+    assert "Applied" in words(news) and f'hx-post="{ONE}/form"' in news.text
 
 
 def test_the_measured_part_brings_new_meanings_only_when_there_are_any(pages: Pages) -> None:
@@ -192,7 +192,7 @@ def test_going_back_is_asked_first_and_brings_what_was_before(pages: Pages) -> N
         *(gone_back(f"{ONE}/back?to=own"), over, read),
     )
     assert f'href="{ONE}/back"' not in first.text
-    assert nothing.status_code == 422 and "nothing to go back to" in words(nothing)
+    assert nothing.status_code == 422 and "no change to undo" in words(nothing)
     assert "− max_batch_size: 16" in words(asked) and "+ max_batch_size: 4" in words(asked)
     assert (sent.status_code, sent.headers["hx-redirect"]) == (204, ONE)
     assert (fields_of(after), after.json()["reason"]) == ({"max_batch_size": 4}, "worse")
@@ -227,5 +227,5 @@ def test_a_form_that_is_renewed_keeps_what_was_typed_and_tells_of_the_news(pages
     idle = typed({}, verb="form", meanwhile=put({"max_batch_size": 2}))
     answer, silent = pages.play(mine, idle)
     assert (form_of(answer)["delay"], form_of(answer)["largest"]) == ("2ms", "4")
-    assert "bob has changed it meanwhile" in words(answer)
+    assert "bob changed the configuration meanwhile" in words(answer)
     assert form_of(silent)["largest"] == "2" and "meanwhile" not in words(silent)

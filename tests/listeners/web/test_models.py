@@ -17,15 +17,15 @@ def pages(tmp_path: Path) -> Pages:
 
 def test_without_models_the_page_names_the_first_command(pages: Pages, tmp_path: Path) -> None:
     said = words(pages.get("/"))
-    assert "No model yet" in said and "servegate model push" in said
-    assert "Triton servers up 1 of 2" in said and "Not every Triton server answers" in said
+    assert "No models yet" in said and "servegate model push" in said
+    assert "Replicas up 1 of 2" in said and "1 of 2 replicas do not respond" in said
     assert "b at 127.0.0.1" in said and "refused" in said
     answer = pages.get("/models/nothing")
     assert answer.status_code == 404 and "nothing" in words(answer)
     (tmp_path / "other").mkdir()
     pages = Pages(tmp_path / "other", publishes=False)
     assert "push" not in words(pages.get("/"))
-    assert "cannot be pushed" in words(pages.get("/upload"))
+    assert "does not accept uploads" in words(pages.get("/upload"))
 
 
 def test_every_model_is_told_with_its_state_and_shares(pages: Pages) -> None:
@@ -37,7 +37,7 @@ def test_every_model_is_told_with_its_state_and_shares(pages: Pages) -> None:
     said = words(answer)
     assert "m ready" in said and "stable → 1" in said
     assert "version 1 75.0 %" in said and "version 2 25.0 %" in said
-    assert 'aria-label="Shares of calls: version 1 75.0 %, version 2 25.0 %"' in answer.text
+    assert 'aria-label="Traffic split: version 1 75.0 %, version 2 25.0 %"' in answer.text
 
 
 def test_a_models_page_tells_versions_signature_and_what_is_next(pages: Pages) -> None:
@@ -46,7 +46,7 @@ def test_a_models_page_tells_versions_signature_and_what_is_next(pages: Pages) -
     answer = pages.get("/models/m")
     said = words(answer)
     assert "Inputs" in said and "x FP32 [any, 4]" in said and "y FP32 [any, 2]" in said
-    assert "Compare" in said and "None is recorded: callers send tensors" in said
+    assert "Compare" in said and "None recorded; clients send tensors" in said
     for path in ("/try/m", "/traffic/m", "/models/m/versions/1", "/try/m?a=2"):
         assert f'href="{path}"' in answer.text
 
@@ -56,7 +56,7 @@ def test_the_recorded_preprocessing_is_told_in_words(pages: Pages) -> None:
     document = json.dumps({"inputs": {"x": steps}}).encode()
     pages.publish(b"one", **{"preprocessing.json": document})
     said = words(pages.get("/models/m"))
-    assert "as shades of grey made 2 × 2 pixels" in said and "as FP32" in said
+    assert "Convert to greyscale Resize to 2 × 2" in said and "Convert to FP32" in said
 
 
 def test_an_objective_is_set_with_a_reason_but_not_by_a_stale_page(pages: Pages) -> None:
@@ -75,7 +75,7 @@ def test_an_objective_is_set_with_a_reason_but_not_by_a_stale_page(pages: Pages)
     assert pages.api("GET", "/api/history")[0]["reason"] == "promised"
     stale = pages.post(path, **form, objective="p99<9ms")
     assert stale.headers["location"] == "/models/m?changed=1"
-    assert "Somebody changed it meanwhile" in words(pages.get("/models/m?changed=1"))
+    assert "Your change was not saved" in words(pages.get("/models/m?changed=1"))
     assert objective() == "p99<50ms"
 
 

@@ -63,7 +63,7 @@ def test_types_are_told_in_words() -> None:
     assert group.shapes[0].fields == (
         Field("a", Type("B or null", "B"), True, "", ""),
         Field("b", Type("list of string"), False, "[]", ""),
-        Field("c", Type("map of integer from 1"), False, "", ""),
+        Field("c", Type("map of integer ≥ 1"), False, "", ""),
         Field("d", Type('"x" or "y"'), False, "", ""),
     )
 

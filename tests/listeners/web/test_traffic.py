@@ -36,7 +36,7 @@ def test_a_stale_page_changes_no_split_and_shows_the_new_one(pages: Pages) -> No
     assert (answer.status_code, answer.headers["hx-redirect"]) == (204, "/traffic/m?changed=1")
     assert split(pages) == {"2": 100}
     said = words(pages.get("/traffic/m?changed=1"))
-    assert "Somebody changed it meanwhile" in said and "version 2 100.0 %" in said
+    assert "Your change was not saved" in said and "version 2 100.0 %" in said
 
 
 def test_what_is_no_share_is_refused(pages: Pages) -> None:
@@ -55,7 +55,7 @@ def test_labels_are_made_moved_and_removed(pages: Pages) -> None:
     for version in (1, 2):
         pages.post("/traffic/m/labels", label="stable", version=version, reason="why")
         seen.append(pages.api("GET", "/api/models/m")["labels"])
-    assert "stable names version 2" in words(pages.get("/traffic/m"))
+    assert "stable points to version 2" in words(pages.get("/traffic/m"))
     pages.post("/traffic/m/labels/remove", label="stable")
     assert seen == [{"stable": 1}, {"stable": 2}]
     assert pages.api("GET", "/api/models/m")["labels"] == {}

@@ -27,7 +27,7 @@ def test_a_pushed_version_is_told_with_files_digests_and_origin(pages: Pages) ->
     said = words(answer)
     assert f"1/model.onnx 3 B {sha256(b'one')}" in said
     assert 'href="/api/models/m/versions/1/files/1/model.onnx"' in answer.text
-    assert "By ada" in said and "Source a notebook" in said and "ticket ML-7" in said
+    assert "Author ada" in said and "Source a notebook" in said and "ticket ML-7" in said
     assert 'backend: "onnxruntime"' in said
 
 
@@ -37,12 +37,12 @@ def test_the_configuration_is_held_against_another_versions_with_signs(pages: Pa
     pages.publish(b"two", **{"config.pbtxt": other.encode()})
     answer = pages.get("/models/m/versions/2")
     said = words(answer)
-    assert "From version 1 (−) to version 2 (+)" in said
+    assert "Version 1 (−) compared with version 2 (+)" in said
     assert "− max_batch_size: 8" in said and "+ max_batch_size: 16" in said
-    assert "It is the same as" not in said
+    assert "Identical" not in said
     assert pages.get("/models/m/versions/2?against=99").status_code == 200
     pages.publish(b"three")
-    assert "It is the same as that of version 3" in words(pages.get(f"{ONE}?against=3"))
+    assert "Identical to version 3" in words(pages.get(f"{ONE}?against=3"))
     for path in ("/models/m/versions/9", "/models/x/versions/1"):
         assert pages.get(path).status_code == 404
 
@@ -50,7 +50,7 @@ def test_the_configuration_is_held_against_another_versions_with_signs(pages: Pa
 def test_a_version_of_a_plain_folder_shows_what_there_is(pages: Pages) -> None:
     pages.lay(1, 2)
     said = words(pages.get("/models/plain/versions/2"))
-    assert "It was never pushed" in said and "servegate model push" in said
+    assert "This version was not pushed" in said and "servegate model push" in said
     assert "Retire" not in said and "SHA-256" not in said
 
 
@@ -60,7 +60,7 @@ def test_a_version_that_failed_says_why_and_is_deleted(pages: Pages) -> None:
     answer = pages.get(ONE)
     said = words(answer)
     assert "it was still loading after 300 s" in said and "never published" in said
-    assert 'href="/try/' not in answer.text and "Delete it" in said
+    assert 'href="/try/' not in answer.text and "permanently" in said
     answer = pages.post(f"{ONE}/retire", **_state(pages))
     assert (answer.status_code, answer.headers["location"]) == (303, "/models")
     assert pages.get(ONE).status_code == 404

@@ -39,11 +39,11 @@ async function walk(entry, found) {
 export function recognise(given) {
   const { name, files } = withoutTop(given);
   const kept = files.filter((one) => !LEFT_OUT.test(one.path));
-  const notes = kept.length < files.length ? [`left out, because hidden: ${files.length - kept.length}`] : [];
-  if (!kept.length) throw new Error("There are no files in it.");
+  const notes = kept.length < files.length ? [`hidden files left out: ${files.length - kept.length}`] : [];
+  if (!kept.length) throw new Error("There are no files to upload.");
   const paths = kept.map((one) => one.path);
   if (paths.includes("MLmodel")) {
-    throw new Error("This is a folder of MLflow. On the command line: servegate model push FOLDER NAME");
+    throw new Error("This is an MLflow folder. Push it from the command line: servegate model push FOLDER NAME");
   }
   if (paths.includes("saved_model.pb")) return { kind: "source", name, files: kept, notes };
   if (kept.length === 1 && KERAS.test(paths[0])) {
@@ -55,16 +55,16 @@ export function recognise(given) {
   const models = paths.filter((path) => ONNX.test(path));
   if (models.length === 1 && !paths.some((path) => path.includes("/"))) {
     const renamed = kept.map((one) => ({ ...one, path: `1/${ONNX.test(one.path) ? "model.onnx" : one.path}` }));
-    return { kind: "version", name: name || stem(models[0]), files: renamed, notes: [...notes, "config.pbtxt is generated from the model's inputs and outputs"] };
+    return { kind: "version", name: name || stem(models[0]), files: renamed, notes: [...notes, "config.pbtxt will be generated from the model's inputs and outputs"] };
   }
-  throw new Error("This is no model folder: one has config.pbtxt and a numbered folder such as 1/model.onnx in it. One .onnx file, a SavedModel's folder or a .keras file will do, too.");
+  throw new Error("This is not a model folder. A model folder contains config.pbtxt and a numbered folder, for example 1/model.onnx. You can also upload an .onnx file, a SavedModel folder or a .keras file.");
 }
 
 function ofTriton(name, files, numbers, notes) {
   const chosen = numbers.at(-1);
   const others = numbers.slice(0, -1);
   const kept = files.filter((one) => !others.includes(one.path.split("/")[0]) || !one.path.includes("/"));
-  if (others.length) notes.push(`version folder ${chosen} is taken; left out: ${others.join(", ")}`);
+  if (others.length) notes.push(`version folder ${chosen} is used; left out: ${others.join(", ")}`);
   return { kind: "version", name, files: kept, notes };
 }
 

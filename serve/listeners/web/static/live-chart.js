@@ -31,14 +31,14 @@ const work = (replica, model) => (model ? ["replicas", replica, "models", model]
 function callLines(columns, model) {
   if (!model) {
     return columns.names("models").map((name) => ({
-      label: name || "no known model", values: counted(columns, columns.at("models", name, "calls")),
+      label: name || "unknown model", values: counted(columns, columns.at("models", name, "calls")),
     }));
   }
   return columns.names("models", model, "versions").map((version) => {
     const parts = columns.names("models", model, "versions", version)
       .map((protocol) => columns.at("models", model, "versions", version, protocol, "calls"));
     return {
-      label: version ? `version ${version}` : "no known version",
+      label: version ? `version ${version}` : "unknown version",
       values: counted(columns, sum(parts, columns.length)),
     };
   });
@@ -114,7 +114,7 @@ function replicaCells(columns, name, model) {
     .filter(([, gpu]) => Object.values(gpu).some((value) => value !== null)));
   const states = [of("state") ?? "gone"];
   if (of("missing")) states.push(`${of("missing")} ${of("missing") === 1 ? "version" : "versions"} to load`);
-  if (of("avoided")) states.push(`avoided by ${of("avoided")} workers`);
+  if (of("avoided")) states.push(`ejected by ${of("avoided")} ${of("avoided") === 1 ? "worker" : "workers"}`);
   return [
     states.join(", "),
     short(of("in_flight")), short(at("waiting")), short(at("requests")),
@@ -153,7 +153,7 @@ function summary(columns, model) {
   const of = (name) => columns.last(...rates(model), name);
   const calls = of("calls");
   if (calls === null && columns.length < 3) return ""; // rates need two readings
-  if (calls === null) return model ? `Nothing is known of ${model} yet.` : "The gateway tells no numbers.";
+  if (calls === null) return model ? `No data for ${model} yet.` : "The gateway does not report metrics.";
   const errors = of("errors") ? `${short(of("errors"))} errors/s` : "no errors";
   const replicas = columns.names("replicas").filter((name) => columns.last("replicas", name, "state"));
   const up = replicas.filter((name) => columns.last("replicas", name, "state") === "up");
@@ -219,7 +219,7 @@ class Page {
     this.source.close();
     const wait = WAITS[Math.min(this.failures, WAITS.length - 1)];
     this.failures += 1;
-    this.say(`Not connected, trying again in ${wait} s`, "bad");
+    this.say(`Disconnected, retrying in ${wait} s`, "bad");
     this.retry = setTimeout(() => this.connect(), (wait + Math.random() * 0.5) * 1000);
     if (this.failures === 2) this.explain();
   }

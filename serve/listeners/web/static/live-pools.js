@@ -13,7 +13,7 @@ const kindOf = (pool) => ({
   lines: (columns) => [
     { label: "ready", values: columns.at("pools", pool, "ready"), steps: true, fill: true },
     { label: "demand", values: columns.at("pools", pool, "demand") },
-    { label: "wanted", values: columns.at("pools", pool, "desired"), steps: true },
+    { label: "desired", values: columns.at("pools", pool, "desired"), steps: true },
   ],
 });
 
@@ -33,7 +33,7 @@ class Pool {
     this.card.dataset.pool = name;
     this.part("name").textContent = name;
     this.part("plot").setAttribute("aria-label",
-      `Pool ${name}: chart of ready and wanted replicas and of demand. The left and right arrow keys move through time.`);
+      `Pool ${name}: chart of ready and desired replicas, and of demand. Use the left and right arrow keys to move through time.`);
     this.part("models").closest(".table").setAttribute("aria-label", `Pool ${name}: demand by model`);
     this.chart = new Chart(this.card.querySelector("figure"), kindOf(name));
     this.told = "";

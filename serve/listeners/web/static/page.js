@@ -23,7 +23,7 @@ document.addEventListener("htmx:beforeRequest", () => {
 });
 
 document.addEventListener("htmx:sendError", () => {
-  tell("The gateway does not answer", "Is it running? Try again in a moment.");
+  tell("The gateway does not respond", "Check that it is running, and try again.");
 });
 
 async function copyText(button) {
@@ -33,7 +33,7 @@ async function copyText(button) {
     await navigator.clipboard.writeText(text);
     button.textContent = "Copied";
   } catch {
-    button.textContent = "Cannot copy";
+    button.textContent = "Copy failed";
   }
   setTimeout(() => { button.textContent = before; }, 1500);
 }

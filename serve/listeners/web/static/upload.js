@@ -47,8 +47,8 @@ async function choose(read) {
 function show({ kind, files, notes }) {
   const size = files.reduce((sum, one) => sum + one.file.size, 0);
   const head = document.createElement("p");
-  const what = kind === "source" ? "to be converted to ONNX" : "a version";
-  head.textContent = `${files.length} ${files.length === 1 ? "file" : "files"}, ${bytes(size)}: ${what}.`;
+  const what = kind === "source" ? ", to be converted to ONNX" : "";
+  head.textContent = `${files.length} ${files.length === 1 ? "file" : "files"}, ${bytes(size)}${what}.`;
   const list = document.createElement("ul");
   for (const one of files.slice(0, 30)) list.append(item(`${one.path}, ${bytes(one.file.size)}`));
   if (files.length > 30) list.append(item(`and ${files.length - 30} more`));
@@ -68,7 +68,7 @@ async function run() {
     const { untilConverted, untilReady } = await import("./following.js"); // not before it is needed
     const files = [];
     for (const one of chosen.files) {
-      status(`Digest of ${one.path}`);
+      status(`Hashing ${one.path}`);
       files.push({ ...one, sha256: await digestOf(one.file) });
       signal.throwIfAborted();
     }
@@ -84,11 +84,11 @@ async function run() {
     isThere = true;
     if (chosen.kind === "source") step("converting", "");
     const version = made.version ?? await untilConverted(made.id, asking);
-    step(`version ${version}`, "is checked and tried out");
+    step(`version ${version}`, "check and trial");
     conclude(model, await untilReady(model, version, asking));
   } catch (error) {
     const isCancelled = error.name === "AbortError";
-    status(isCancelled ? (isThere ? "Not followed any more; it goes on by itself." : "Cancelled.") : error.message, isCancelled ? "warn" : "bad");
+    status(isCancelled ? (isThere ? "Stopped following. The gateway continues to publish the version." : "Cancelled.") : error.message, isCancelled ? "warn" : "bad");
     if (isCancelled && id && !isThere) fetch(`/api/uploads/${id}`, { method: "DELETE" }).catch(() => {});
   } finally {
     work = null;
@@ -101,11 +101,11 @@ function heard(news, pace) {
     part("bar").max = Math.max(news.total, 1);
     part("bar").value = news.total ? news.done : 1;
     part("numbers").textContent = pace(news.done, news.total);
-    status("Sending");
+    status("Uploading");
   } else if (news.waiting) {
-    status(`The connection is cut (${news.why}). Trying again in ${news.waiting.toFixed(0)} s; it goes on where it was.`, "warn");
+    status(`Connection lost (${news.why}). Retrying in ${news.waiting.toFixed(0)} s. The upload will resume.`, "warn");
   } else if (news.waiting === 0) {
-    status("Trying again");
+    status("Retrying");
   } else if (news.state) {
     step(news.state, news.why);
   }
@@ -121,7 +121,7 @@ function meter() {
     const [then, before] = seen[0];
     const rate = now > then ? (done - before) / (now - then) * 1000 : 0;
     const text = `${bytes(done)} of ${bytes(total)}`;
-    if (done >= total) return `${text}: all of it is there`;
+    if (done >= total) return `${text}, complete`;
     return rate > 0 ? `${text}, ${bytes(rate)}/s, ${Math.ceil((total - done) / rate)} s left` : text;
   };
 }
@@ -135,13 +135,13 @@ function step(state, why) {
 function conclude(model, one) {
   const path = `/models/${encodeURIComponent(model)}/versions/${one.version}`;
   const isReady = ["ready", "serving"].includes(one.state);
-  status(isReady ? `Version ${one.version} of ${model} is ready.` : `Version ${one.version} of ${model} is ${one.state}. ${one.reason}`, isReady ? "good" : "bad");
+  status(isReady ? `Version ${one.version} of ${model} is ready.` : `Version ${one.version} of ${model} ${one.state === "failed" ? "failed" : `is ${one.state}`}. ${one.reason}`, isReady ? "good" : "bad");
   const row = document.createElement("p");
   row.className = "links";
-  row.append(link(path, "Look at the version"));
-  if (isReady) row.append(link(`/try/${encodeURIComponent(model)}?a=${one.version}`, "Try it"), link(`/traffic/${encodeURIComponent(model)}`, "Send it calls"));
+  row.append(link(path, "View the version"));
+  if (isReady) row.append(link(`/try/${encodeURIComponent(model)}?a=${one.version}`, "Try it"), link(`/traffic/${encodeURIComponent(model)}`, "Set the traffic split"));
   part("outcome").replaceChildren(row);
-  if (one.findings.length) part("outcome").prepend(table("Findings of the checks", one.findings));
+  if (one.findings.length) part("outcome").prepend(table("Check findings", one.findings));
 }
 
 function table(title, rows) {

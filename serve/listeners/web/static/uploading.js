@@ -18,10 +18,10 @@ export class Refused extends Error {
 
 export async function digestOf(file) {
   if (!globalThis.crypto?.subtle) {
-    throw new Refused(0, "This browser makes no digests here", "it does so on localhost and over https only");
+    throw new Refused(0, "This browser cannot hash files on this page", "hashing works only over HTTPS or on localhost");
   }
   if (file.size > LARGEST) {
-    throw new Refused(0, `${file.name} is too large for a browser`, "at most 1 GiB each", "servegate model push, which takes any size");
+    throw new Refused(0, `${file.name} is too large for a browser`, "the limit is 1 GiB per file", "servegate model push, which has no limit");
   }
   const bytes = await crypto.subtle.digest("SHA-256", await read(file));
   return [...new Uint8Array(bytes)].map((byte) => byte.toString(16).padStart(2, "0")).join("");
@@ -31,7 +31,7 @@ async function read(blob) {
   try {
     return await blob.arrayBuffer();
   } catch (error) {
-    throw new Refused(0, "A file cannot be read any more", String(error), "choose it again");
+    throw new Refused(0, "A file can no longer be read", String(error), "select it again");
   }
 }
 
@@ -123,7 +123,7 @@ async function once(method, path, { body, headers, signal }) {
 
 async function pause(tries, answer, signal, tell) {
   const length = Math.min(500 * 2 ** tries, LONGEST) * (0.75 + Math.random() / 2);
-  tell({ waiting: length / 1000, why: answer ? `it answers ${answer.status}` : "nobody answers" });
+  tell({ waiting: length / 1000, why: answer ? `status ${answer.status}` : "no response" });
   await new Promise((done, fail) => {
     const timer = setTimeout(done, length);
     addEventListener("online", () => { clearTimeout(timer); done(); }, { once: true });
@@ -137,6 +137,6 @@ async function refusal(answer) {
     const said = await answer.json();
     return new Refused(answer.status, said.what, said.why, said.try_this);
   } catch {
-    return new Refused(answer.status, `The gateway answers ${answer.status}`);
+    return new Refused(answer.status, `The gateway responded with status ${answer.status}`);
   }
 }
