@@ -120,9 +120,9 @@ def _scene(scene: Mapping[str, Any]) -> str:
     service = server["service"]
     return (
         f"An execution of b rows takes {1000 * service['fixed']:g} + {1000 * service['per_row']:g}"
-        f"·b ms, with a scatter of {100 * service['scatter']:g} %; batches of at most "
-        f"{server['largest']}, objective {server['limit']:g} s, cold start "
-        f"{server['cold_start']:g} s; {scene['mean']:g} calls/s on average for "
+        f"·b ms, with {100 * service['scatter']:g} % random variation. A batch has at most "
+        f"{server['largest']} rows, the objective is {server['limit']:g} s, a cold start takes "
+        f"{server['cold_start']:g} s, and {scene['mean']:g} calls/s arrive on average for "
         f"{scene['seconds'] / 60:g} min."
     )
 
@@ -140,7 +140,10 @@ def _cells(those: Sequence[Point]) -> Iterator[str]:
     loads = list(dict.fromkeys(one.load for one in those))
     rows = list(dict.fromkeys((one.scaler, one.parameter) for one in those))
     found = {(one.load, one.scaler, one.parameter): one for one in those}
-    yield "Late calls in per cent @ GPU-hours ÷ the oracle's; **bold** at the usual parameter:"
+    yield (
+        "Late calls in per cent @ GPU-hours ÷ the oracle's GPU-hours; "
+        "**bold**: the usual parameter."
+    )
     yield ""
     yield "| scaler | " + " | ".join(loads) + " |"
     yield "|---|" + "---|" * len(loads)
