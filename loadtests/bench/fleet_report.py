@@ -82,8 +82,9 @@ def section(found: Page) -> Iterator[str]:
     sizes, parts = found["sizes"], found["parts"]
     yield (
         f"{found['date']}, {found['machine']}, {sizes[0]['models']} models, "
-        f"{sizes[0]['planes']} data planes of one worker, a load of {found['load_seconds']:g} s; "
-        "fakes, control plane and data planes share it (`make bench-fleet`)."
+        f"{sizes[0]['planes']} data planes of one worker; loading a model takes "
+        f"{found['load_seconds']:g} s. Fakes, control plane and data planes share the machine "
+        "(`make bench-fleet`)."
     )
     if found.get("others") is None or found["others"] > 0.05:
         share = "" if found.get("others") is None else f" ({100 * found['others']:.0f} % of it)"
@@ -91,12 +92,12 @@ def section(found: Page) -> Iterator[str]:
             f"Other work had a part of the machine meanwhile{share}: times are longer than they "
             "would be, CPU times less so."
         )
-    yield from ("", "Seconds, the median of the events and in brackets the worst:", "")
+    yield from ("", "Seconds: the median of the events, and the worst one in parentheses:", "")
     yield from _times(sizes)
     yield from ("", "![Time until every data plane has followed](images/fleet-time.svg)", "")
     yield from _uses(sizes)
     yield from ("", "![What a fleet costs, relative to 200 replicas](images/fleet-cost.svg)", "")
-    yield "CPU time of the parts, each by itself in one process (`fleet_parts`):"
+    yield "CPU time of the parts, each measured separately in one process (`fleet_parts`):"
     yield ""
     yield from _parts(parts)
     yield from ("", "![CPU time of the parts](images/fleet-parts.svg)", "")
@@ -116,8 +117,8 @@ def _times(sizes: Sequence[Page]) -> Iterator[str]:
     counts = ", ".join(f"{len(rest[kind])} × {text}" for kind, text in EVENTS.items())
     yield ""
     yield (
-        f"At {rest['replicas']:,} replicas: {counts}. Of more than {cold[-1]['replicas']:,} "
-        "replicas the fakes hold everything from the start."
+        f"At {rest['replicas']:,} replicas: {counts}. With more than {cold[-1]['replicas']:,} "
+        "replicas, the fakes have all models loaded from the start."
         if cold
         else f"At {rest['replicas']:,} replicas: {counts}."
     )
@@ -182,9 +183,9 @@ def _cell(size: Page, part: Page) -> Iterator[str]:
     apart = (1 + REST) * (part["compile"] + part["write"] + POLL * workers)
     fanned = size["snapshot"] * workers
     yield (
-        f"Take {CELL_CALLS:,} calls per second on {size['replicas']:,} replicas, workers that do "
-        f"{WORKER_CALLS:,} each (put in what `make bench` finds on your machines), and a third "
-        "to spare:"
+        f"Take {CELL_CALLS:,} calls per second on {size['replicas']:,} replicas, workers that "
+        f"handle {WORKER_CALLS:,} each (use the number that `make bench` measures on your "
+        "machines), and a third to spare:"
     )
     yield ""
     yield "| what | how | |"
@@ -203,7 +204,7 @@ def _cell(size: Page, part: Page) -> Iterator[str]:
         ),
         (
             "continuous changes: one snapshot every",
-            f"that × {1 + REST:g}, the rest of the time it rests",
+            f"that × {1 + REST:g}, because it pauses {REST:g} × as long",
             f"{apart:.1f} s",
         ),
         (
@@ -229,7 +230,7 @@ def _cell(size: Page, part: Page) -> Iterator[str]:
     yield ""
     yield (
         f"{many} such cells are {many * size['replicas']:,} replicas and {many * CELL_CALLS:,} "
-        "calls per second. No process knows of all cells, so nothing shared grows with "
+        "calls per second. No process knows all cells, so no shared resource grows with "
         "their number."
     )
 

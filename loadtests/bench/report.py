@@ -37,12 +37,12 @@ def page(results: Results, against_kserve: Measured | None = None) -> str:
         [
             _about(results),
             "![CPU time per call](images/dataplane-cpu.svg)",
-            "**CPU time per call, times nginx's** (in parentheses the least and the most of the "
-            "rounds):\n\n" + _table(results, others, _cpu, goals.CPU, "≤"),
-            "**Calls a second, times nginx's:**\n\n"
+            "**CPU time per call, relative to nginx** (in parentheses the lowest and the highest "
+            "round):\n\n" + _table(results, others, _cpu, goals.CPU, "≤"),
+            "**Calls per second, relative to nginx:**\n\n"
             + _table(results, others, _rate, goals.RATE, "≥"),
             "![Calls a second](images/dataplane-rate.svg)",
-            "**What is added to the median latency, times nginx's:**\n\n"
+            "**Added median latency, relative to nginx:**\n\n"
             + _table(results, others, _added, goals.ADDED_P50, "≤"),
             "**One body of 1 GiB, and memory at rest:**\n\n" + _memory(results, names),
             *parts,
@@ -168,7 +168,7 @@ def _footprints(results: Results, names: Sequence[str]) -> Iterator[list[str]]:
 def _kserve(one: Measured) -> str:
     """The row of `make bench-peers`, of a run of its own."""
     lines = {line.target: line for line in one.lines}
-    head = ["", "calls a second, × nginx's", "CPU time per call, × nginx's"]
+    head = ["", "calls per second, × nginx's", "CPU time per call, × nginx's"]
     rows = [
         [title, _rate(lines[name]), _cpu(lines[name])]
         for name, title in {**NAMES, "kserve": "a KServe transformer"}.items()
@@ -177,7 +177,7 @@ def _kserve(one: Measured) -> str:
     ours, theirs = lines["servegate"].cpu, lines["kserve"].cpu
     share = f" The gateway needs 1/{theirs / ours:.0f} of the CPU time." if ours and theirs else ""
     title = f"**{one.row.title}, compared with a KServe transformer**"
-    manner = "that forwards every request unchanged, in a run of its own."
+    manner = "that forwards every request unchanged, in a separate run."
     return f"{title} {manner}{share}\n\n{_markdown([head, *rows])}"
 
 
