@@ -94,7 +94,7 @@ def test_a_form_has_a_folder_of_pictures_or_one_file_that_is_read_by_its_name(tm
 
     kept, rows, image, table = play(tmp_path, scenario)
     assert (kept["rows"], kept["pictures"], kept["source"]) == (2, True, "digits")
-    assert kept["notes"] == ["left out, no pictures by their names: digits/notes.txt"]
+    assert kept["notes"] == ["left out (not a picture file): digits/notes.txt"]
     found = [(one["label"], one["name"]) for one in rows]
     assert found == [("3", "digits/3/b.png"), ("7", "digits/7/a.png")]
     assert image.headers["content-type"] == "image/png"

@@ -15,7 +15,7 @@ from serve.core.errors import Invalid
 
 
 class Format(StrEnum):
-    """What one file may be."""
+    """The format of a dataset file."""
 
     CSV = "csv"
     NPZ = "npz"
@@ -50,7 +50,9 @@ def read_parts(
 ) -> Iterator[Fresh]:
     """The rows of files that lie behind each other in one: a folder, or a single file."""
     if not parts:
-        raise Invalid("no file was sent", try_this="a CSV, NPZ, Parquet or ZIP file, or pictures")
+        raise Invalid(
+            "no file was sent", try_this="upload a CSV, NPZ, Parquet or ZIP file, or pictures"
+        )
     suffix = Path(parts[0].path).suffix.lower().removeprefix(".")
     if len(parts) == 1 and suffix in list(Format):
         alone = scratch / "alone"

@@ -19,9 +19,9 @@ def check_dataset_name(name: str) -> str:
     """Give the name back, or say what it may be: it is a folder's."""
     if not _NAME.match(name):
         raise Invalid(
-            f"'{name[:120]}' cannot be the name of a dataset",
-            why="up to 101 letters, digits, '.', '_' and '-' are allowed, of which the first is a "
-            "letter or a digit",
+            f"'{name[:120]}' is not a valid dataset name",
+            why="up to 101 letters, digits, '.', '_' and '-' are allowed, and the first character "
+            "must be a letter or a digit",
         )
     return name
 

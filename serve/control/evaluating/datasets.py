@@ -89,7 +89,7 @@ class Datasets:
         view = await self.view(name, revision)
         data = await asyncio.to_thread(lambda: png(view.cells(row)))
         if data is None:
-            raise NotFound(f"row {row} of dataset '{name}' is no picture")
+            raise NotFound(f"row {row} of dataset '{name}' is not a picture")
         return data
 
     # --- changes ---------------------------------------------------------------------------------
@@ -127,7 +127,11 @@ class Datasets:
         else:
             cells = dict(given)
         if any(one.form is Form.RANDOM for one in cells.values()):
-            raise Invalid("random values cannot be a row of a dataset", try_this="give a file")
+            raise Invalid(
+                "random values cannot become a row of a dataset",
+                why="they would differ between versions",
+                try_this="use a file, or enter the values",
+            )
         async with self._writing:
             before = await self._present(name)
             if not before:
@@ -143,7 +147,7 @@ class Datasets:
                 writer = PackWriter(folder)
                 packed = await asyncio.to_thread(writer.write, rows)
                 pack = await self._packs.keep(name, packed, writer, is_added=True)
-            return await self._publish(name, (*before, pack), "rows that were added", author)
+            return await self._publish(name, (*before, pack), "added rows", author)
 
     async def remove(self, name: str) -> None:
         """Take all revisions away; `NotFound`."""
@@ -158,7 +162,11 @@ class Datasets:
     async def _require_room(self, name: str) -> None:
         numbers = await self._numbers(_FOLDER)
         if name not in numbers and len(numbers) >= MOST_DATASETS:
-            raise Conflict(f"there are {MOST_DATASETS} datasets", try_this="remove one of them")
+            raise Conflict(
+                "no more datasets can be stored",
+                why=f"the limit is {MOST_DATASETS}",
+                try_this="servegate eval dataset rm NAME",
+            )
 
     async def _numbers(self, prefix: str) -> dict[str, list[int]]:
         """The numbers of the revisions of each dataset, ascending."""
@@ -196,7 +204,9 @@ class Datasets:
         made = Dataset(name, number, packs, source, author, self._wall())
         data = json.dumps(made.to_json()).encode()
         if not await self._objects.put_new(_revision_key(name, number), data):
-            raise Conflict(f"dataset '{name}' has just changed", try_this="again")
+            raise Conflict(
+                f"another request has just changed dataset '{name}'", try_this="repeat the request"
+            )
         await self._forget_old(name, [*numbers, number])
         return made
 
@@ -228,5 +238,7 @@ def _revision_key(name: str, number: int) -> str:
 
 
 def _unknown(name: str, revision: int | None = None) -> NotFound:
-    of = "" if revision is None else f" of revision {revision}"
-    return NotFound(f"there is no dataset '{name}'{of}", try_this="servegate eval dataset ls")
+    what = f"there is no dataset '{name}'"
+    if revision is not None:
+        what = f"there is no revision {revision} of dataset '{name}'"
+    return NotFound(what, try_this="servegate eval dataset ls")

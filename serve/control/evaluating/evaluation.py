@@ -21,7 +21,7 @@ from serve.control.evaluating.results import Kind
 
 
 class State(StrEnum):
-    """How far an evaluation has come."""
+    """The state of an evaluation."""
 
     QUEUED = "queued"
     RUNNING = "running"

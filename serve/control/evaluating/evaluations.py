@@ -62,7 +62,7 @@ class Evaluations:
                 try:
                     await self._load()
                 except ServegateError as error:
-                    _log.warning("evaluations cannot be read: %s", error)
+                    _log.warning("cannot read the evaluations, will retry: %s", error)
                     await asyncio.sleep(_LATER)
             while True:
                 waiting = [one for one in self._all.values() if one.state is State.QUEUED]
@@ -96,7 +96,8 @@ class Evaluations:
             return evaluation
         if not evaluation.is_waiting:
             raise Conflict(
-                f"evaluation '{identity}' cannot be cancelled", why=f"it is {evaluation.state}"
+                f"evaluation '{identity}' cannot be cancelled",
+                why=f"its state is '{evaluation.state}'",
             )
         if self._current is not None and self._current.id == identity:
             await self._current.stop()
@@ -108,7 +109,7 @@ class Evaluations:
         evaluation = await self.get(identity)
         is_whole = evaluation.state is State.DONE and not evaluation.failed
         if evaluation.is_waiting or is_whole:
-            why = "every row has its answer" if is_whole else f"it is {evaluation.state}"
+            why = "every row has a result" if is_whole else f"its state is '{evaluation.state}'"
             raise Conflict(f"evaluation '{identity}' cannot be resumed", why=why)
         self._require_room()
         await self._planner.view(evaluation)
@@ -121,7 +122,8 @@ class Evaluations:
         evaluation = await self.get(identity)
         if evaluation.is_waiting:
             raise Conflict(
-                f"evaluation '{identity}' is {evaluation.state}",
+                f"evaluation '{identity}' cannot be deleted",
+                why=f"its state is '{evaluation.state}'",
                 try_this=f"servegate eval cancel {identity}",
             )
         await self._keeping.remove(identity)
@@ -174,7 +176,7 @@ class Evaluations:
         gates = parse_gates(texts, two=evaluation.two)
         page = await self.report(identity)
         if page is None:
-            raise Conflict(f"evaluation '{identity}' has no numbers yet")
+            raise Conflict(f"evaluation '{identity}' has no results yet")
         return judge(gates, measured(page))
 
     async def watch(self, identity: str) -> AsyncIterator[Evaluation]:
@@ -208,7 +210,7 @@ class Evaluations:
             first = first_of(error) if isinstance(error, BaseExceptionGroup) else error
             is_ours = isinstance(first, ServegateError)
             _log.warning("evaluation %s failed", evaluation.id, exc_info=None if is_ours else first)
-            why = str(first) if is_ours else f"a fault of the control plane: {first!r}"
+            why = str(first) if is_ours else f"internal error in the control plane: {first!r}"
             last = self._current.evaluation.changed(
                 state=State.FAILED, why=why[:_LONGEST], ended=self._wall()
             )
@@ -224,7 +226,7 @@ class Evaluations:
         try:
             await self._keeping.write(evaluation)
         except ServegateError as error:
-            _log.warning("evaluation %s cannot be written: %s", evaluation.id, error)
+            _log.warning("cannot store evaluation %s: %s", evaluation.id, error)
 
     async def _write(self, evaluation: Evaluation) -> Evaluation:
         await self._keeping.write(evaluation)
@@ -243,8 +245,9 @@ class Evaluations:
         waiting = [one for one in self._all.values() if one.state in WAITING]
         if len(waiting) >= MOST_WAITING:
             raise Unavailable(
-                f"{MOST_WAITING} evaluations are waiting already",
-                try_this="again when some are done, or servegate eval cancel ID",
+                "the queue of evaluations is full",
+                why=f"{MOST_WAITING} evaluations are queued or running",
+                try_this="wait until one has finished, or run servegate eval cancel ID",
             )
 
     async def _load(self) -> None:

@@ -42,7 +42,7 @@ def slices_of(texts: Iterable[str]) -> tuple[tuple[str, str], ...]:
     for text in texts:
         name, sign, value = text.partition("=")
         if not sign or not name:
-            raise Invalid(f"'{text[:60]}' is no slice", try_this="slice=NAME=VALUE")
+            raise Invalid(f"'{text[:60]}' is not a valid slice", try_this="slice=NAME=VALUE")
         found.append((name, value))
     return tuple(found)
 

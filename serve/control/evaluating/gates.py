@@ -55,20 +55,22 @@ def parse_gate(text: str, *, two: bool) -> Gate:
     match = _FORM.match(text.strip()) if len(text) <= 200 else None
     if match is None:
         raise Invalid(
-            f"the gate '{text[:60]}' cannot be read",
-            why="a gate is a number's name, one of < <= > >=, and a limit",
+            f"the gate '{text[:60]}' is invalid",
+            why="a gate consists of a metric, an operator (<, <=, >, >=) and a limit",
             try_this="accuracy(b)>=0.95",
         )
     name, side, end, unit = (match[part] or "" for part in ("name", "side", "end", "unit"))
     if name not in (*_SIDED, *(COMPARED if two else ())):
         known = [f"{one}({'a or b' if two else 'a'})" for one in _SIDED]
-        raise _wrong(text, f"known: {', '.join([*known, *(COMPARED if two else ())])}")
+        raise _wrong(text, f"the metrics are {', '.join([*known, *(COMPARED if two else ())])}")
     if end and (end not in ("low", "high") or name not in INTERVALS):
-        raise _wrong(text, f".low and .high are known, of {', '.join(INTERVALS)}")
+        raise _wrong(text, f".low and .high are limits of the interval of {', '.join(INTERVALS)}")
     scale = _scale(text, name, unit)
     of = name + (f"({_side(text, name, side, two)})" if name in _SIDED else "")
     if name not in _SIDED and side:
-        raise _wrong(text, f"{name} is of both versions: {name}{match['sign']}{match['value']}")
+        raise _wrong(
+            text, f"{name} compares both versions; write {name}{match['sign']}{match['value']}"
+        )
     return Gate(
         text.strip(), of + (f".{end}" if end else ""), match["sign"], float(match["value"]) * scale
     )
@@ -78,7 +80,7 @@ def parse_gates(texts: Iterable[str], *, two: bool) -> tuple[Gate, ...]:
     """Several gates."""
     gates = tuple(parse_gate(text, two=two) for text in texts)
     if len(gates) > MOST_GATES:
-        raise Invalid(f"{len(gates)} gates are too many", why=f"at most {MOST_GATES}")
+        raise Invalid(f"{len(gates)} gates are too many", why=f"at most {MOST_GATES} are allowed")
     return gates
 
 
@@ -104,20 +106,24 @@ def _side(text: str, name: str, side: str, two: bool) -> str:
         return side
     if not side and not two:
         return "a"
-    sides = f"{name}(a) or {name}(b)" if two else f"{name}(a): one version is evaluated"
+    sides = (
+        f"{name}(a) or {name}(b)" if two else f"{name}(a), because only one version is evaluated"
+    )
     raise _wrong(text, f"write {sides}")
 
 
 def _scale(text: str, name: str, unit: str) -> float:
     if name in LATENCIES:
         if unit not in _UNITS:
-            raise _wrong(text, f"a latency has a unit: {', '.join(_UNITS)}")
+            raise _wrong(text, f"a latency needs a unit ({', '.join(_UNITS)})")
         return _UNITS[unit]
     is_plain = name in (*ERRORS, "mcnemar", "difference")
     if unit not in (("",) if is_plain else _PARTS):
-        raise _wrong(text, f"{name} has {'no unit' if is_plain else 'the units % and pp, or none'}")
+        raise _wrong(
+            text, f"{name} has no unit" if is_plain else f"the unit of {name} is %, pp or none"
+        )
     return _PARTS[unit]
 
 
 def _wrong(text: str, why: str) -> Invalid:
-    return Invalid(f"the gate '{text[:60]}' cannot be judged", why=why)
+    return Invalid(f"the gate '{text[:60]}' is invalid", why=why)

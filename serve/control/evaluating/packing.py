@@ -70,7 +70,7 @@ class PackWriter:
                     lines.write(head)
                     hashed[1].update(head)
                 if (fresh.vector, tuple(fresh.slices)) != (vector, names):
-                    raise Invalid(f"{where} has other columns than the rows before it")
+                    raise Invalid(f"{where} has different columns from the rows before it")
                 cells = {}
                 for name, given in fresh.cells.items():
                     cells[name] = Cell(given.form, position, len(given.data))
@@ -86,7 +86,7 @@ class PackWriter:
                 labels[fresh.label] += 1
                 count += 1
         if not count:
-            raise Invalid("the dataset has no rows", try_this="a file with one row at least")
+            raise Invalid("the dataset has no rows", try_this="upload a file with at least one row")
         both = hashed[0].digest() + hashed[1].digest()
         digest = hashlib.sha256(both).hexdigest()
         return Packed(digest, count, position, labels, inputs, names or (), vector or ())
@@ -96,7 +96,7 @@ def _check(fresh: Fresh, where: str, count: int) -> None:
     if count >= MOST_ROWS:
         raise Invalid("the dataset has too many rows", why=f"at most {MOST_ROWS} are allowed")
     if not fresh.label:
-        raise Invalid(f"{where} has no label", why="every row needs one")
+        raise Invalid(f"{where} has no label", why="every row needs a label")
     checked_text(fresh.label, f"{where}: the label")
     checked_text(fresh.name, f"{where}: the name", longest=5 * LONGEST_TEXT)
     if len(fresh.slices) > MOST_SLICES:
@@ -107,16 +107,20 @@ def _check(fresh: Fresh, where: str, count: int) -> None:
         checked_text(name, f"{where}: the slice's name")
         checked_text(value, f"{where}: the slice '{name[:40]}'")
     if not 0 < len(fresh.cells) <= MOST_CELLS:
-        raise Invalid(f"{where} has {len(fresh.cells)} inputs", why=f"1 to {MOST_CELLS} are read")
+        raise Invalid(
+            f"{where} has {len(fresh.cells)} inputs", why=f"1 to {MOST_CELLS} are allowed"
+        )
     for name, given in fresh.cells.items():
         checked_text(name, f"{where}: the input's name")
         if len(given.data) > LARGEST_CELL:
-            raise Invalid(f"{where} is too large", why=f"at most {LARGEST_CELL} bytes an input")
+            raise Invalid(
+                f"{where} is too large", why=f"an input can have at most {LARGEST_CELL} bytes"
+            )
 
 
 def _too_large(where: str, largest: int) -> Invalid:
     return Invalid(
         "the dataset is too large",
-        why=f"at {where} it has more than {largest} bytes",
-        try_this="fewer rows, or smaller pictures",
+        why=f"it exceeds {largest} bytes at {where}",
+        try_this="use fewer rows or smaller pictures",
     )

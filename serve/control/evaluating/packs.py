@@ -133,7 +133,7 @@ def _settle(draft: Path, target: Path, size: int) -> None:
     """Give a cached file its name; those that were not used for longest go."""
     draft.touch()
     if draft.stat().st_size != size:
-        raise DigestMismatch("a dataset in the storage is damaged", why="its size is another one")
+        raise DigestMismatch("a dataset in the storage is damaged", why="its size is wrong")
     draft.rename(target)
     files = sorted(target.parent.iterdir(), key=lambda path: path.stat().st_mtime, reverse=True)
     room = _CACHE

@@ -35,14 +35,15 @@ class Planner:
         if (other.kind, other.output.name) != (one.kind, one.output.name):
             raise Invalid(
                 f"versions {a} and {b} of '{request.model}' cannot be compared",
-                why=f"'{one.output.name}' is {one.kind}, '{other.output.name}' is {other.kind}",
+                why=f"output '{one.output.name}' has {one.kind}, output '{other.output.name}' has "
+                f"{other.kind}",
             )
         if request.batch > 1 and not all(
             spec.has_batch for side in (one, other) for spec in (*side.inputs.values(), side.output)
         ):
             raise Invalid(
-                f"model '{request.model}' takes one row at a time",
-                why="its inputs have no batch dimension",
+                f"model '{request.model}' accepts one row per call",
+                why="an input or output has no batch dimension",
                 try_this='"batch": 1',
             )
         for number in (a,) if b is None else (a, b):
@@ -68,13 +69,13 @@ class Planner:
             view = await self._datasets.view(request.dataset, request.revision)
         except NotFound as error:
             raise Conflict(
-                f"evaluation '{evaluation.id}' cannot go on",
-                why=f"revision {request.revision} of dataset '{request.dataset}' is gone",
+                f"evaluation '{evaluation.id}' cannot continue",
+                why=f"revision {request.revision} of dataset '{request.dataset}' was deleted",
             ) from error
         if view.dataset.digest != evaluation.digest:
             raise Conflict(
-                f"evaluation '{evaluation.id}' cannot go on",
-                why=f"dataset '{request.dataset}' is another one by now",
+                f"evaluation '{evaluation.id}' cannot continue",
+                why=f"dataset '{request.dataset}' was replaced",
             )
         return view
 
@@ -110,8 +111,8 @@ class Planner:
         most = int(known.message.max_batch_size) if known else 0
         if 0 < most < request.batch:
             raise Invalid(
-                f"version {number} of '{request.model}' takes at most {most} rows in one call",
-                why=f"its max_batch_size is {most}, and {request.batch} are asked for",
+                f"version {number} of '{request.model}' accepts at most {most} rows per call",
+                why=f"its max_batch_size is {most}, but the evaluation uses {request.batch}",
                 try_this=f'"batch": {most}',
             )
 

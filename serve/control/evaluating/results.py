@@ -11,7 +11,7 @@ LONGEST_ERROR = 300  # characters
 
 
 class Kind(StrEnum):
-    """What an output says: one of some classes, a value that is right or not, or a number."""
+    """The kind of an output: scores of classes, a value that is right or wrong, or a number."""
 
     CLASSES = "classes"
     VALUES = "values"
@@ -19,7 +19,7 @@ class Kind(StrEnum):
 
 
 class Bucket(StrEnum):
-    """Where a row belongs: two versions, one version, or rows of numbers."""
+    """The outcome of a row, for two versions, for one version, or for numbers."""
 
     BOTH_RIGHT = "both-right"
     ONLY_A = "only-a"

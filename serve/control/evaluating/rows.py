@@ -73,14 +73,14 @@ class Table:
         try:
             opened = self.data.open("rb")
         except FileNotFoundError as error:
-            raise NotFound("the dataset is not there any more") from error
+            raise NotFound("the dataset was deleted") from error
         with opened as file:
             found = {}
             for name, cell in self.rows[index].cells.items():
                 file.seek(cell.start)
                 data = file.read(cell.size)
                 if len(data) != cell.size:
-                    raise Invalid("the dataset is damaged", why=f"row {index} is not all there")
+                    raise Invalid("the dataset is damaged", why=f"row {index} is incomplete")
                 found[name] = Given(cell.form, data, self.rows[index].name or f"row {index}")
         return found
 
@@ -91,7 +91,7 @@ def checked_text(text: str, what: str, *, longest: int = LONGEST_TEXT) -> str:
         raise Invalid(f"{what} has {len(text)} characters", why=f"at most {longest} are allowed")
     if not text.isprintable():
         raise Invalid(
-            f"{what} {text[:40]!r} cannot be shown", why="it has control characters or none at all"
+            f"{what} {text[:40]!r} cannot be shown", why="it has characters that are not printable"
         )
     return text
 

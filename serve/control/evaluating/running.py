@@ -142,7 +142,7 @@ class Run:
             timeout=_TIMEOUT,
         )
         if answer.version not in ("", str(side.version)):
-            raise Invalid(f"version {answer.version} has answered instead of {side.version}")
+            raise Invalid(f"version {answer.version} answered instead of version {side.version}")
         return side.told(answer.outputs, len(inputs), answer.seconds)
 
     def _result(self, number: int, told: Sequence[Told]) -> Result:
@@ -159,7 +159,7 @@ class Run:
         if failed and not self._good and self._bad >= HOPELESS:
             last = failed[-1]
             why = last.a.error or (last.b.error if last.b else "")
-            raise Unavailable(f"none of {self._bad} rows was answered", why=why)
+            raise Unavailable(f"all of the first {self._bad} rows failed", why=why)
 
 
 def _failed(error: ServegateError) -> Told:

@@ -56,8 +56,8 @@ class Side:
         )
         if missing := [name for name in self.inputs if name not in made.tensors]:
             raise Invalid(
-                f"the dataset has nothing for input '{missing[0]}'",
-                why=f"model '{self.model}' wants {described(self.inputs)}",
+                f"the dataset has no values for input '{missing[0]}'",
+                why=f"model '{self.model}' expects {described(self.inputs)}",
             )
         return made
 
@@ -70,12 +70,12 @@ class Side:
         """What it says of each row of a call; `Invalid` when the answer is none of that."""
         array = outputs.get(self.output.name)
         if array is None:
-            raise Invalid(f"the answer has no output '{self.output.name}'")
+            raise Invalid(f"the response has no output '{self.output.name}'")
         each = array if self.output.has_batch else array[np.newaxis]
         if each.ndim == 0 or len(each) != rows:
             raise Invalid(
                 f"output '{self.output.name}' has the shape {list(array.shape)}",
-                why=f"{rows} rows were asked",
+                why=f"{rows} rows were sent",
             )
         return [self._read(row.reshape(-1), seconds * 1000) for row in each]
 
@@ -83,11 +83,16 @@ class Side:
         if self.kind is Kind.CLASSES:
             return self._class(row.astype(np.float64), milliseconds)
         if row.size != 1:
-            raise Invalid(f"output '{self.output.name}' has {row.size} values in a row")
+            raise Invalid(
+                f"output '{self.output.name}' has {row.size} values per row",
+                why="one value per row is expected",
+            )
         value = to_json(row)[0]
         if self.kind is Kind.NUMBERS:
             if not math.isfinite(value):
-                raise Invalid(f"output '{self.output.name}' is {value}")
+                raise Invalid(
+                    f"output '{self.output.name}' is not finite", why=f"its value is {value}"
+                )
             return Told(repr(value), milliseconds=milliseconds)
         text = str(value).lower() if isinstance(value, bool) else str(value)
         return Told(text, milliseconds=milliseconds)
@@ -95,8 +100,8 @@ class Side:
     def _class(self, scores: Array, milliseconds: float) -> Told:
         if scores.size < 2 or not np.isfinite(scores).all():
             raise Invalid(
-                f"output '{self.output.name}' is no row of scores",
-                why="one of them is not finite" if scores.size else "it is empty",
+                f"output '{self.output.name}' is not a row of scores",
+                why="a score is not finite" if scores.size > 1 else f"it has {scores.size} values",
             )
         place = int(scores.argmax())
         score = float(scores[place])
@@ -117,8 +122,8 @@ class Side:
         if unknown := [name for name in named if name not in self.inputs]:
             what = "columns of numbers" if unknown[0] == "" else f"'{unknown[0]}'"
             raise Invalid(
-                f"the dataset has {what}, which model '{self.model}' does not take",
-                why=f"it wants {described(self.inputs)}",
+                f"the dataset has {what}, which model '{self.model}' does not accept",
+                why=f"it expects {described(self.inputs)}",
             )
         return named
 
@@ -175,8 +180,8 @@ def side_of(
         for label in labels:
             if not _is_number(label):
                 raise Invalid(
-                    f"the label '{label}' is no number",
-                    why=f"output '{spec.name}' of '{model}' is one number",
+                    f"the label '{label}' is not a number",
+                    why=f"output '{spec.name}' of model '{model}' is a single number",
                 )
     return Side(model, version, metadata.inputs, spec, kind, recorded.preprocessing, texts)
 
@@ -186,7 +191,8 @@ def _output(model: str, metadata: Metadata, recorded: Recorded, output: str) -> 
     if output:
         if output not in known:
             raise Invalid(
-                f"model '{model}' has no output '{output}'", why=f"it has {', '.join(known)}"
+                f"model '{model}' has no output '{output}'",
+                why=f"its outputs are {', '.join(known)}",
             )
         return known[output]
     labelled = [name for name in recorded.labels if name in known]
@@ -195,8 +201,8 @@ def _output(model: str, metadata: Metadata, recorded: Recorded, output: str) -> 
             return known[names[0]]
     likely = [name for name in known if _kind(known[name]) is Kind.CLASSES] or list(known)
     raise Invalid(
-        f"nothing says which output of model '{model}' holds the scores",
-        why=f"it has {', '.join(known)}",
+        f"it is not clear which output of model '{model}' to evaluate",
+        why=f"its outputs are {', '.join(known)}",
         try_this=", or ".join(f"--output {name}" for name in likely),
     )
 
@@ -218,9 +224,9 @@ def _texts(
         return ()
     odd = next(one for one in labels if one not in texts)
     raise Invalid(
-        f"the label '{odd}' is no class of version {version} of '{model}'",
+        f"the label '{odd}' is not a class of version {version} of model '{model}'",
         why=f"its label texts are {', '.join(texts[:20])}" if texts else "it has no label texts",
-        try_this="numbers of classes as labels, or the texts of the version's label_filename",
+        try_this="use class numbers as labels, or the texts in the version's label_filename",
     )
 
 
@@ -229,8 +235,8 @@ def _check_range(spec: TensorSpec, labels: Collection[str]) -> None:
     for label in labels:
         if len(label) > 9 or 0 < count <= int(label):
             raise Invalid(
-                f"the label '{label}' is no class of output '{spec.name}'",
-                why=f"it has {count} scores" if count > 0 else "that is no number of a class",
+                f"the label '{label}' is not a class of output '{spec.name}'",
+                why=f"the output has {count} scores" if count > 0 else "it is not a class number",
             )
 
 

@@ -243,7 +243,7 @@ def _by_class(matrix: NDArray[np.int64]) -> tuple[OfClass, ...]:
 
 
 def _of(one: Result, name: str) -> Told:
-    return one.a if name == "a" else one.b or Told(error="it was not asked")
+    return one.a if name == "a" else one.b or Told(error="not evaluated")
 
 
 def _is_whole(label: str) -> bool:

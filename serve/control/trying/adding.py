@@ -86,7 +86,7 @@ class AddedCases:
             raise Conflict(
                 f"version {version.number} of model '{version.model}' does not pass this case",
                 why=why,
-                try_this="a tolerance (atol, rtol), if the answer is right enough",
+                try_this="set a tolerance (atol, rtol) if the result is close enough",
             )
         contents = await asyncio.to_thread(write_contract, [case])
         async with self._collecting:
@@ -114,8 +114,9 @@ class AddedCases:
     def _refuse_removal(self, version: Version, identity: str) -> None:
         if version.has_contract and identity.isdecimal() and len(identity) < 4:
             raise Conflict(
-                f"case {identity} came with version {version.number} of '{version.model}'",
-                why="what is published is never changed",
+                f"case {identity} of version {version.number} of model '{version.model}' "
+                "cannot be removed",
+                why="it is part of the published version, which never changes",
                 try_this="push a version with another contract",
             )
         raise NotFound(
@@ -125,8 +126,9 @@ class AddedCases:
     def _require_published(self, version: Version) -> None:
         if version.state is not State.PUBLISHED:
             raise Conflict(
-                f"version {version.number} of model '{version.model}' gets no golden cases",
-                why=f"it is {version.state.value}",
+                f"golden cases cannot be added to version {version.number} of model "
+                f"'{version.model}'",
+                why=f"its state is '{version.state.value}', not 'published'",
             )
 
     async def _write(self, version: Version, cases: tuple[Added, ...], by: By) -> None:
@@ -139,6 +141,8 @@ class AddedCases:
 
 def _require_room(present: tuple[Added, ...], added: Added) -> None:
     if len(present) >= MOST_CASES:
-        raise Conflict(f"there are {len(present)} added cases", why=f"at most {MOST_CASES} stay")
+        raise Conflict(
+            "no more golden cases can be added", why=f"a version can have {MOST_CASES} added cases"
+        )
     if sum(one.size for one in (*present, added)) > MOST_BYTES:
-        raise Conflict(f"the added cases have more than {MOST_BYTES >> 20} MiB together")
+        raise Conflict(f"the added cases would exceed {MOST_BYTES >> 20} MiB in total")

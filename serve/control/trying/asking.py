@@ -46,7 +46,7 @@ class Ask:
             if offered.form not in FORMS:
                 known = ", ".join(FORMS)
                 raise Invalid(
-                    f"'{offered.form[:40]}' is no form of input", why=f"there are {known}"
+                    f"'{offered.form[:40]}' is not a form of input", why=f"the forms are {known}"
                 )
 
     @property

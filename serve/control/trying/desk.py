@@ -60,7 +60,7 @@ class Witnesses:
 
     async def refuses(self, version: Version, case: Case) -> str:
         """Why it does not hold, or empty; `VersionNotReady` when nobody can be asked."""
-        asked, why = 0, "no replica is ready for it"
+        asked, why = 0, "no replica is ready"
         for name in self._models.version(version.model, version.number).replicas:
             seen = self._fleet.observations.get(name)
             if seen is None:
@@ -140,7 +140,10 @@ class TryDesk:
         one = await self.shelf.get(identity)
         shown = side_of(one, side)
         if shown.error is not None or not shown.version.isdigit():
-            raise Conflict(f"side '{side}' of try '{identity}' has no answer that could be right")
+            raise Conflict(
+                f"side '{side}' of run '{identity}' cannot become a golden case",
+                why="it has no result",
+            )
         version = self._versions.published(one.model, int(shown.version))
         inputs, datatypes = unpack(await self.shelf.inputs(identity, side))
         outputs, _ = await self.shelf.outputs(identity, side)
@@ -171,4 +174,4 @@ def side_of(one: Try, side: str) -> Side:
     for each in one.sides:
         if each.side == side:
             return each
-    raise NotFound(f"try '{one.id}' has no side '{side[:10]}'")
+    raise NotFound(f"run '{one.id}' has no side '{side[:10]}'")

@@ -17,7 +17,7 @@ _FORM = "example"
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """One example. `id` is VERSION-CASE; `name` may be empty."""
+    """One example input, from a golden case. `id` is VERSION-CASE; `name` can be empty."""
 
     id: str
     version: int
@@ -77,7 +77,7 @@ class Examples:
                 drawn = await asyncio.to_thread(png, array, steps.get(one))
             if drawn is not None:
                 return drawn
-        raise NotFound(f"there is no picture of example '{identity}'")
+        raise NotFound(f"example '{identity}' has no picture")
 
     def _steps(self, model: str, number: int) -> Mapping[str, ImageSteps]:
         document = self._versions.of(model, number).preprocessing

@@ -97,17 +97,17 @@ class TryShelf:
         for written in (side, "a", "b"):
             with contextlib.suppress(NotFound):
                 return await self._shelf.read(identity, f"inputs-{written}")
-        raise not_kept(f"the inputs of try '{identity}'")
+        raise not_kept(f"the inputs of run '{identity}'")
 
     async def outputs(self, identity: str, side: str) -> tuple[Tensors, Datatypes]:
         """What a side answered; `NotFound`."""
         one = await self.get(identity)
         if _require_side(one, side):
-            raise NotFound(f"side '{side}' of try '{identity}' has no answer")
+            raise NotFound(f"side '{side}' of run '{identity}' has no result")
         try:
             return unpack(await self._shelf.read(identity, f"outputs-{side}"))
         except NotFound as error:
-            raise not_kept(f"the outputs of try '{identity}'") from error
+            raise not_kept(f"the outputs of run '{identity}'") from error
 
     async def picture(self, identity: str, name: str, side: str) -> bytes:
         """An input as the model sees it, PNG; `NotFound`."""
@@ -116,7 +116,7 @@ class TryShelf:
         for written in (side, "a", "b"):
             with contextlib.suppress(NotFound):
                 return await self._shelf.read(identity, _picture(written, name))
-        raise NotFound(f"input '{name[:100]}' of try '{identity}' is no picture")
+        raise NotFound(f"input '{name[:100]}' of run '{identity}' is not a picture")
 
     async def given(self, identity: str) -> tuple[bytes, str] | None:
         """What people gave and how they call it; None where that was not one thing."""
@@ -131,7 +131,7 @@ def _require_side(one: Try, side: str) -> bool:
     """Whether this side, which the try must have, has failed."""
     found = next((each for each in one.sides if each.side == side), None)
     if found is None:
-        raise NotFound(f"try '{one.id}' has no side '{side[:10]}'")
+        raise NotFound(f"run '{one.id}' has no side '{side[:10]}'")
     return found.error is not None
 
 
@@ -142,4 +142,4 @@ def _picture(side: str, name: str) -> str:
 
 
 def _unknown(identity: str) -> NotFound:
-    return NotFound(f"there is no try '{identity[:60]}'", try_this="GET /api/tries")
+    return NotFound(f"there is no run '{identity[:60]}'", try_this="GET /api/tries")

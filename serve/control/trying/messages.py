@@ -50,12 +50,12 @@ def why_not_json(tensors: Tensors, datatypes: Datatypes, answered: Datatypes) ->
     """Why these tensors cannot be sent as JSON and answered so; empty when they can be."""
     for name, datatype in {**answered, **datatypes}.items():
         if datatype in _BINARY_ONLY:
-            return f"'{name}' is {datatype}, which Triton does not read or write as JSON"
+            return f"'{name}' is {datatype}, which Triton does not support in JSON"
     for name, array in tensors.items():
         if array.dtype.kind == "f" and not np.isfinite(array).all():
-            return f"'{name}' holds NaN or an infinity, which JSON does not have"
+            return f"'{name}' has NaN or infinite values, which JSON cannot represent"
         if datatypes[name] == BYTES and not all(map(_is_text, array.ravel().tolist())):
-            return f"'{name}' holds bytes that are no text"
+            return f"'{name}' has bytes that are not UTF-8 text"
     return ""
 
 
@@ -98,7 +98,7 @@ def archive(tensors: Tensors) -> bytes:
 
 def not_kept(what: str) -> NotFound:
     """The error for tensors that were too large."""
-    return NotFound(f"{what} were not kept", why=f"they have more than {MOST >> 20} MiB")
+    return NotFound(f"{what} were not stored", why=f"they exceed {MOST >> 20} MiB")
 
 
 def _short(array: Array) -> Any:

@@ -10,7 +10,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class InputLine:
-    """One input as it was sent. `form` is how it was given; `preview`: there is a picture of it."""
+    """One input as it was sent. `form` is its input format; `preview`: a picture is available."""
 
     name: str
     datatype: str
@@ -21,7 +21,7 @@ class InputLine:
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """What was answered instead: the four parts of every error here."""
+    """The error of a side, in the form of all errors of this API."""
 
     code: str
     what: str
@@ -31,11 +31,11 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class Latency:
-    """Where the time of a call went, in seconds; None is not known.
+    """The duration of a call and its parts, in seconds; null if unknown.
 
-    `round_trip` is always of this call. The others are from what Triton has counted of the version
-    meanwhile, `calls` of them: with `exact` that was this call alone, else they are averages, and
-    what gateway and network took cannot be told.
+    `round_trip` is measured for this call. The other parts come from Triton's statistics of the
+    version, over `calls` calls. If `exact`, this was the only call. Otherwise they are averages,
+    and the time of gateway and network is unknown.
     """
 
     round_trip: float
@@ -50,7 +50,7 @@ class Latency:
 
 @dataclass(frozen=True, slots=True)
 class Top:
-    """One of the highest scores of a row; `label` is empty where there is no text for it."""
+    """One of the highest scores of a row; `label` is empty if the class has no label text."""
 
     index: int
     label: str
@@ -59,10 +59,10 @@ class Top:
 
 @dataclass(frozen=True, slots=True)
 class OutputLine:
-    """One output. `values` are nested lists, `truncated` when they are not all of it.
+    """One output. `values` are nested lists; `truncated`: some values are left out.
 
-    `top` are the highest scores of each of the first rows; empty where the output is no scores.
-    `min`, `max` and `mean` are of its finite values; None for texts.
+    `top` has the highest scores of each of the first rows, and is empty if the output has no
+    scores. `min`, `max` and `mean` are over the finite values, and null for texts.
     """
 
     name: str
@@ -78,10 +78,11 @@ class OutputLine:
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """One side. `asked` is a number, a label, or empty; `version` what answered, and `by` why.
+    """One side. `asked` is the requested version number or label, or empty.
 
-    `flavour` is the form in which the replicas hold that version, where it has several. With an
-    `error` there is nothing else.
+    `version` is the version that executed the call, and `by` the reason for this choice. `flavour`
+    is the flavour that the replicas have loaded, if the version has several. If there is an
+    `error`, the other fields are empty.
     """
 
     side: str
@@ -98,10 +99,10 @@ class Side:
 
 @dataclass(frozen=True, slots=True)
 class OutputDifference:
-    """How much an output differs, see `tensors/comparison.py`; None is not told.
+    """The differences of an output between A and B; null if not calculated.
 
-    `infinite`: `max_abs` is None because one side has NaN or an infinity where the other has not.
-    `top_1_differs` are the first rows whose highest score is elsewhere. `refused` says why two
+    `infinite`: `max_abs` is null because only one side has NaN or infinity at some place.
+    `top_1_differs` lists the first rows with a different top class. `refused` is the reason why the
     outputs cannot be compared.
     """
 
@@ -117,7 +118,7 @@ class OutputDifference:
 
 @dataclass(frozen=True, slots=True)
 class Try:
-    """All of it. `at` is seconds of the epoch. `difference` is by output, None for one side."""
+    """One run. `at` is a Unix time in seconds. `difference` is by output, and null for one side."""
 
     id: str
     model: str
@@ -151,10 +152,10 @@ class Try:
 
 @dataclass(frozen=True, slots=True)
 class TryLine:
-    """One try in a list. `versions` answered, in the order of the sides, empty for an error.
+    """One run in a list. `versions` are in the order of the sides, empty for a failed side.
 
-    `agrees`: both have their highest score at the same places, or equal values where there are no
-    scores; None where nothing was compared.
+    `agrees`: both sides have the same top classes, or equal values if the outputs have no scores;
+    null if nothing was compared.
     """
 
     id: str

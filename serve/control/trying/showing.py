@@ -67,7 +67,7 @@ def _differ(
     name: str, a: Array | None, b: Array | None, spec: TensorSpec | None
 ) -> OutputDifference:
     if a is None or b is None:
-        return OutputDifference(refused=f"only side {'A' if b is None else 'B'} has this output")
+        return OutputDifference(refused=f"only {'A' if b is None else 'B'} has this output")
     try:
         found = difference(a, b, name)
     except Invalid as error:

@@ -35,7 +35,7 @@ _CURL = "curl -sS --fail-with-body"
 
 @dataclass(frozen=True, slots=True)
 class Snippet:
-    """One snippet; `language` is `curl`, `python` or `grpcurl`."""
+    """The same call as a command or program; `language` is `curl`, `python` or `grpcurl`."""
 
     language: str
     title: str

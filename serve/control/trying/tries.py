@@ -197,7 +197,9 @@ def _input_lines(
 def _notes(prepared: Mapping[str, Prepared], distinct: Mapping[str, Prepared]) -> list[str]:
     notes = [note for one in prepared.values() for note in one.inputs.notes]
     if len(distinct) > 1:
-        notes.append("the sides were sent different tensors: they take or record other input")
+        notes.append(
+            "A and B received different tensors because their inputs or preprocessing differ"
+        )
     return list(dict.fromkeys(notes))
 
 

@@ -55,8 +55,8 @@ class TriedVersions:
         found = self._version(model, number)
         if found is None:
             raise Conflict(
-                f"version {number} of model '{model}' can have no contract",
-                why="it lies in the plain model repository, and was not published",
+                f"version {number} of model '{model}' cannot have a contract",
+                why="it is in a plain model repository and was not published",
                 try_this=f"servegate model push MODEL_REPOSITORY/{model} {model}",
             )
         return found

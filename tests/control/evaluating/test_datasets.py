@@ -128,7 +128,7 @@ async def test_a_file_is_a_row_in_its_form_unless_that_is_unknown(made):
     ):
         await made.add_row(name, data, name, "7", "bob")
         assert (await made.view(name)).cells(0)[""] == Given(form, data, name)
-    with pytest.raises(Invalid, match="is no picture"):
+    with pytest.raises(Invalid, match="is not a picture"):
         await made.add_row("new", b"hello", "hello", "7", "bob")
     with pytest.raises(Invalid, match="random"):
         await made.add_row("new", {"x": Given(Form.RANDOM)}, "", "7", "bob")
@@ -167,7 +167,7 @@ async def test_a_removed_dataset_is_gone(made, tmp_path):
 @in_loop
 async def test_names_that_are_no_folders_are_refused(made):
     for name in ("", "..", "a/b", "a b", "-a", "a" * 102, "ä", "a\n"):
-        with pytest.raises(Invalid, match="cannot be the name of a dataset"):
+        with pytest.raises(Invalid, match="is not a valid dataset name"):
             await add(made, name)
 
 
@@ -202,7 +202,7 @@ async def test_what_has_the_shape_of_a_picture_is_shown_as_one(made):
             assert (image.format, image.size) == ("PNG", size), place
     for given in (npy([1, 2]), Given(Form.TEXT, b"hello"), npy(np.zeros((1, 9)))):
         await add(made, "texts", [Fresh("1", {"": given})])
-        with pytest.raises(NotFound, match="is no picture"):
+        with pytest.raises(NotFound, match="is not a picture"):
             await made.picture("texts", 0)
 
 

@@ -77,7 +77,7 @@ def test_a_text_is_one_element_whatever_line_ends_it_has():
     ("cells", "word"),
     [
         ({"": numbers(1, 2, 3)}, "shape"),
-        ({"x": npy(np.zeros((2, 2, 1))), "z": npy([1])}, "'z', which model 'm' does not take"),
+        ({"x": npy(np.zeros((2, 2, 1))), "z": npy([1])}, "'z', which model 'm' does not accept"),
     ],
 )
 def test_rows_that_do_not_fit_are_refused(cells, word):
@@ -87,7 +87,7 @@ def test_rows_that_do_not_fit_are_refused(cells, word):
 
 def test_an_input_that_no_row_has_is_told():
     two = side({"x": ("FP32", (-1, 2)), "z": ("FP32", (-1, 2))})
-    with pytest.raises(Invalid, match="nothing for input 'z'"):
+    with pytest.raises(Invalid, match="no values for input 'z'"):
         two.tensors({"x": npy([1, 2])}, ())
 
 
@@ -111,12 +111,12 @@ def test_classes_are_told_by_their_texts_where_labels_are_texts():
 
 
 def test_labels_that_are_no_class_are_refused():
-    with pytest.raises(Invalid, match="'bird' is no class") as caught:
+    with pytest.raises(Invalid, match="'bird' is not a class") as caught:
         side(labels=("cat", "bird"), texts=("cat", "dog", "cow"))
     assert "cat, dog, cow" in caught.value.why
     with pytest.raises(Invalid, match="label texts"):
         side(labels=("cat",))
-    with pytest.raises(Invalid, match="'3' is no class"):
+    with pytest.raises(Invalid, match="'3' is not a class"):
         side(labels=("3",))
 
 
@@ -147,7 +147,7 @@ def test_answers_that_are_no_scores_are_refused(answer):
 
 
 def test_numbers_need_labels_that_are_numbers():
-    with pytest.raises(Invalid, match="'cat' is no number"):
+    with pytest.raises(Invalid, match="'cat' is not a number"):
         side(outputs={"y": ("FP32", (-1, 1))}, labels=("cat",))
 
 

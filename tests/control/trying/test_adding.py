@@ -105,7 +105,7 @@ async def test_those_that_came_with_the_version_stand_before_and_stay(tmp_path: 
         ("0", "own", False),
         (added.id, "added", True),
     ]
-    with pytest.raises(Conflict, match="case 0 came with version 1"):
+    with pytest.raises(Conflict, match="case 0 of version 1"):
         await adding.added.remove(adding.version, "0", ADA)
     await adding.added.remove(adding.version, added.id, ADA)
     with pytest.raises(NotFound):
@@ -122,7 +122,7 @@ async def test_blobs_stay_as_long_as_the_version_does(tmp_path: Path) -> None:
     retention = adding.scene.retention
     await retention.retire("m", 1, ADA)
     assert blobs_of_cases(adding.decisions) == contents
-    with pytest.raises(Conflict, match="it is retired"):
+    with pytest.raises(Conflict, match="its state is 'retired'"):
         await adding.added.add(adding.version, case("other", 3), ADA)
     await retention.remove("m", 1, ADA)
     assert blobs_of_cases(adding.decisions) == frozenset()

@@ -80,8 +80,8 @@ def test_what_cannot_be_compared_says_why() -> None:
     b = {"y": np.zeros((1, 4), F32), "other": np.zeros(1)}
     found = differences(a, b, {})
     assert "[1, 4]" in found["y"].refused
-    assert found["only"].refused == "only side A has this output"
-    assert found["other"].refused == "only side B has this output"
+    assert found["only"].refused == "only A has this output"
+    assert found["other"].refused == "only B has this output"
 
 
 def test_texts_differ_in_their_share_of_equal_ones() -> None:

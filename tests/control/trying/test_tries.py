@@ -81,7 +81,7 @@ async def test_a_try_in_which_both_fail_is_kept_all_the_same(tmp_path: Path) -> 
     desk = await begun(tmp_path)
     desk.gateway.scripted = {"1": BadRequest("no"), "call 2": BadRequest("no")}
     one = await desk.desk.tries.make(ask("1", "2"), "ada")
-    with pytest.raises(NotFound, match="no answer"):
+    with pytest.raises(NotFound, match="no result"):
         await desk.desk.shelf.outputs(one.id, "b")
     assert unpack(await desk.desk.shelf.inputs(one.id, "b"))[0]["x"].tolist() == [[1, 2]]
 
@@ -168,7 +168,7 @@ async def test_the_newest_stay_and_a_removed_one_is_gone(tmp_path: Path) -> None
     assert [line.id for line in lines] == [made[2].id, made[1].id]
     await desk.desk.shelf.remove(made[0].id)
     for identity in (made[0].id, "nothing", "../../etc"):
-        with pytest.raises(NotFound, match="there is no try"):
+        with pytest.raises(NotFound, match="there is no run"):
             await desk.desk.shelf.get(identity)
     left = [found.key async for found in desk.storage.objects.list("tries")]
     assert not any(made[0].id in key for key in left)
@@ -176,7 +176,7 @@ async def test_the_newest_stay_and_a_removed_one_is_gone(tmp_path: Path) -> None
 
 
 def test_forms_and_selectors_that_there_are_not_are_refused() -> None:
-    with pytest.raises(Invalid, match="no form"):
+    with pytest.raises(Invalid, match="not a form"):
         ask(inputs={"x": Offered("pickle")})
     with pytest.raises(Invalid):
         ask("1/../2")

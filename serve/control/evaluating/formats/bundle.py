@@ -93,7 +93,7 @@ class Zip:
                 raise _twice(path)
             self._members[path] = member
         if len(self._members) > MOST_FILES:
-            raise Invalid("the archive has too many files", why=f"at most {MOST_FILES} are read")
+            raise Invalid("the archive has too many files", why=f"at most {MOST_FILES} are allowed")
 
     def __repr__(self) -> str:
         return f"<Zip {len(self._members)}>"
@@ -107,7 +107,7 @@ class Zip:
             try:
                 archive = zipfile.ZipFile(file)
             except _BROKEN as error:
-                raise Invalid("the file is no readable ZIP archive", why=str(error)) from error
+                raise Invalid("the file is not a readable ZIP archive", why=str(error)) from error
             with archive:
                 yield cls(archive)
 
@@ -135,11 +135,13 @@ def checked_path(path: str) -> str:
     """A relative path with `/`; `Invalid` for one that goes elsewhere."""
     parts = path.split("/")
     if len(path) > 5 * LONGEST_TEXT or not path.isprintable():
-        raise Invalid(f"a file has the name {path[:60]!r}", why="that cannot be shown")
+        raise Invalid(
+            f"the file name {path[:60]!r} is invalid", why="it is too long or not printable"
+        )
     if "\\" in path or not all(parts) or {".", ".."} & set(parts):
-        raise Invalid(f"a file has the path '{path}'", why="that leads out of its folder")
+        raise Invalid(f"the path '{path}' is invalid", why="it must stay within its folder")
     for part in parts:
-        checked_text(part, "a file's name")
+        checked_text(part, "the file name")
     return path
 
 
@@ -156,12 +158,12 @@ def _check_directory(file: BinaryIO) -> None:
             struct.unpack_from("<Q", tail, wide + 40)[0], claimed if claimed < 2**32 - 1 else 0
         )
     if claimed > _LARGEST_DIRECTORY:
-        raise Invalid("the archive has too many files", why=f"at most {MOST_FILES} are read")
+        raise Invalid("the archive has too many files", why=f"at most {MOST_FILES} are allowed")
 
 
 def _twice(path: str) -> Invalid:
-    return Invalid(f"the file '{path}' is there twice")
+    return Invalid(f"the file '{path}' appears twice")
 
 
 def _too_large(path: str) -> Invalid:
-    return Invalid(f"'{path}' is too large", why=f"a file may have {LARGEST_CELL} bytes")
+    return Invalid(f"'{path}' is too large", why=f"a file can have at most {LARGEST_CELL} bytes")

@@ -38,20 +38,22 @@ def columns_of(names: Sequence[str], label: str, slices: Sequence[str]) -> Colum
     """Which column is what; `Invalid` names those that there are."""
     there = ", ".join(names)[:500]
     if len(set(names)) != len(names) or not all(names):
-        raise Invalid("two columns have one name, or one has none", why=f"the columns: {there}")
+        raise Invalid(
+            "the column names must be unique and not empty", why=f"the columns are {there}"
+        )
     label = label or next((name for name in _LABELS if name in names), "")
     if label not in names:
         raise Invalid(
-            f"there is no column '{label}' for the label" if label else "no column is the label",
-            why=f"the columns: {there}",
-            try_this="the label's column, as --label NAME",
+            f"there is no label column '{label}'" if label else "there is no label column",
+            why=f"the columns are {there}",
+            try_this="name the label column, for example with --label NAME",
         )
     for name in slices:
         if name not in names or name == label:
-            raise Invalid(f"the slice '{name}' is no column", why=f"the columns: {there}")
+            raise Invalid(f"'{name}' cannot be a slice column", why=f"the columns are {there}")
     inputs = tuple(name for name in names if name != label and name not in slices)
     if not inputs:
-        raise Invalid("no column is left for the model's inputs", why=f"the columns: {there}")
+        raise Invalid("there are no columns for the model's inputs", why=f"the columns are {there}")
     return Columns(label, tuple(slices), inputs)
 
 
@@ -79,8 +81,8 @@ class Reader:
                 raise Invalid(f"{where}: column '{name}' is empty")
             if _kind(value) != kind:
                 raise Invalid(
-                    f"{where}: column '{name}' has {_shown(value)}",
-                    why=f"in the first row it is {kind}",
+                    f"{where}: column '{name}' has the value {_shown(value)}",
+                    why=f"it has {kind} in the first row",
                 )
             if kind == _NUMBER:
                 numbers.append(value)

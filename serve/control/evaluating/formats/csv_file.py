@@ -31,7 +31,7 @@ def _value(cell: str, where: str) -> Any:
         try:
             return json.loads(cell)
         except (ValueError, RecursionError) as error:
-            raise Invalid(f"{where} is no list in JSON", why=str(error)) from error
+            raise Invalid(f"{where} is not a valid JSON list", why=str(error)) from error
     if not cell or cell[0] not in "+-.0123456789nNiI":
         return cell
     try:

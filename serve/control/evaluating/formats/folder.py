@@ -31,14 +31,14 @@ def read_folder(bundle: Bundle, notes: list[str]) -> Iterator[Fresh]:
         return
     others = [path for path in paths if not _is_image(path)]
     if others:
-        notes.append(_left_out(others, "no pictures by their names"))
+        notes.append(_left_out(others, "not a picture file"))
     for path in sorted(set(paths) - set(others)):
         folder, _, _ = path.rpartition("/")
         if not folder:
             raise Invalid(
                 f"'{path}' has no label",
-                why="a picture's label is the name of the folder that it is in",
-                try_this=f"one folder per label, or a {LIST} with the columns path,label",
+                why="the label of a picture is the name of its folder",
+                try_this=f"use one folder per label, or a {LIST} with the columns path,label",
             )
         yield Fresh(folder.rpartition("/")[2], {"": picture(bundle.read(path), path)}, name=path)
 
@@ -48,16 +48,19 @@ def picture(data: bytes, name: str) -> Given:
     try:
         with Image.open(io.BytesIO(data), formats=FORMATS) as image:
             if image.width * image.height > MAX_PIXELS:
-                raise Invalid(f"'{name}' has {image.width} x {image.height} pixels")
+                raise Invalid(
+                    f"'{name}' is too large",
+                    why=f"{image.width} x {image.height} pixels; at most {MAX_PIXELS} are allowed",
+                )
             image.draft(None, (8, 8))  # a JPEG is decoded at an eighth: enough to see that it is
             image.load()
     except Invalid:
         raise
     except Exception as error:  # Pillow's decoders raise whatever a broken file brings them to
         raise Invalid(
-            f"'{name}' is no picture that can be read",
+            f"'{name}' is not a readable picture",
             why=str(error) or type(error).__name__,
-            try_this=f"one of the formats {', '.join(FORMATS)}",
+            try_this=f"use one of the formats {', '.join(FORMATS)}",
         ) from error
     return Given(Form.IMAGE, data, name)
 
@@ -67,14 +70,18 @@ def _listed(bundle: Bundle, listed: str, paths: Sequence[str], notes: list[str])
     lines = read_lines(io.BytesIO(bundle.read(listed)))
     columns = next(lines).cells
     if not {"path", "label"} <= set(columns):
-        raise Invalid(f"'{listed}' lacks the columns path and label", why=", ".join(columns))
+        raise Invalid(
+            f"'{listed}' lacks the columns path and label", why=f"it has {', '.join(columns)}"
+        )
     folder = listed[: -len(LIST)]
     known, named = set(paths), set()
     for line in lines:
         row = dict(zip(columns, line.cells, strict=True))
         path = folder + row.pop("path").removeprefix("./")
         if path not in known:
-            raise Invalid(f"line {line.number} of '{listed}' names '{path}'", why="it is not there")
+            raise Invalid(
+                f"line {line.number} of '{listed}' names '{path}'", why="there is no such file"
+            )
         named.add(path)
         label = row.pop("label")
         yield Fresh(label, {"": picture(bundle.read(path), path)}, name=path, slices=row)
@@ -85,7 +92,7 @@ def _listed(bundle: Bundle, listed: str, paths: Sequence[str], notes: list[str])
 
 def _left_out(paths: Sequence[str], why: str) -> str:
     more = f" and {len(paths) - 3} more" if len(paths) > 3 else ""
-    return f"left out, {why}: {', '.join(paths[:3])}{more}"
+    return f"left out ({why}): {', '.join(paths[:3])}{more}"
 
 
 def _is_image(path: str) -> bool:

@@ -32,7 +32,9 @@ def read_lines(file: BinaryIO) -> Iterator[Line]:
             if not width:
                 width = len(cells)
                 if width > _MOST_COLUMNS:
-                    raise Invalid(f"{width} columns are too many", why=f"at most {_MOST_COLUMNS}")
+                    raise Invalid(
+                        f"{width} columns are too many", why=f"at most {_MOST_COLUMNS} are allowed"
+                    )
             if len(cells) != width:
                 raise Invalid(
                     f"line {reader.line_num} has {len(cells)} cells",
@@ -40,11 +42,13 @@ def read_lines(file: BinaryIO) -> Iterator[Line]:
                 )
             yield Line(reader.line_num, cells)
     except UnicodeDecodeError as error:
-        raise Invalid(f"after line {reader.line_num} the file is not UTF-8") from error
+        raise Invalid(f"the file is not UTF-8 after line {reader.line_num}") from error
     except csv.Error as error:
         raise Invalid(f"line {reader.line_num} cannot be read", why=str(error)) from error
     if not width:
-        raise Invalid("the file is empty", try_this="a header, and one row per line")
+        raise Invalid(
+            "the file is empty", try_this="start with a header, followed by one row per line"
+        )
 
 
 def _bounded(file: BinaryIO) -> Iterator[str]:
@@ -52,5 +56,7 @@ def _bounded(file: BinaryIO) -> Iterator[str]:
     text = io.TextIOWrapper(file, encoding="utf-8-sig", newline="")
     while line := text.readline(LARGEST_CELL):
         if len(line) == LARGEST_CELL:
-            raise Invalid("a line is too long", why=f"at most {LARGEST_CELL} characters")
+            raise Invalid(
+                "a line is too long", why=f"at most {LARGEST_CELL} characters are allowed"
+            )
         yield line

@@ -68,7 +68,7 @@ class Column:
         size = math.prod(self.shape) * self.dtype.itemsize
         data = self.file.read(size)
         if len(data) != size:
-            raise Invalid(f"array '{self.name}' ends at {where}", why="its shape says otherwise")
+            raise Invalid(f"array '{self.name}' ends at {where}", why="its shape has more rows")
         native = np.frombuffer(data, dtype=self.dtype).astype(self.dtype.newbyteorder("="))
         return native.reshape(self.shape)
 
@@ -78,19 +78,21 @@ def read_npz(path: Path, label: str) -> Iterator[Fresh]:
     with Zip.opened(path) as bundle, ExitStack() as stack:
         columns = {}
         if len(bundle.paths()) > _MOST_ARRAYS:
-            raise Invalid("the archive has too many arrays", why=f"at most {_MOST_ARRAYS}")
+            raise Invalid(
+                "the archive has too many arrays", why=f"at most {_MOST_ARRAYS} are allowed"
+            )
         try:
             for member in bundle.paths():
                 name = member.removesuffix(_SUFFIX)
                 columns[name] = _column(stack.enter_context(bundle.open(member)), name)
         except _BROKEN as error:
-            raise Invalid("the file is no readable NPZ archive", why=str(error)) from error
+            raise Invalid("the file is not a readable NPZ archive", why=str(error)) from error
         label = label or next((name for name in LABELS if name in columns), "")
         _check(columns, label)
         try:
             yield from _rows(columns, label)
         except _BROKEN as error:
-            raise Invalid("the file is no readable NPZ archive", why=str(error)) from error
+            raise Invalid("the file is not a readable NPZ archive", why=str(error)) from error
 
 
 def _rows(columns: dict[str, Column], label: str) -> Iterator[Fresh]:
@@ -111,17 +113,22 @@ def _rows(columns: dict[str, Column], label: str) -> Iterator[Fresh]:
 def _column(file: IO[bytes], name: str) -> Column:
     version = _format.read_magic(file)
     if version not in _HEADERS:
-        raise Invalid(f"array '{name}' is of the NPY format {version}, which is not read here")
+        raise Invalid(f"array '{name}' has the unsupported NPY format {version}")
     shape, is_fortran, dtype = _HEADERS[version](file)
     if dtype.kind not in "biufSU" or not dtype.itemsize:
         raise Invalid(
-            f"array '{name}' is of the kind {dtype}", why="numbers, truth values or texts are read"
+            f"array '{name}' has the dtype {dtype}",
+            why="only numbers, booleans and strings are supported",
         )
     if not shape or len(shape) > 32 or any(size < 0 for size in shape):
-        raise Invalid(f"array '{name}' has the shape {list(shape)[:40]}", why="it has no rows")
+        raise Invalid(
+            f"array '{name}' has the shape {list(shape)[:40]}",
+            why="the first dimension must be the rows",
+        )
     if is_fortran and len(shape) > 1:
         raise Invalid(
-            f"array '{name}' is in Fortran order", try_this="numpy.ascontiguousarray before savez"
+            f"array '{name}' is in Fortran order",
+            try_this="call numpy.ascontiguousarray before savez",
         )
     if math.prod(shape[1:]) * dtype.itemsize > LARGEST_CELL or shape[0] > MOST_ROWS:
         raise Invalid(f"array '{name}' is too large", why=f"its shape is {list(shape)[:40]}")
@@ -132,14 +139,14 @@ def _check(columns: dict[str, Column], label: str) -> None:
     there = ", ".join(columns)[:500] or "none"
     if label not in columns:
         raise Invalid(
-            f"there is no array '{label}'" if label else "no array is called 'labels'",
-            why=f"the arrays: {there}",
+            f"there is no array '{label or LABELS[0]}'",
+            why=f"the arrays are {there}",
             try_this="numpy.savez(file, INPUT=…, labels=…)",
         )
     for name, column in columns.items():
         is_text = name == label or name.startswith(SLICE)
         if is_text and math.prod(column.shape) != 1:
-            raise Invalid(f"array '{name}' has several values in a row", why="one is needed")
+            raise Invalid(f"array '{name}' has several values per row", why="one is expected")
         if column.rows != columns[label].rows:
             raise Invalid(
                 f"array '{name}' has {column.rows} rows",
@@ -160,7 +167,7 @@ def _text(value: Array, where: str, name: str) -> str:
         if isinstance(item, bytes):
             return item.decode()
     except (ValueError, OverflowError) as error:
-        raise Invalid(f"{where}: '{name}' is no text", why=str(error)) from error
+        raise Invalid(f"{where}: '{name}' is not text", why=str(error)) from error
     if isinstance(item, bool):
         return str(item).lower()
     if isinstance(item, float) and item.is_integer() and abs(item) < 1e15:

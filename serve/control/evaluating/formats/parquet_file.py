@@ -22,9 +22,9 @@ def read_parquet(path: Path, label: str, slices: Sequence[str]) -> Iterator[Fres
         parquet: Any = importlib.import_module("pyarrow.parquet")
     except ImportError as error:
         raise NotServed(
-            "Parquet files cannot be read here",
+            "Parquet files cannot be read",
             why="pyarrow is not installed",
-            try_this="CSV or NPZ, or for the control plane pip install '.[parquet]' in a checkout",
+            try_this="use CSV or NPZ, or install it with pip install '.[parquet]' in a checkout",
         ) from error
     try:
         with parquet.ParquetFile(path, memory_map=False, pre_buffer=False) as file:
@@ -32,7 +32,7 @@ def read_parquet(path: Path, label: str, slices: Sequence[str]) -> Iterator[Fres
     except Invalid:
         raise
     except Exception as error:  # pyarrow's errors, and those of Python that it maps to
-        raise Invalid("the file is no readable Parquet file", why=str(error)[:300]) from error
+        raise Invalid("the file is not a readable Parquet file", why=str(error)[:300]) from error
 
 
 def _rows(file: Any, label: str, slices: Sequence[str]) -> Iterator[Fresh]:
@@ -59,4 +59,7 @@ def _plain(value: Any) -> Any:
         return value["bytes"]
     if value is None or isinstance(value, int | float | str | list | bytes):
         return value
-    raise Invalid(f"a column holds {type(value).__name__}", why="numbers, texts, lists, pictures")
+    raise Invalid(
+        f"a column contains {type(value).__name__}",
+        why="only numbers, texts, lists and pictures are supported",
+    )

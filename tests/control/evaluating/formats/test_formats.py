@@ -68,7 +68,7 @@ def test_a_folder_of_pictures_is_labelled_by_its_folders(rows_of):
     ]
     assert table.cells(1)[""].data == png(1)
     assert table.cells(1)[""].form is Form.IMAGE
-    assert notes == ["left out, no pictures by their names: digits/README.txt"]
+    assert notes == ["left out (not a picture file): digits/README.txt"]
 
 
 def test_a_list_names_pictures_their_labels_and_slices(rows_of):
@@ -79,7 +79,7 @@ def test_a_list_names_pictures_their_labels_and_slices(rows_of):
         ("cat", {"light": "day"}),
         ("dog", {"light": "night"}),
     ]
-    assert notes == ["left out, not in labels.csv: pets/left.png"]
+    assert notes == ["left out (not in labels.csv): pets/left.png"]
 
 
 def test_columns_of_numbers_are_one_vector(rows_of):
@@ -137,14 +137,14 @@ def test_parquet_has_numbers_lists_texts_and_pictures(rows_of):
     ("files", "word"),
     [
         ({"a.png": png()}, "'a.png' has no label"),
-        ({"7/a.png": b"no picture"}, "'7/a.png' is no picture"),
-        ({"7/a.png": png()[:-30]}, "'7/a.png' is no picture"),
-        ({"../a.png": png()}, "leads out of its folder"),
-        ({"/etc/a.png": png()}, "leads out of its folder"),
-        ({"7/..\\a.png": png()}, "leads out of its folder"),
-        ({"7\x1b[31m/a.png": png()}, "cannot be shown"),
+        ({"7/a.png": b"no picture"}, "'7/a.png' is not a readable picture"),
+        ({"7/a.png": png()[:-30]}, "'7/a.png' is not a readable picture"),
+        ({"../a.png": png()}, "must stay within its folder"),
+        ({"/etc/a.png": png()}, "must stay within its folder"),
+        ({"7/..\\a.png": png()}, "must stay within its folder"),
+        ({"7\x1b[31m/a.png": png()}, "not printable"),
         ({"x" * 300 + "/a.png": png()}, "at most 200"),
-        ({"labels.csv": "path,label\n../../etc/passwd,7\n"}, "is not there"),
+        ({"labels.csv": "path,label\n../../etc/passwd,7\n"}, "there is no such file"),
         ({"labels.csv": "file,label\na,7\n"}, "lacks the columns path and label"),
         ({"README.txt": "hello"}, "no rows"),
     ],
@@ -158,15 +158,15 @@ def test_hostile_and_broken_folders_are_refused(rows_of, files, word):
     [
         ("", "the file is empty"),
         ("x,label\n", "no rows"),
-        ("x,y2\n1,2\n", "no column is the label"),
-        ("label\n1\n", "no column is left"),
-        ("x,x,label\n1,2,3\n", "two columns have one name"),
+        ("x,y2\n1,2\n", "no label column"),
+        ("label\n1\n", "no columns for the model's inputs"),
+        ("x,x,label\n1,2,3\n", "must be unique"),
         ("x,label\n1,2\n3\n", "line 3 has 1 cells"),
-        ("x,label\n1,2\nabc,4\n", "line 3: column 'x' has 'abc'"),
+        ("x,label\n1,2\nabc,4\n", "line 3: column 'x' has the value 'abc'"),
         ("x,label\n1,2\n,4\n", "line 3: column 'x' is empty"),
         ("x,label\n1,2\n3,\n", "row 1 has no label"),
         ("x,label\n1,2\n3,\x1b]0;owned\n", "row 1: the label"),
-        ('x,label\n"[1, 2",7\n', "line 2, column 'x' is no list"),
+        ('x,label\n"[1, 2",7\n', "line 2, column 'x' is not a valid JSON list"),
         ('x,label\n"1,7\n', "cannot be read"),
     ],
 )
@@ -181,11 +181,11 @@ def test_csv_that_is_no_text_is_refused(rows_of):
 @pytest.mark.parametrize(
     ("arrays", "word"),
     [
-        ({"x": np.zeros(3)}, "no array is called 'labels'"),
+        ({"x": np.zeros(3)}, "there is no array 'labels'"),
         ({"x": np.zeros((3, 2)), "labels": np.zeros(2)}, "'x' has 3 rows"),
-        ({"x": np.zeros((3, 2)), "labels": np.zeros((3, 2))}, "several values in a row"),
-        ({"x": np.float32(3), "labels": np.zeros(2)}, "it has no rows"),
-        ({"x": np.array([{}], dtype=object), "labels": np.zeros(1)}, "numbers, truth values"),
+        ({"x": np.zeros((3, 2)), "labels": np.zeros((3, 2))}, "several values per row"),
+        ({"x": np.float32(3), "labels": np.zeros(2)}, "must be the rows"),
+        ({"x": np.array([{}], dtype=object), "labels": np.zeros(1)}, "numbers, booleans"),
         ({"x": np.asfortranarray(np.zeros((2, 3))), "labels": np.zeros(2)}, "Fortran"),
     ],
 )
@@ -209,7 +209,7 @@ def test_a_bomb_is_unpacked_as_far_as_a_dataset_may_be_large(tmp_path):
     np.savez_compressed(path, x=np.zeros((200, 10_000), np.uint8), labels=np.zeros(200, np.uint8))
     assert path.stat().st_size < 10_000
     writer = PackWriter(tmp_path, largest=100_000)
-    with pytest.raises(Invalid, match="row 9 it has more than 100000 bytes"):
+    with pytest.raises(Invalid, match="exceeds 100000 bytes at row 9"):
         writer.write(read_file(path, Format.NPZ, Roles(), []))
     assert writer.data.stat().st_size <= 100_000
 
@@ -225,7 +225,7 @@ def test_an_archive_whose_list_of_files_is_too_long_is_refused_unread(rows_of):
 def test_bytes_that_are_no_such_file_are_refused(rows_of, file_format):
     if file_format == "parquet":
         pytest.importorskip("pyarrow")
-    assert "no readable" in refused(rows_of, b"PK\x03\x04 and nothing more", file_format)
+    assert "not a readable" in refused(rows_of, b"PK\x03\x04 and nothing more", file_format)
 
 
 def test_files_that_were_sent_one_by_one_are_a_folder(tmp_path):
