@@ -71,7 +71,7 @@ PAGES = {
     "choose what to try": Listed("/try", "/try", "Try"),
     "try": Listed("/try/{model}", "/try/digits?a=1&b=2", "digits"),
     "try, hostile": Listed("/try/{model}", "/try/{hostile}", HOSTILE),
-    "tries": Listed("/runs", "/runs", "ries"),
+    "tries": Listed("/runs", "/runs", "Run history"),
     "a try": Listed("/runs/{identity}", "/runs/{tried}", "digits"),
     "a try, hostile": Listed("/runs/{identity}", "/runs/{hostile_try}", HOSTILE),
     "evaluations": Listed("/evaluations", "/evaluations", "valuat"),

@@ -87,8 +87,8 @@ def test_what_was_typed_is_still_there_after_a_run_or_a_refusal(
     lists.fill(typed)
     run(page)
     expect(page.get_by_label("Nested lists")).to_have_value(typed)
-    expect(page.get_by_label("A", exact=True)).to_have_value("1")
-    page.get_by_text("The same call from").click()
+    expect(page.get_by_label("Version A")).to_have_value("1")
+    page.get_by_text("Same call with").click()
     expect(page.get_by_text(f"http://{stage.up.http}").first).to_be_visible()
 
 
@@ -100,8 +100,8 @@ def test_an_answer_that_is_right_becomes_a_case_of_the_contract(page: Page, stag
     page.get_by_role("button", name="Save to contract").click()
     dialog = page.get_by_role("dialog")
     dialog.get_by_label("B, version 2").check()
-    dialog.get_by_label("Name of the case").fill("a plain seven")
-    dialog.get_by_label("Why (for the history)").fill("every version must know it")
+    dialog.get_by_label("Case name").fill("a plain seven")
+    dialog.get_by_label("Reason (for the history)").fill("every version must know it")
     dialog.get_by_role("button", name="Save").press("Enter")
     expect(dialog.locator("#save-said")).to_contain_text("Saved")
     assert "a plain seven" in str(stage.up.get("/api/models/digits/versions/2/contract"))

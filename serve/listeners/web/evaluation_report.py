@@ -129,7 +129,10 @@ def drop_text(drop: Page | None) -> str:
         return ""
     value, low, high = (100 * drop[key] for key in ("value", "low", "high"))
     if value == 0:
-        return f"Both are equally accurate (95 % interval: ±{max(-low, high):.2g} points)."
+        return (
+            "Both versions have the same accuracy "
+            f"(95 % interval: ±{max(-low, high):.2g} percentage points)."
+        )
     better = "A" if value > 0 else "B"
     if value < 0:
         value, low, high = -value, -high, -low
@@ -204,7 +207,7 @@ def _step(span: float) -> float:
 def _matrices(confusion: Page | None) -> Iterator[Matrix]:
     if confusion is None:
         return
-    titles = (("a", "A"), ("b", "B"), ("difference", "B less A"))
+    titles = (("a", "A"), ("b", "B"), ("difference", "B − A"))
     for key, title in titles:
         if confusion[key] is not None:
             yield Matrix(key, title, tuple(_lines(confusion["labels"], confusion[key], key)))

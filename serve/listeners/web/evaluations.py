@@ -86,8 +86,8 @@ async def begin(
         b=_short(b, "version") or None,
         via="grpc" if via == "grpc" else "http",
         concurrency=_whole(concurrency, "concurrency", 64) or 4,
-        batch=_whole(batch, "rows of a call", 1024) or 1,
-        limit=_whole(limit, "number of rows", 10**9),
+        batch=_whole(batch, "number of rows per call", 1024) or 1,
+        limit=_whole(limit, "row limit", 10**9),
         output=_short(output, "output") or None,
         gates=[_short(line, "gate") for line in gates.splitlines()[:51] if line.strip()],
     )
@@ -223,12 +223,14 @@ def _bucket(text: str) -> Bucket | None:
         return Bucket(text) if text else None
     except ValueError as error:
         known = ", ".join(one.value for one in Bucket)
-        raise Invalid(f"there is no bucket '{text[:40]}'", why=f"there are {known}") from error
+        raise Invalid(
+            f"there is no bucket '{text[:40]}'", why=f"the buckets are {known}"
+        ) from error
 
 
 def _short(text: str, what: str) -> str:
     if len(text.strip()) > 200:
-        raise Invalid(f"the {what} is too long", why="at most 200 characters are read")
+        raise Invalid(f"the {what} is too long", why="at most 200 characters are allowed")
     return text.strip()
 
 
@@ -237,7 +239,10 @@ def _whole(text: str, what: str, most: int) -> int | None:
     if not text.strip():
         return None
     if not (text.strip().isascii() and text.strip().isdigit() and 1 <= int(text[:12]) <= most):
-        raise Invalid(f"'{text[:40]}' cannot be the {what}", why=f"it is from 1 to {most}")
+        raise Invalid(
+            f"'{text[:40]}' is not a valid {what}",
+            why=f"it must be a whole number from 1 to {most}",
+        )
     return int(text)
 
 

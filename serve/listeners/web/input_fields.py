@@ -35,9 +35,9 @@ TITLES = {
     "csv": "CSV",
     "npy": "NPY, NPZ",
     "random": "Random",
-    "omit": "Left out",
-    EACH: "One by one",
-    "again": "As before",
+    "omit": "Omit",
+    EACH: "Per input",
+    "again": "Saved input",
     "npz": "NPZ file",
 }
 
@@ -109,7 +109,7 @@ async def given_of(form: FormData, inputs: Sequence[str]) -> dict[str, tuple[str
             given = await _given(form, str(place), kind)
             found["" if given[0] == "example" else name] = given
     if not found:
-        raise Invalid("no input is given", try_this="choose one of the tabs")
+        raise Invalid("the request has no input", try_this="choose a tab and enter an input")
     return found
 
 
@@ -168,14 +168,14 @@ async def _given(form: FormData, key: str, kind: str) -> tuple[str, bytes, str]:
         text = str(form.get(f"{kind}-{key}", "")).strip("\r\n" if kind == "text" else None)
         if not text:
             raise _nothing(kind)
-        said = "" if kind in ("example", "text") else f"what stands under {TITLES[kind]}"
+        said = "" if kind in ("example", "text") else f"the field '{TITLES[kind]}'"
         return ("json" if kind == "grid" else kind), text.replace("\r\n", "\n").encode(), said
     if kind == "random":
         return kind, b"", ""
     if kind == "draw":
         return "image", _drawing(str(form.get(f"drawn-{key}", ""))), "drawing.png"
     if kind not in ("image", "npy", "npz"):
-        raise Invalid(f"an input cannot be given as '{kind[:40]}'")
+        raise Invalid(f"'{kind[:40]}' is not a valid input format")
     file = form.get(f"{kind}-{key}")
     if not isinstance(file, UploadFile) or not file.filename:
         raise _nothing(kind)
@@ -188,7 +188,7 @@ async def _given(form: FormData, key: str, kind: str) -> tuple[str, bytes, str]:
 def _drawing(text: str) -> bytes:
     """The PNG file behind a data URL."""
     if not text.startswith(_DRAWN):
-        raise Invalid("nothing is drawn yet", try_this="draw something, or choose another tab")
+        raise Invalid("the drawing is empty", try_this="draw something, or choose another tab")
     try:
         return base64.b64decode(text[len(_DRAWN) :], validate=True)
     except binascii.Error as error:
@@ -196,9 +196,8 @@ def _drawing(text: str) -> bytes:
 
 
 def _nothing(kind: str) -> Invalid:
-    what = {"image": "no picture is chosen", "npy": "no file is chosen", "npz": "no file is chosen"}
-    title = TITLES.get(kind, kind)
-    return Invalid(
-        what.get(kind, f"nothing is given under {title}"),
-        try_this="fill it in, or choose another tab",
-    )
+    if kind in ("image", "npy", "npz"):
+        what, fix = f"no {'picture' if kind == 'image' else 'file'} is selected", "select one"
+    else:
+        what, fix = f"the field '{TITLES.get(kind, kind)}' is empty", "fill it in"
+    return Invalid(what, try_this=f"{fix}, or choose another tab")

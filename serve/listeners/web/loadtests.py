@@ -24,7 +24,7 @@ async def show_all(visit: Visiting) -> Response:
 async def compare(visit: Visiting, a: Name = "", b: Name = "") -> Response:
     """Two reports; `a` was before."""
     if not a or not b or a == b:
-        raise Invalid("two different load tests are needed", try_this="/loadtests")
+        raise Invalid("a comparison needs two different load tests", try_this="/loadtests")
     for name in (a, b):
         await visit.control.load_reports.read(name)
     return page(visit, "loadtests_compared.html", a=a, b=b)

@@ -13,9 +13,9 @@ _FEW = 64  # values that need not be folded away
 _PARTS = (
     ("gateway_and_network", "gateway and network"),
     ("queue", "queue"),
-    ("compute_input", "input copied"),
-    ("compute_infer", "computed"),
-    ("compute_output", "output copied"),
+    ("compute_input", "compute input"),
+    ("compute_infer", "compute infer"),
+    ("compute_output", "compute output"),
 )
 
 
@@ -106,10 +106,10 @@ def verdict_of(one: Try) -> Verdict | None:
     if differing:
         return Verdict(False, _disagreement(one, differing[0]))
     if all(found.equal == 1 for found in one.difference.values()):
-        return Verdict(True, "Both answer the same, to the last digit")
+        return Verdict(True, "The outputs are identical")
     if any(found.top_1 is not None for found in one.difference.values()):
-        return Verdict(True, "Both agree on the highest score; the values differ")
-    return Verdict(False, "The answers differ")
+        return Verdict(True, "Same top class; the values differ")
+    return Verdict(False, "The outputs differ")
 
 
 def _disagreement(one: Try, name: str) -> str:
@@ -119,10 +119,10 @@ def _disagreement(one: Try, name: str) -> str:
     for side in one.sides:
         line = next((line for line in side.outputs if line.name == name), None)
         if line is None or len(line.top) <= row or not line.top[row]:
-            return f"They differ in the highest score of {name}"
+            return f"The top class of {name} differs"
         told.append(_name(line.top[row][0]))
     where = "" if len(line.top if line else ()) == 1 else f" in row {row}"
-    return f"They differ{where}: A says {told[0]}, B says {told[1]}"
+    return f"Different top class{where}: {told[0]} (A), {told[1]} (B)"
 
 
 def _name(top: Top) -> str:
@@ -156,7 +156,7 @@ def _bars(row: Sequence[Top], other: Sequence[Top] | None) -> tuple[Bar, ...]:
         if other is not None:
             before = ranks.get(top.index)
             if before is None:
-                moved, is_up = f"not in A's first {len(other)}", True
+                moved, is_up = f"not in A's top {len(other)}", True
             elif before != rank:
                 is_up = rank < before
                 moved = f"{abs(before - rank)} {'higher' if is_up else 'lower'} than in A"
@@ -188,7 +188,7 @@ def _lines(values: Any) -> Iterator[tuple[str, ...]]:
 
 def _cell(value: Any) -> str:
     if value is None:
-        return "not a number"
+        return "not finite"
     if isinstance(value, bool):
         return str(value).lower()
     return f"{value:.6g}" if isinstance(value, float) else str(value)
@@ -212,10 +212,10 @@ def _timing(latency: Latency | None) -> str:
     if latency is None:
         return ""
     if latency.exact:
-        return "Exact: Triton counted no other call of this version meanwhile."
+        return "Exact: there was no other call to this version."
     if latency.calls:
         return (
-            f"Queue and compute are averages of the {latency.calls} calls that Triton counted "
-            "meanwhile; only the round trip is of this call."
+            f"Queue and compute times are averages of {latency.calls} calls. "
+            "The round trip is of this call only."
         )
-    return "Only the round trip is known: Triton told no counts."
+    return "Only the round trip is known, because Triton returned no statistics."

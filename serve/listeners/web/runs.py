@@ -72,7 +72,7 @@ async def save_case(
     return _said(
         visit,
         identity,
-        f"Saved as “{case.name}”: every replica must answer so from now on.",
+        f"Saved as “{case.name}”. Every replica must now reproduce this result.",
         f"/models/{segment(one.model)}/versions/{version}",
         f"Version {version} and its contract",
     )
@@ -124,5 +124,7 @@ def _number(text: str) -> float | None:
     except ValueError:
         value = -1.0
     if not 0 <= value < 1e300:
-        raise Invalid(f"'{text[:40]}' is no tolerance", try_this="a number such as 0.001")
+        raise Invalid(
+            f"'{text[:40]}' is not a valid tolerance", why="it must be 0 or more", try_this="0.001"
+        )
     return value

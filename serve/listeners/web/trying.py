@@ -154,7 +154,7 @@ async def _examples(visit: Visit, model: str, sides: tuple[str, str | None]) -> 
 def _choice(model: str, one: Example) -> Choice:
     path = f"/api/models/{segment(model)}/examples/{segment(one.id)}.png"
     picture = path if any(line.preview for line in one.inputs) else ""
-    return Choice(one.id, f"{one.name or 'without a name'} (version {one.version})", picture)
+    return Choice(one.id, f"{one.name or 'unnamed'} (version {one.version})", picture)
 
 
 async def _offered(form: FormData, takes: Takes) -> dict[str, Offered]:
@@ -176,5 +176,8 @@ def _whole(form: FormData, name: str, least: int, most: int) -> int | None:
     if not text:
         return None
     if not (text.isascii() and text.isdigit() and len(text) < 18 and least <= int(text) <= most):
-        raise Invalid(f"'{text[:40]}' cannot be {name}", why=f"it is from {least} to {most}")
+        raise Invalid(
+            f"'{text[:40]}' is not a valid value of '{name}'",
+            why=f"it must be a whole number from {least} to {most}",
+        )
     return int(text)

@@ -57,7 +57,7 @@ def test_the_difference_is_told_from_the_better_side() -> None:
 
 def test_confusion_is_drawn_for_both_sides_and_their_difference() -> None:
     found = of(ROWS)
-    assert [one.title for one in found.matrices] == ["A", "B", "B less A"]
+    assert [one.title for one in found.matrices] == ["A", "B", "B − A"]
     counts = [[square.count for square in squares] for _, squares in found.matrices[0].lines]
     assert counts == [[5, 5], [5, 5]]
     difference = {

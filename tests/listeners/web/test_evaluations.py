@@ -32,9 +32,9 @@ def test_what_is_asked_in_the_form_is_evaluated_listed_and_removed(tmp_path: Pat
         path = await begun(client, scene)
         shown, listed = await client.get(path), await client.get("/evaluations")
         assert shown.status_code == 200, shown.text
-        assert "✗ not passed" in shown.text and "it is 90.00 %" in shown.text
+        assert "✗ failed" in shown.text and "measured: 90.00 %" in shown.text
         assert "A is right on 6 rows where B is wrong, and B on 0 rows" in shown.text
-        assert path in listed.text and "90.0 %" in listed.text and "not passed" in listed.text
+        assert path in listed.text and "90.0 %" in listed.text and ">failed<" in listed.text
         removed = await client.post(f"{path}/remove")
         assert removed.headers["location"] == "/evaluations"
         assert (await client.get(path)).status_code == 404
@@ -45,9 +45,9 @@ def test_what_is_asked_in_the_form_is_evaluated_listed_and_removed(tmp_path: Pat
 def test_what_cannot_be_asked_is_told_beside_the_form(tmp_path: Path) -> None:
     async def scenario(client: Any, scene: Any) -> None:
         for word, change in (
-            ("cannot be judged", {"gates": "precision(b)>1"}),
-            ("it is from 1 to 64", {"concurrency": "0"}),
-            ("it is from 1 to 1024", {"batch": "many"}),
+            ("is invalid", {"gates": "precision(b)>1"}),
+            ("from 1 to 64", {"concurrency": "0"}),
+            ("from 1 to 1024", {"batch": "many"}),
             ("there is no dataset", {"dataset": "no"}),
             ("too long", {"a": "x" * 300}),
             ("nolabel", {"a": "nolabel"}),

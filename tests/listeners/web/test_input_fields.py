@@ -94,7 +94,7 @@ def test_every_tab_gives_its_form_and_only_the_open_one_counts() -> None:
         found = given([("form-0", tab), (name, content), ("csv-0", "3"), ("text-1", "no")])
         assert found["x"][:2] == (kind, data), tab
     form = [("form-0", "json"), ("json-0", " [1, 2] ")]
-    assert given(form) == {"x": ("json", b"[1, 2]", "what stands under JSON")}
+    assert given(form) == {"x": ("json", b"[1, 2]", "the field 'JSON'")}
     form = [("form-all", "json"), ("json-all", '{"inputs": []}'), ("form-0", "random")]
     assert list(given(form, "a", "b")) == [""], "what is given together has no name"
     form = [("form-0", "example"), ("example-0", "3-0")]
@@ -105,10 +105,10 @@ def test_what_is_missing_is_told() -> None:
     with pytest.raises(Invalid, match="no input is given"):
         given([])
     for tab, name, content, word in (
-        ("json", "json-0", "  ", "nothing is given under JSON"),
-        ("draw", "drawn-0", "", "nothing is drawn yet"),
+        ("json", "json-0", "  ", "the field 'JSON' is empty"),
+        ("draw", "drawn-0", "", "the drawing is empty"),
         ("draw", "drawn-0", "data:image/png;base64,%%", "cannot be read"),
-        ("draw", "drawn-0", "data:text/html,<script>", "nothing is drawn yet"),
+        ("draw", "drawn-0", "data:text/html,<script>", "the drawing is empty"),
         ("image", "image-0", upload("", b""), "no picture is chosen"),
         ("npy", "npy-0", "text", "no file is chosen"),
         ("pickle", "x", "", "cannot be given as 'pickle'"),

@@ -49,7 +49,7 @@ def test_ranks_of_the_other_side_are_told_where_they_moved() -> None:
     assert [(bar.moved, bar.is_up) for bar in second.outputs[0].rows[0]] == [
         ("1 higher than in A", True),
         ("1 lower than in A", False),
-        ("not in A's first 3", True),
+        ("not in A's top 3", True),
     ]
 
 
@@ -70,7 +70,7 @@ def test_the_parts_of_an_exact_latency_fill_the_bar() -> None:
 
 def test_values_become_lines_of_cells_that_are_cut_and_folded_when_they_are_many() -> None:
     shown = sides_of(made(side(output([[[1.5, None], [True, "a"]]]))))[0].outputs[0]
-    assert shown.table == (("1.5", "not a number"), ("true", "a"))
+    assert shown.table == (("1.5", "not finite"), ("true", "a"))
     assert not shown.is_folded and not shown.is_cut
     shown = sides_of(made(side(output([[0.0] * 60] * 200))))[0].outputs[0]
     assert (len(shown.table), len(shown.table[0])) == (100, 50)
@@ -80,10 +80,10 @@ def test_values_become_lines_of_cells_that_are_cut_and_folded_when_they_are_many
 def test_the_difference_is_told_in_a_sentence() -> None:
     a, b = (side(output([], [(place, 0.9)])) for place in (3, 8))
     for difference, good, said in (
-        (OutputDifference(equal=1, top_1=1, top_1_differs=[]), True, "to the last digit"),
-        (OutputDifference(equal=0.5, top_1=1, top_1_differs=[]), True, "agree on the highest"),
-        (OutputDifference(equal=0, top_1=0, top_1_differs=[0]), False, "A says class 3, B says"),
-        (OutputDifference(equal=0.9), False, "The answers differ"),
+        (OutputDifference(equal=1, top_1=1, top_1_differs=[]), True, "identical"),
+        (OutputDifference(equal=0.5, top_1=1, top_1_differs=[]), True, "Same top class"),
+        (OutputDifference(equal=0, top_1=0, top_1_differs=[0]), False, "class 3 (A), class"),
+        (OutputDifference(equal=0.9), False, "The outputs differ"),
         (OutputDifference(refused="the shapes differ"), False, "cannot be compared: the shapes"),
     ):
         found = verdict_of(made(a, b, difference={"y": difference}))

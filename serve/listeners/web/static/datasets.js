@@ -15,7 +15,7 @@ function take(found) {
   files = found.filter((one) => !LEFT_OUT.test(one.path));
   const size = files.reduce((sum, one) => sum + one.file.size, 0);
   const what = files.length === 1 ? files[0].path : `${files.length.toLocaleString("en")} files`;
-  chosen.textContent = files.length ? `${what}, ${sized(size)}` : "Nothing is chosen yet.";
+  chosen.textContent = files.length ? `${what}, ${sized(size)}` : "No files selected.";
   const name = form.elements.name;
   if (files.length && !name.value) {
     name.value = files[0].path.split("/")[0].replace(/\.[^.]*$/, "").replace(/[^A-Za-z0-9._-]+/g, "-").replace(/^[._-]+/, "");
@@ -47,7 +47,7 @@ form.addEventListener("submit", (event) => {
   event.preventDefault();
   if (request) return;
   if (!files.length) {
-    tell("Nothing is chosen", "Choose a folder of pictures or one file first.");
+    tell("No files selected", "Select a folder of pictures or one file first.");
     return;
   }
   const body = new FormData();
@@ -66,11 +66,11 @@ function begin(body) {
     bar.max = event.total || 1;
     bar.value = event.loaded;
     chosen.textContent = event.loaded < event.total
-      ? `${sized(event.loaded)} of ${sized(event.total)} sent` : "Everything is sent; the rows are being checked…";
+      ? `${sized(event.loaded)} of ${sized(event.total)} sent` : "Upload complete. Checking the rows…";
   });
   request.addEventListener("load", () => done(request.status, request.responseText));
-  request.addEventListener("error", () => tell("The upload broke off", "Nothing was kept. Is the gateway running? Try again."));
-  request.addEventListener("abort", () => tell("Cancelled", "Nothing was kept."));
+  request.addEventListener("error", () => tell("Upload failed", "Nothing was saved. Check that Servegate is running, then try again."));
+  request.addEventListener("abort", () => tell("Cancelled", "Nothing was saved."));
   request.addEventListener("loadend", () => { request = null; busy(false); });
   request.open("POST", form.dataset.upload);
   request.send(body);
@@ -82,11 +82,11 @@ function done(status, text) {
     answer = JSON.parse(text);
   } catch { /* no answer of ours: the status says it */ }
   if (status !== 201) {
-    tell(answer.what ?? `The gateway answered ${status}`, [answer.why, answer.try_this && `Try: ${answer.try_this}`].filter(Boolean).join(". "));
+    tell(answer.what ?? `Servegate returned status ${status}`, [answer.why, answer.try_this && `Try: ${answer.try_this}`].filter(Boolean).join(". "));
     return;
   }
   if (answer.notes.length) {
-    tell(`Kept, with ${answer.rows.toLocaleString("en")} rows`, answer.notes.join(". "), `/datasets/${encodeURIComponent(answer.name)}`);
+    tell(`Saved ${answer.rows.toLocaleString("en")} rows`, answer.notes.join(". "), `/datasets/${encodeURIComponent(answer.name)}`);
   } else {
     location.assign(`/datasets/${encodeURIComponent(answer.name)}`);
   }
@@ -103,7 +103,7 @@ function tell(what, why, path = "") {
   if (path) {
     const link = document.createElement("a");
     link.href = path;
-    link.textContent = "Look at it";
+    link.textContent = "View the dataset";
     box.append(link);
   }
   said.replaceChildren(box);

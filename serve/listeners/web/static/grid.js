@@ -17,7 +17,7 @@ function begin(place) {
   const field = Object.assign(document.createElement("input"), { type: "hidden", name: `grid-${key}` });
   const hint = document.createElement("p");
   hint.className = "hint";
-  hint.textContent = "Arrow keys move between cells; cells of a spreadsheet can be pasted.";
+  hint.textContent = "Use the arrow keys to move between cells. You can paste cells from a spreadsheet.";
   place.replaceChildren(lengths, cells, field, hint);
 
   const free = wanted.map((length, axis) => [length, axis]).filter(([length]) => length < 0);
@@ -25,7 +25,7 @@ function begin(place) {
     const label = document.createElement("label");
     const isRows = rows !== undefined && axis === 0;
     const others = free.length - (rows === undefined ? 0 : 1);
-    label.textContent = isRows ? "Rows " : others > 1 ? `Length of dimension ${axis + 1} ` : "Values ";
+    label.textContent = isRows ? "Rows " : others > 1 ? `Size of dimension ${axis + 1} ` : "Values ";
     const box = Object.assign(document.createElement("input"), { type: "number", min: 1, max: MOST, value: isRows ? 1 : 3 });
     box.addEventListener("change", build);
     box.dataset.axis = axis;
@@ -48,7 +48,7 @@ function begin(place) {
     const sizes = shape();
     const count = sizes.reduce((product, size) => product * size, 1);
     if (count > MOST) {
-      cells.textContent = `${count} values are too many for a grid: give them as JSON, CSV or NPY.`;
+      cells.textContent = `This shape has ${count} values, but the grid holds at most ${MOST}. Use JSON, CSV or NPY instead.`;
       field.value = "";
       return;
     }
@@ -85,7 +85,7 @@ function begin(place) {
       if (word(box.value.trim()) === null) box.setAttribute("aria-invalid", "true");
     }
     const words = values().map(word);
-    field.value = words.includes(null) ? "a cell holds no number" : nested(words, shape());
+    field.value = words.includes(null) ? "a cell is not a number" : nested(words, shape());
   }
 
   function word(text) {

@@ -42,7 +42,7 @@ document.addEventListener("change", async (event) => {
     event.target.value = "";
     const area = document.getElementById(fills);
     area.value = file.size > LARGEST_TEXT ? "" : await file.text();
-    if (!area.value) area.placeholder = `${file.name} is too large to be shown: give it as an NPY or NPZ file`;
+    if (!area.value) area.placeholder = `${file.name} is too large for this field. Use an NPY or NPZ file instead.`;
   }
   if (event.target.type === "file") preview(event.target);
 });
@@ -94,7 +94,7 @@ document.addEventListener("htmx:afterSwap", (event) => {
   fetchModules();
   if (event.target.id === "result") {
     const said = event.target.querySelector(".verdict") ?? event.target.querySelector("h2");
-    document.getElementById("told").textContent = `It has run. ${said.textContent.trim()}`;
+    document.getElementById("told").textContent = `Run finished. ${said.textContent.trim()}`;
     event.target.scrollIntoView({ block: "start" });
   }
 });
