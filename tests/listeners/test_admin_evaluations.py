@@ -126,7 +126,7 @@ def test_what_is_no_dataset_is_refused_and_nothing_is_kept(tmp_path):
             assert word in assert_error(answer, 422, "invalid")["error"]
         path = "/api/datasets/rows"
         bad = await client.put(f"{path}?format=csv", content=CSV + b"1,oops,2,first\n")
-        assert "line 62: column 'x1' has 'oops'" in assert_error(bad, 422, "invalid")["what"]
+        assert "line 62: column 'x1' has the value 'oops'" in assert_error(bad, 422, "invalid")["what"]
         assert_error(await client.get(path), 404, "not_found")
 
     play(tmp_path, scenario)
@@ -225,7 +225,7 @@ def test_an_evaluation_is_followed_to_its_end(tmp_path):
 
 def test_what_cannot_be_asked_is_refused(tmp_path):
     changes = {
-        "known: accuracy(a or b)": {"gates": ["precision(b)>1"]},
+        "the metrics are accuracy(a or b)": {"gates": ["precision(b)>1"]},
         "via": {"via": "carrier pigeon"},
         "concurrency": {"concurrency": 0},
         "batch": {"batch": 100_000},

@@ -128,7 +128,7 @@ async def test_a_file_is_a_row_in_its_form_unless_that_is_unknown(made):
     ):
         await made.add_row(name, data, name, "7", "bob")
         assert (await made.view(name)).cells(0)[""] == Given(form, data, name)
-    with pytest.raises(Invalid, match="is not a picture"):
+    with pytest.raises(Invalid, match="is not a readable picture"):
         await made.add_row("new", b"hello", "hello", "7", "bob")
     with pytest.raises(Invalid, match="random"):
         await made.add_row("new", {"x": Given(Form.RANDOM)}, "", "7", "bob")

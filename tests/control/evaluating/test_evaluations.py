@@ -209,8 +209,8 @@ async def test_what_cannot_be_evaluated_is_refused_at_once(tmp_path):
             ({"a": "9"}, NotFound, "version 9"),
             ({"a": "stable"}, UnknownLabel, "stable"),
             ({"a": "3"}, Conflict, "not ready"),
-            ({"a": "1", "gates": ("agreement>0.5",)}, Invalid, "known"),
-            ({"a": "1", "output": "other"}, Invalid, "it has scores"),
+            ({"a": "1", "gates": ("agreement>0.5",)}, Invalid, "the metrics are"),
+            ({"a": "1", "output": "other"}, Invalid, "its outputs are scores"),
             ({"a": "1", "revision": 7}, NotFound, "revision 7"),
         ):
             with pytest.raises(error, match=word):

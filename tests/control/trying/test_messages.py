@@ -63,7 +63,7 @@ def test_json_has_the_shortest_numbers_that_are_the_same_ones() -> None:
         (F32, "FP32", {"y": "FP16"}, "'y' is FP16"),
         (F32, "BF16", {}, "'x' is BF16"),
         (np.array([np.nan], np.float32), "FP32", {}, "NaN"),
-        (WORDS, "BYTES", {}, "no text"),
+        (WORDS, "BYTES", {}, "not UTF-8 text"),
         (WORDS[2:], "BYTES", {"y": "BYTES"}, ""),
     ],
 )

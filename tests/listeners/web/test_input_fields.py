@@ -102,16 +102,16 @@ def test_every_tab_gives_its_form_and_only_the_open_one_counts() -> None:
 
 
 def test_what_is_missing_is_told() -> None:
-    with pytest.raises(Invalid, match="no input is given"):
+    with pytest.raises(Invalid, match="has no input"):
         given([])
     for tab, name, content, word in (
         ("json", "json-0", "  ", "the field 'JSON' is empty"),
         ("draw", "drawn-0", "", "the drawing is empty"),
         ("draw", "drawn-0", "data:image/png;base64,%%", "cannot be read"),
         ("draw", "drawn-0", "data:text/html,<script>", "the drawing is empty"),
-        ("image", "image-0", upload("", b""), "no picture is chosen"),
-        ("npy", "npy-0", "text", "no file is chosen"),
-        ("pickle", "x", "", "cannot be given as 'pickle'"),
+        ("image", "image-0", upload("", b""), "no picture is selected"),
+        ("npy", "npy-0", "text", "no file is selected"),
+        ("pickle", "x", "", "'pickle' is not a valid input format"),
     ):
         with pytest.raises(Invalid, match=word):
             given([("form-0", tab), (name, content)])

@@ -61,7 +61,7 @@ def test_the_parts_of_an_exact_latency_fill_the_bar() -> None:
     assert one.timing.startswith("Exact")
     averages = Latency(0.01, None, 0.001, 0.001, 0.003, 0.001, calls=9)
     for took, word in (
-        (averages, "averages of the 9 calls"),
+        (averages, "averages of 9 calls"),
         (Latency(0.01), "Only the round trip"),
     ):
         (one,) = sides_of(made(side(output([]), latency=took)))
