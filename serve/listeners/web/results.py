@@ -159,7 +159,7 @@ def _bars(row: Sequence[Top], other: Sequence[Top] | None) -> tuple[Bar, ...]:
                 moved, is_up = f"not in A's top {len(other)}", True
             elif before != rank:
                 is_up = rank < before
-                moved = f"{abs(before - rank)} {'higher' if is_up else 'lower'} than in A"
+                moved = f"{abs(before - rank)} {'up' if is_up else 'down'} from A"
         share = 0.0 if top.value is None else 100 * (top.value - least) / span
         bars.append(
             Bar(
