@@ -19,7 +19,7 @@ from serve.tensors.preprocessing import FORMATS, MAX_PIXELS
 
 LARGEST_SIDE = 512  # pixels
 _LEAST = 2
-_BROKEN = "the picture of this row cannot be made"
+_BROKEN = "the picture of this row cannot be shown"
 
 
 def is_pictured(cells: Mapping[str, Given]) -> bool:

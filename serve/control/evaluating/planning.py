@@ -34,8 +34,8 @@ class Planner:
         other = one if b is None else await self._side(request, b, view)
         if (other.kind, other.output.name) != (one.kind, one.output.name):
             raise Invalid(
-                f"versions {a} and {b} of '{request.model}' cannot be compared",
-                why=f"output '{one.output.name}' has {one.kind}, output '{other.output.name}' has "
+                f"versions {a} and {b} of model '{request.model}' cannot be compared",
+                why=f"output '{one.output.name}' has {one.kind}, but output '{other.output.name}' has "
                 f"{other.kind}",
             )
         if request.batch > 1 and not all(
@@ -111,7 +111,7 @@ class Planner:
         most = int(known.message.max_batch_size) if known else 0
         if 0 < most < request.batch:
             raise Invalid(
-                f"version {number} of '{request.model}' accepts at most {most} rows per call",
+                f"version {number} of model '{request.model}' accepts at most {most} rows per call",
                 why=f"its max_batch_size is {most}, but the evaluation uses {request.batch}",
                 try_this=f'"batch": {most}',
             )
