@@ -126,7 +126,9 @@ def test_what_is_no_dataset_is_refused_and_nothing_is_kept(tmp_path):
             assert word in assert_error(answer, 422, "invalid")["error"]
         path = "/api/datasets/rows"
         bad = await client.put(f"{path}?format=csv", content=CSV + b"1,oops,2,first\n")
-        assert "line 62: column 'x1' has the value 'oops'" in assert_error(bad, 422, "invalid")["what"]
+        assert (
+            "line 62: column 'x1' has the value 'oops'" in assert_error(bad, 422, "invalid")["what"]
+        )
         assert_error(await client.get(path), 404, "not_found")
 
     play(tmp_path, scenario)

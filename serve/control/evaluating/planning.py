@@ -35,8 +35,8 @@ class Planner:
         if (other.kind, other.output.name) != (one.kind, one.output.name):
             raise Invalid(
                 f"versions {a} and {b} of model '{request.model}' cannot be compared",
-                why=f"output '{one.output.name}' has {one.kind}, but output '{other.output.name}' has "
-                f"{other.kind}",
+                why=f"output '{one.output.name}' has {one.kind}, "
+                f"but output '{other.output.name}' has {other.kind}",
             )
         if request.batch > 1 and not all(
             spec.has_batch for side in (one, other) for spec in (*side.inputs.values(), side.output)

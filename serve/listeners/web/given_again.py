@@ -94,7 +94,7 @@ async def _of_run(control: Control, run: str) -> dict[str, Offered]:
         except NotFound:
             continue
         data = await asyncio.to_thread(archive, tensors)
-        return {"": Offered("npz", data, "the input of an earlier try")}
+        return {"": Offered("npz", data, "the input of an earlier run")}
     raise NotFound(f"the input of run '{run}' was not stored", try_this="enter it again")
 
 
