@@ -29,9 +29,9 @@ def test_what_differs_is_data_and_the_rest_is_talk() -> None:
     assert "-max_batch_size: 8" in lines and "+max_batch_size: 16" in lines
     assert "+  max_queue_delay_microseconds: 500" in lines
     assert "warning: dynamic_batching.preferred_batch_size: batches hardly exceed" in done.stderr
-    end = "1 replica runs m@3 so. The way back: servegate history restore 12"
+    end = "applied to m@3 on 1 replica. To revert: servegate history restore 12"
     assert done.stderr.splitlines()[-1] == end
-    assert "it changes for versions 1, 2 as well" in done.stderr
+    assert "the change also applies to versions 1, 2" in done.stderr
 
 
 def test_only_fields_that_differ_are_sent_and_only_for_what_was_read() -> None:
@@ -46,13 +46,13 @@ def test_only_fields_that_differ_are_sent_and_only_for_what_was_read() -> None:
     assert gateway.puts[-1][2] == '"7"'
     done = run(gateway, "--max-batch-size", "32")
     assert (done.returncode, done.stdout, len(gateway.puts)) == (0, "", 4)
-    assert "nothing differs" in done.stderr
+    assert "no differences" in done.stderr
 
 
 def test_a_reset_sends_no_fields_and_is_the_way_back_from_the_first_change() -> None:
     gateway = Gateway(etag='"0"')
     done = run(gateway, "--max-batch-size", "16")
-    assert "The way back: servegate batching set m@3 --reset" in done.stderr
+    assert "To revert: servegate batching set m@3 --reset" in done.stderr
     done = run(gateway, "--reset")
     assert done.returncode == 0 and "+max_batch_size: 8" in done.stdout
     assert gateway.puts[-1][1] == {"fields": {}}
@@ -82,15 +82,15 @@ def test_replicas_are_told_as_they_come_to_it() -> None:
         "replica b: loading",
         "replica b: applied",
     ]
-    assert "a Triton of its own tries it" in talk
-    assert "one replica after the other takes it" in talk
+    assert "trying the configuration on a temporary Triton" in talk
+    assert "applying the configuration to one replica after the other" in talk
 
 
 @pytest.mark.parametrize(
     ("outcome", "code", "said"),
     [
-        ("refused", 7, "the change is refused"),
-        ("taken back", 7, "the change is taken back"),
+        ("refused", 7, "the change was refused"),
+        ("taken back", 7, "the change was rolled back"),
         ("replaced", 5, ""),
         ("failed", 1, ""),
     ],
@@ -149,13 +149,13 @@ def test_a_label_names_a_version_and_no_selector_the_newest() -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ((), "nothing is to be changed"),
+        ((), "no change was specified"),
         (("--delay", "5"), "--delay: '5' has no unit"),
         (("--watch", "60", "--off"), "--watch: '60' has no unit"),
     ],
 )
-def test_bad_values_are_told_with_why_and_what_to_try(words: tuple[str, ...], said: str) -> None:
+def test_bad_values_are_told_with_what_to_try(words: tuple[str, ...], said: str) -> None:
     gateway = Gateway()
     done = run(gateway, *words)
     assert done.returncode == 2 and gateway.puts == []
-    assert said in done.stderr and "why:" in done.stderr and "try:" in done.stderr
+    assert said in done.stderr and "try:" in done.stderr

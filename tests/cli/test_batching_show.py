@@ -46,12 +46,12 @@ def test_batches_are_drawn_as_bars_with_their_times(tmp_path: Path) -> None:
     scene.look({1: (1000, 5), 4: (250, 8), 8: (500, 12)}, queue=2)
     found = shown(scene)
     assert found[0] == "m@1: max_batch_size 8, on a"
-    assert "  the same configuration as: 2 (in Triton m)" in found
+    assert "  shares its configuration with: 2 (Triton name m)" in found
     assert from_line(found, "last") == [
-        "last 100 s, 1 replica: 6,000 calls, 60 a second, 0 waiting now",
-        "  a call waits 2 ms, is computed 10.2 ms, takes 12.2 ms in Triton",
+        "last 100 s, 1 replica: 6,000 calls, 60 calls/s, 0 waiting now",
+        "  a call takes 2 ms in the queue + 10.2 ms of compute = 12.2 ms in Triton",
         "  instances are busy 13% of the time; a batch has 3.4 of 8 rows (occupancy 43%); a call "
-        "brings 1",
+        "has 1 row",
     ]
     assert from_line(found, "batches") == [
         "batches, by rows:",
@@ -60,22 +60,22 @@ def test_batches_are_drawn_as_bars_with_their_times(tmp_path: Path) -> None:
         "  8    500   28.6%     12 ms  ############",
         "  an execution takes about 4 ms + 1 ms per row",
     ]
-    assert found[-1] == "advice: none, from what was seen"
+    assert found[-1] == "advice: none"
     assert any("█" in line for line in shown(scene, blocks=True))
 
 
 def test_advice_and_hints_are_told_with_their_commands(tmp_path: Path) -> None:
     scene = plain(tmp_path, config=OFF)
     scene.look({1: (30, 10)}, queue=20)
-    assert shown(scene)[-1] == "advice: not enough calls yet (30 of 100)"
+    assert shown(scene)[-1] == "advice: too few calls so far (30 of 100)"
     tuned = {"objective": "p99<50ms", "rate": 2.0}
     decide(scene.plane, "m", {"fields": {"max_batch_size": 16}, "group": "", "tuned": tuned})
     scene.look({1: (3000, 10)}, queue=20)
     for _ in range(BEGINS):
         scene.overviews.judge()
     found = shown(scene)
-    assert "  changed here: max_batch_size" in found
-    assert "  tuned for: p99<50ms, up to 2 calls/s of a replica" in found
+    assert "  changed after the push: max_batch_size" in found
+    assert "  tuned for: p99<50ms, up to 2 calls/s per replica" in found
     assert from_line(found, "hints")[1].startswith("  30 calls/s come to a replica, and it was")
     assert from_line(found, "hints")[2] == (
         "    try: servegate batching tune m@1 --slo 'p99<50ms'  [rate-above]"
@@ -86,24 +86,24 @@ def test_advice_and_hints_are_told_with_their_commands(tmp_path: Path) -> None:
 def test_what_is_not_known_is_told_with_the_reason(tmp_path: Path) -> None:
     scene = plain(tmp_path)
     found = shown(scene)
-    assert "nothing was counted yet: replicas were read once, and a difference needs two" in found
-    assert found[-1] == "advice: not enough calls yet (0 of 100)"
+    assert "no statistics yet: they need two readings of a replica" in found
+    assert found[-1] == "advice: too few calls so far (0 of 100)"
     for field in ("max_batch_size", "dynamic_batching"):
         assert any(line.startswith(f"  {field}: ") for line in found)
     scene.look({})
-    assert "no call was seen in the last 100 s" in shown(scene)
+    assert "no calls in the last 100 s" in shown(scene)
     scene.look({}, calls=200)
-    no_report = "  its backend does not report executions, so nothing is known of batches"
+    no_report = "  batch sizes unknown: the backend does not report executions"
     assert no_report in shown(scene)
     unheld = shown(scene, 2)
     assert unheld[0].startswith("m@2: max_batch_size 8, not loaded: ")
-    assert "nothing was counted: no replica holds it" in unheld
+    assert "no statistics: no replica has loaded this version" in unheld
 
 
 def test_a_version_whose_configuration_nobody_tells_is_told_so(tmp_path: Path) -> None:
     found = shown(plain(tmp_path, config=None), 2)
     assert found[1] == (
-        "  nobody tells its configuration: it has no config.pbtxt, and no replica holds it"
+        "  configuration unknown: it has no config.pbtxt, and no replica has loaded it"
     )
 
 
@@ -126,10 +126,10 @@ def test_an_ensemble_is_told_with_its_steps_and_what_is_not_known(tmp_path: Path
     found = list(lines(page, blocks=False))
     assert from_line(found, "steps") == [
         "steps:",
-        "  1 net@3   70% of the whole, waits 2 ms, computed 5 ms, batches of 4.0; 1,200 calls",
-        "  2 post@1  70% of the whole, waits 2 ms, computed 5 ms, batches of 4.0; 1,200 calls, "
-        "200 from elsewhere",
-        "  2.1 gone  no call was seen",
+        "  1 net@3   70% of the total, queue 2 ms, compute 5 ms, batches of 4.0; 1,200 calls",
+        "  2 post@1  70% of the total, queue 2 ms, compute 5 ms, batches of 4.0; 1,200 calls, "
+        "200 other calls",
+        "  2.1 gone  no calls",
         "  (what is not known)",
     ]
     assert not any(line.startswith(("advice", "batches,")) for line in found)

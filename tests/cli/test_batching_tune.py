@@ -36,8 +36,8 @@ def kept(folder: Path, model: str = "m", *, objective: str = "p99<50ms") -> Path
     [
         (("--slo", "p99"), "'p99' is not an objective"),
         (("--slo", "p99<50ms", "--rows", "0"), "'0' says no rows of calls"),
-        (("--slo", "p99<50ms", "--instances", "x"), "'x' are no numbers of instances"),
-        (("--slo", "p99<50ms", "--budget", "0"), "no time is left for measurements"),
+        (("--slo", "p99<50ms", "--instances", "x"), "--instances cannot be 'x'"),
+        (("--slo", "p99<50ms", "--budget", "0"), "--budget has to be above 0"),
         (("--slo", "p99<50ms", "--budget", "soon"), "'soon' is no length of time"),
     ],
 )
@@ -56,14 +56,14 @@ def test_only_what_is_there_goes_on(tmp_path: Path) -> None:
 
 def test_a_tuning_goes_on_only_with_what_it_began_with(tmp_path: Path) -> None:
     code, said = run("--resume", str(kept(tmp_path / "a", "other")))
-    assert code == 2 and "it is of other@3" in said
+    assert code == 2 and "it is for other@3" in said
     code, said = run("--resume", str(kept(tmp_path / "b")), "--slo", "p99<9ms")
-    assert code == 2 and "it is for p99<50ms" in said
+    assert code == 2 and "its objective is p99<50ms" in said
 
 
 def test_numbers_of_instances_are_read() -> None:
     assert numbers_of("1,4") == {1, 4}
-    with pytest.raises(Invalid, match="are no numbers of instances"):
+    with pytest.raises(Invalid, match="--instances cannot be"):
         numbers_of("0")
 
 

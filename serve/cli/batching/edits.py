@@ -20,8 +20,14 @@ if TYPE_CHECKING:
     from serve.triton.config import Configuration
 
 
-def _option(*names: str, help: str, metavar: str | None = None, least: int | None = None) -> Any:
-    return typer.Option(*names, help=help, metavar=metavar, min=least)
+BATCHING, QUEUE, EXECUTION = "Batching", "Queue and priorities", "Execution"  # groups in the help
+SEQUENCES, OTHER = "Sequences", "Other fields"
+
+
+def _option(
+    group: str, *names: str, help: str, metavar: str | None = None, least: int | None = None
+) -> Any:
+    return typer.Option(*names, help=help, metavar=metavar, min=least, rich_help_panel=group)
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,95 +35,185 @@ class Edits:
     """What was said; None and empty stand for nothing. The annotations are the options."""
 
     largest: Annotated[
-        int | None, _option("--max-batch-size", metavar="N", least=0, help="0: no batches.")
+        int | None,
+        _option(
+            BATCHING,
+            "--max-batch-size",
+            metavar="N",
+            least=0,
+            help="Largest batch; 0 for no batching.",
+        ),
     ] = None
     dynamic: Annotated[
-        bool | None, _option("--on/--off", help="Put calls together, or not (no dynamic_batching).")
+        bool | None, _option(BATCHING, "--on/--off", help="Turn dynamic batching on or off.")
     ] = None
     delay: Annotated[
         str | None,
-        _option("--delay", metavar="TIME", help="A call waits so long for others: 500us."),
+        _option(
+            BATCHING,
+            "--delay",
+            metavar="TIME",
+            help="Longest time that a call waits for a batch, for example 500us or 2ms.",
+        ),
     ] = None
     preferred: Annotated[
-        str | None, _option("--preferred", metavar="N,…", help="Sizes that end the wait, or none.")
+        str | None,
+        _option(
+            BATCHING,
+            "--preferred",
+            metavar="N,…",
+            help="Preferred batch sizes, for example 8,16; none removes them.",
+        ),
     ] = None
     ordering: Annotated[
         bool | None,
-        _option("--preserve-ordering/--no-preserve-ordering", help="Answers in the calls' order."),
+        _option(
+            BATCHING,
+            "--preserve-ordering/--no-preserve-ordering",
+            help="Return responses in the order of the calls.",
+        ),
     ] = None
     levels: Annotated[
-        int | None, _option("--priority-levels", metavar="N", least=0, help="0: no priorities.")
+        int | None,
+        _option(
+            QUEUE,
+            "--priority-levels",
+            metavar="N",
+            least=0,
+            help="Number of priority levels; 0 for no priorities.",
+        ),
     ] = None
     default_level: Annotated[
-        int | None, _option("--default-priority", metavar="N", least=1, help="Of other calls.")
+        int | None,
+        _option(
+            QUEUE,
+            "--default-priority",
+            metavar="N",
+            least=1,
+            help="Priority of calls that do not set one.",
+        ),
     ] = None
     queue: Annotated[
         str | None,
         _option(
+            QUEUE,
             "--queue",
             metavar="size=N,timeout=TIME,action=reject|delay,override=yes|no",
-            help="What is said of the queue, or none; what is not said stays.",
+            help="Queue policy; parts that you leave out stay as they are; none removes it.",
         ),
     ] = None
     priority_queues: Annotated[
         list[str] | None,
         _option(
-            "--priority-queue", metavar="N:size=…", help="The same of one priority; repeatable."
+            QUEUE,
+            "--priority-queue",
+            metavar="LEVEL:size=N,…",
+            help="Queue policy of one priority level (repeatable).",
         ),
     ] = None
     instances: Annotated[
         list[str] | None,
         _option(
+            EXECUTION,
             "--instances",
             metavar="[cpu|gpu:]N[@GPU,…]",
-            help="A group of instances, or none for Triton's own; repeatable.",
+            help="Group of instances (repeatable); none uses Triton's default.",
         ),
     ] = None
     rate_limit: Annotated[
         list[str] | None,
         _option(
+            EXECUTION,
             "--rate-limit",
             metavar="RESOURCE:N[:global]",
-            help="What an instance needs to run, or none; repeatable.",
+            help="Rate limiter resource that an instance needs to run (repeatable); none removes "
+            "them.",
         ),
     ] = None
     rate_priority: Annotated[
-        int | None, _option("--rate-priority", metavar="N", least=0, help="Of the rate limiter.")
+        int | None,
+        _option(
+            EXECUTION,
+            "--rate-priority",
+            metavar="N",
+            least=0,
+            help="Priority of the instances in the rate limiter.",
+        ),
     ] = None
     cache: Annotated[
-        bool | None, _option("--cache/--no-cache", help="Triton's response cache.")
+        bool | None,
+        _option(EXECUTION, "--cache/--no-cache", help="Use Triton's response cache."),
     ] = None
     warmup: Annotated[
         list[str] | None,
         _option(
+            EXECUTION,
             "--warmup",
             metavar="batch=N,data=zero|random,count=N,dims=INPUT:3x224",
-            help="A sample that is sent before the model is ready, or none; repeatable.",
+            help="Warm-up request, sent before the model is ready (repeatable); none removes them.",
         ),
     ] = None
     sequence: Annotated[
         str | None,
-        _option("--sequence", metavar="direct|oldest", help="How sequences share instances."),
+        _option(
+            SEQUENCES,
+            "--sequence",
+            metavar="direct|oldest",
+            help="Scheduling strategy of the sequence batcher.",
+        ),
     ] = None
     sequence_idle: Annotated[
         str | None,
-        _option("--sequence-idle", metavar="TIME", help="A silent sequence is given up then."),
+        _option(
+            SEQUENCES,
+            "--sequence-idle",
+            metavar="TIME",
+            help="Time without a call after which a sequence ends, for example 10s.",
+        ),
     ] = None
     candidates: Annotated[
         int | None,
-        _option("--candidates", metavar="N", least=1, help="With oldest: sequences at a time."),
+        _option(
+            SEQUENCES,
+            "--candidates",
+            metavar="N",
+            least=1,
+            help="Largest number of concurrent sequences (strategy oldest).",
+        ),
     ] = None
     sequence_delay: Annotated[
-        str | None, _option("--sequence-delay", metavar="TIME", help="As --delay, of sequences.")
+        str | None,
+        _option(
+            SEQUENCES,
+            "--sequence-delay",
+            metavar="TIME",
+            help="Longest time that a call of a sequence waits for a batch.",
+        ),
     ] = None
     others: Annotated[
         list[str] | None,
-        _option("--field", metavar="PATH=VALUE", help="Any field, in JSON; null removes it."),
+        _option(
+            OTHER,
+            "--field",
+            metavar="PATH=VALUE",
+            help="Any field of config.pbtxt, with a JSON value; null removes it (repeatable).",
+        ),
     ] = None
     source: Annotated[
-        Path | None, _option("--from", metavar="FILE", help="A .json of fields, or config.pbtxt.")
+        Path | None,
+        _option(
+            OTHER,
+            "--from",
+            metavar="FILE",
+            help="Read the fields from a .json or config.pbtxt file.",
+        ),
     ] = None
-    reset: Annotated[bool, _option("--reset", help="Go back to what it came with.")] = False
+    reset: Annotated[
+        bool,
+        _option(
+            OTHER, "--reset", help="Restore the configuration that the version was pushed with."
+        ),
+    ] = False
 
     @property
     def is_empty(self) -> bool:
@@ -153,9 +249,9 @@ def _require_sense(edits: Edits) -> None:
     """Nothing is turned off and changed at the same time."""
     if edits.dynamic is False and any(getattr(edits, name) is not None for name in OF_DYNAMIC):
         raise Invalid(
-            "--off leaves nothing to be changed of dynamic batching",
-            why="it removes the field with all that is said of it",
-            try_this="--off alone, or the other flags without it",
+            "--off cannot be combined with other options of dynamic batching",
+            why="it removes the whole field dynamic_batching",
+            try_this="pass --off alone, or leave it out",
         )
 
 
@@ -169,18 +265,18 @@ def _read(path: Path) -> Fields:
     try:
         text = path.read_text()
     except (OSError, UnicodeDecodeError) as error:
-        raise Invalid(f"--from: '{path}' cannot be read", why=str(error)) from error
+        raise Invalid(f"--from: cannot read '{path}'", why=str(error)) from error
     if path.suffix != ".json":
         return dict.fromkeys(FIELDS) | fields_of(parse(text))
     try:
         page = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise Invalid(f"--from: '{path}' is no JSON", why=str(error)) from error
+        raise Invalid(f"--from: '{path}' is not valid JSON", why=str(error)) from error
     page = page.get("fields", page) if isinstance(page, dict) else page
     if not isinstance(page, dict):
         raise Invalid(
-            f"--from: '{path}' holds no fields",
-            why="an object stands there",
+            f"--from: '{path}' is not a JSON object",
+            why="expected an object with fields of config.pbtxt",
             try_this='{"max_batch_size": 16, "dynamic_batching": {}}',
         )
     return page

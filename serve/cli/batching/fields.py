@@ -24,11 +24,13 @@ def put_field(fields: dict[str, Any], text: str) -> None:
     path, equals, said = text.partition("=")
     steps = _steps(path)
     if not (equals and steps):
-        raise Invalid(f"--field: '{text}' sets nothing", why="PATH=VALUE", try_this=_EXAMPLE)
+        raise Invalid(
+            f"--field: '{text}' is not valid", why="expected PATH=VALUE", try_this=_EXAMPLE
+        )
     if steps[0] not in FIELDS:
         raise Invalid(
             f"--field: '{steps[0]}' cannot be changed",
-            why=f"only {', '.join(FIELDS)} say how a version is run",
+            why=f"the serving configuration has only the fields {', '.join(FIELDS)}",
             try_this=_EXAMPLE,
         )
     value = _value(said, path)
@@ -60,7 +62,7 @@ def _value(said: str, path: str) -> Any:
         if _WORD.match(said):
             return said
         raise Invalid(
-            f"--field: the value of '{path}' is no JSON", why=str(error), try_this=_EXAMPLE
+            f"--field: the value of '{path}' is not valid JSON", why=str(error), try_this=_EXAMPLE
         ) from error
 
 
@@ -75,7 +77,9 @@ def _entered(inside: Any, step: str, path: str) -> Any:
         empty: Any = [] if step in ("instance_group", "model_warmup", "resources") else {}
         inside = inside.setdefault(step, empty)
     if not isinstance(inside, dict | list):
-        raise Invalid(f"--field: '{path}' leads into a value", why=f"'{step}' holds no fields")
+        raise Invalid(
+            f"--field: '{path}' does not exist", why=f"'{step}' is a value without fields"
+        )
     return inside
 
 
@@ -92,7 +96,7 @@ def _index(step: str, count: int, path: str) -> int:
     if not step.isdigit() or int(step) > count:
         raise Invalid(
             f"--field: there is no '{step}' in '{path}'",
-            why=f"a number from 0 to {count} stands there",
+            why=f"expected an index from 0 to {count}",
             try_this="--field instance_group[0].count=2",
         )
     return int(step)

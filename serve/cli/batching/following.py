@@ -18,14 +18,14 @@ from serve.core.errors import (
 
 Page = Mapping[str, Any]
 _PHASES = {
-    "trying": "a Triton of its own tries it",
-    "measuring": "calls are measured before the change",
-    "applying": "one replica after the other takes it",
-    "watching": "calls are watched, and held against those before",
-    "taking back": "it is taken back",
+    "trying": "trying the configuration on a temporary Triton",
+    "measuring": "measuring calls before the change",
+    "applying": "applying the configuration to one replica after the other",
+    "watching": "comparing calls with those before the change",
+    "taking back": "rolling the change back",
 }
 _BEFORE = ("trying", "measuring")  # replicas run what they ran
-_REFUSED = ("refused", "taken back")
+_REFUSED = {"refused": "refused", "taken back": "rolled back"}
 
 
 async def send(
@@ -38,7 +38,9 @@ async def send(
     except Away as away:
         if not away.was_sent:
             raise away.error from away
-        raise OutcomeUnknown("nobody knows whether that was done", why=str(away.error)) from away
+        raise OutcomeUnknown(
+            "the change may or may not have been made", why=str(away.error)
+        ) from away
     if not answer.is_success:
         raise refused(error_of(answer))
     page: Mapping[str, Any] = answer.json()
@@ -70,9 +72,9 @@ class Following:
                 return await self._follow()
         except TimeoutError as error:
             raise DeadlineExceeded(
-                f"the change is not over after {within:.3g} s",
-                why=self._phase,
-                try_this="servegate batching show: it goes on",
+                f"the change was not finished within {within:.3g} s",
+                why=f"it is still {_PHASES.get(self._phase, self._phase)}" if self._phase else "",
+                try_this="servegate batching show; the change continues",
             ) from error
 
     async def _follow(self) -> Page:
@@ -106,13 +108,13 @@ def is_over(page: Page) -> bool:
     if change is None:
         failed = [one for one in page["replicas"].values() if one["state"] == "failed"]
         if failed:
-            raise CheckFailed("a replica cannot take the change", [str(failed[0]["why"])])
+            raise CheckFailed("a replica could not apply the change", [str(failed[0]["why"])])
         return all(one["state"] == "applied" for one in page["replicas"].values())
     outcome, told = change["outcome"], str(change["told"])
     if outcome in _REFUSED:
-        raise CheckFailed(f"the change is {outcome}", [told])
+        raise CheckFailed(f"the change was {_REFUSED[outcome]}", [told])
     if outcome == "replaced":
-        raise Conflict("somebody has changed the configuration again", why=told)
+        raise Conflict("another change replaced this one", why=told)
     if outcome == "failed":
-        raise ServegateError("the change has failed", why=told)
+        raise ServegateError("the change failed", why=told)
     return bool(outcome)

@@ -3,14 +3,15 @@
 import typer
 
 from serve.cli.batching import lint, set, show, tune
+from serve.cli.panels import Grouped
 
 app = typer.Typer(
     no_args_is_help=True,
-    help="See and change how a version's calls are put together into batches.\n\n"
+    help="Show, check, change and tune the batching of a version.\n\n"
     "Example: servegate batching show digits",
     rich_markup_mode=None,
 )
 app.command("show")(show.show)
-app.command("lint")(lint.lint)
-app.command("set")(set.set_configuration)
-app.command("tune")(tune.tune)
+app.command("lint", cls=Grouped)(lint.lint)
+app.command("set", cls=Grouped)(set.set_configuration)
+app.command("tune", cls=Grouped)(tune.tune)

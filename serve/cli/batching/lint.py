@@ -28,7 +28,7 @@ def lint(
         str,
         typer.Argument(
             metavar="NAME[@V|:label]|PATH",
-            help="A version of a gateway; or with a '/', a folder or config.pbtxt of yours.",
+            help="Version on a gateway; or, with a '/', a local folder or config.pbtxt.",
         ),
     ],
     edits: Edits,
@@ -36,9 +36,9 @@ def lint(
     key_file: KeyFile = None,
     json: AsJson = False,
 ) -> None:
-    """Check how a version is batched, or how it would be with some flags of `set`.
+    """Check the batching of a version, with or without a change that the options describe.
 
-    Nothing is changed. Exit status 1 when there are errors. Warnings alone leave it at 0.
+    Changes nothing. Exit status 1 if there are errors, 0 if there are only warnings.
 
     Example: servegate batching lint digits
 
@@ -82,9 +82,9 @@ def _lint_path(path: Path, edits: Edits, *, json: bool) -> None:
 
     if not edits.is_empty:
         raise Invalid(
-            f"'{path}' cannot be checked with flags of `set`",
-            why="they change a version of a gateway",
-            try_this="edit config.pbtxt and check that",
+            f"options that change the configuration do not apply to '{path}'",
+            why="they describe a change of a version on a gateway",
+            try_this="edit its config.pbtxt, and check that",
         )
     examined = asyncio.run(_examined(path))
     found = [finding.to_json() for each in examined for finding in each.findings]
@@ -120,7 +120,7 @@ def _examined_alone(path: Path) -> "Examined":
     try:
         config = parse(path.read_text())
     except (OSError, UnicodeDecodeError) as error:
-        raise Invalid(f"'{path}' cannot be read", why=str(error)) from error
+        raise Invalid(f"cannot read '{path}'", why=str(error)) from error
     name = config.message.name or path.resolve().parent.name
     beside = path.parent.glob("warmup/*")
     files = tuple(File(one.relative_to(path.parent).as_posix(), 0, "") for one in beside)
@@ -151,7 +151,7 @@ def _show(found: Findings) -> None:
         table(
             [name.upper() for name in columns], [[one[name] for name in columns] for one in found]
         )
-    say(f"{len(found)} findings" if found else "nothing to complain about")
+    say(f"{len(found)} findings" if found else "no findings")
 
 
 def _end(found: Iterable[Mapping[str, Any]]) -> None:

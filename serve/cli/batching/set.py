@@ -34,23 +34,37 @@ def set_configuration(
     which: Which,
     edits: Edits,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Only show what would differ, and what lint says.")
+        bool,
+        typer.Option(
+            "--dry-run", help="Show the difference and the findings without changing anything."
+        ),
     ] = False,
     watch: Annotated[
-        str, typer.Option(metavar="TIME", help="Take it back if calls fare worse in that time.")
+        str,
+        typer.Option(
+            metavar="TIME",
+            help="Roll the change back if the model misses its objective within this time, for "
+            "example 60s (default: do not watch).",
+        ),
     ] = "",
     if_match: Annotated[
-        str, typer.Option("--if-match", help="Only if that is its ETag.  [the one that is read]")
+        str,
+        typer.Option(
+            "--if-match",
+            metavar="ETAG",
+            help="ETag that the configuration must have (default: the one just read).",
+        ),
     ] = "",
     reason: Reason = "",
     admin_url: AdminUrl = None,
     key_file: KeyFile = None,
     json: AsJson = False,
 ) -> None:
-    """Change how a version is run; one replica after the other takes it.
+    """Change the serving configuration of a version, one replica after the other.
 
-    Shows what differs and what lint says, tries it, brings it to the replicas, and tells the way
-    back. Its files stay as they are. Exit status 7 when it is refused or taken back.
+    Prints the difference and the findings, tries the change on a temporary Triton, applies it to
+    the replicas, and prints the command that reverts it. The model's files do not change. Exit
+    status 7 if the change is refused or rolled back.
 
     Example: servegate batching set digits --max-batch-size 16 --delay 500us
 
@@ -62,7 +76,7 @@ def set_configuration(
     from serve.cli.talk import talk
 
     talking = talk(json=json)
-    with told(talking, lambda: f"stopped; it goes on: servegate batching show {which}"):
+    with told(talking, lambda: f"stopped; the change continues: servegate batching show {which}"):
         seconds = _seconds(watch)
         admin = connect(admin_url, key_file, reason=reason)
         change = planned(admin, which, edits)
@@ -70,16 +84,16 @@ def set_configuration(
         if not json:
             _show(change)
         if change.lines and change.page["shared_with"]:
-            talking.tell("note", f"it changes for {_others(change.page)} as well")
+            talking.tell("note", f"the change also applies to {_others(change.page)}")
         if not change.lines:
-            talking.tell("note", "nothing differs")
+            talking.tell("note", "no differences")
             talking.tell("result", ok=True, exit=0, changed=False)
             return
         page = asyncio.run(_apply(admin, talking, change, seconds, dry_run, if_match))
         if dry_run:
-            talking.tell("note", "nothing is changed: this was a dry run")
+            talking.tell("note", "dry run: nothing was changed")
         else:
-            talking.tell("note", f"{_done(page)}. The way back: {way_back(change.page, which)}")
+            talking.tell("note", f"{_done(page)}. To revert: {way_back(change.page, which)}")
         findings = list(page["findings"])
         talking.tell("result", ok=True, exit=0, changed=not dry_run, findings=findings)
 
@@ -95,9 +109,8 @@ def planned(admin: AdminClient, which: str, edits: Edits) -> Change:
 
     if edits.is_empty:
         raise Invalid(
-            "nothing is to be changed",
-            why="no flag says what",
-            try_this=f"servegate batching set {which} --delay 500us, or --help for all of them",
+            "no change was specified",
+            try_this=f"servegate batching set {which} --delay 500us, or --help for all options",
         )
     asked = parse_asked(which)
     path = f"{path_of(asked.model, called_number(admin, asked))}/serving-configuration"
@@ -155,7 +168,7 @@ def way_back(before: Mapping[str, Any], which: str) -> str:
 def _done(page: Mapping[str, Any]) -> str:
     """Where it is so now."""
     count, version = len(page["replicas"]), f"{page['model']}@{page['version']}"
-    return f"1 replica runs {version} so" if count == 1 else f"{count} replicas run {version} so"
+    return f"applied to {version} on {count} replica{'' if count == 1 else 's'}"
 
 
 def _others(page: Mapping[str, Any]) -> str:

@@ -17,9 +17,9 @@ def show(
     key_file: KeyFile = None,
     json: AsJson = False,
 ) -> None:
-    """Show how a version is batched, its batches of the last minutes, and advice.
+    """Show the batching of a version, its recent batches, and advice.
 
-    Without a version it is the one that gets most of the model's calls.
+    Without a version, shows the one that receives most of the model's traffic.
 
     Example: servegate batching show digits
 

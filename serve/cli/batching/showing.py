@@ -38,34 +38,35 @@ def _configured(page: Page) -> Iterator[str]:
     if page["instances_told"] and not _is_ensemble(page):
         facts.append(told)
     replicas = " ".join(page["replicas"])
-    facts.append(f"on {replicas}" if replicas else f"not loaded: {page['reason'] or 'nowhere'}")
+    why = f": {page['reason']}" if page["reason"] else ""
+    facts.append(f"on {replicas}" if replicas else f"not loaded{why}")
     yield f"{page['model']}@{page['version']}: {', '.join(facts)}"
     if not page["config"]:
-        yield "  nobody tells its configuration: it has no config.pbtxt, and no replica holds it"
+        yield "  configuration unknown: it has no config.pbtxt, and no replica has loaded it"
     for one in page["meaning"]:
         yield f"  {one['field']}: {one['text']}"
     if page["revised"]:
-        yield f"  changed here: {', '.join(page['revised'])}"
+        yield f"  changed after the push: {', '.join(page['revised'])}"
     if page["tuned"]:
         yield f"  tuned for: {_tuned(page['tuned'])}"
     if page["shared_with"]:
         others = ", ".join(map(str, page["shared_with"]))
-        yield f"  the same configuration as: {others} (in Triton {page['name']})"
+        yield f"  shares its configuration with: {others} (Triton name {page['name']})"
 
 
 def _tuned(tuned: Page) -> str:
     parts = [str(tuned["objective"])] if tuned.get("objective") else []
     if isinstance(tuned.get("rate"), int | float):
-        parts.append(f"up to {tuned['rate']:.4g} calls/s of a replica")
+        parts.append(f"up to {tuned['rate']:.4g} calls/s per replica")
     return ", ".join(parts) or "an unknown objective"
 
 
 def _idle(page: Page, window: Page) -> str:
     if not page["replicas"]:
-        return "nothing was counted: no replica holds it"
+        return "no statistics: no replica has loaded this version"
     if not window["replicas"]:
-        return "nothing was counted yet: replicas were read once, and a difference needs two"
-    return f"no call was seen in the last {window['seconds']:.0f} s"
+        return "no statistics yet: they need two readings of a replica"
+    return f"no calls in the last {window['seconds']:.0f} s"
 
 
 def _seen(page: Page, window: Page) -> Iterator[str]:
@@ -73,25 +74,25 @@ def _seen(page: Page, window: Page) -> Iterator[str]:
     where = f"{many} replica{'' if many == 1 else 's'}"
     yield (
         f"last {window['seconds']:.0f} s, {where}: {window['calls']:,} calls, "
-        f"{window['rate']:.4g} a second, {window['pending']} waiting now"
+        f"{window['rate']:.4g} calls/s, {window['pending']} waiting now"
     )
-    ends = [(window["failures"], "failed"), (window["rejected"], "were refused by the queue")]
+    ends = [(window["failures"], "failed"), (window["rejected"], "rejected by the queue")]
     told = [f"{count:,} {what}" for count, what in ends if count]
     if told:
         yield f"  {', '.join(told)}"
     asked = window["hits"] + window["misses"]
     if asked:
-        yield f"  the response cache had {window['hits']:,} of {asked:,} answers"
-    took = "" if window["took"] is None else f"; callers see {seconds(window['took'])}"
+        yield f"  response cache: {window['hits']:,} hits of {asked:,} lookups"
+    took = "" if window["took"] is None else f"; {seconds(window['took'])} as clients see it"
     if _is_ensemble(page):
         yield f"  a call takes {seconds(window['whole'])} in Triton{took}"
         return
     yield (
-        f"  a call waits {seconds(window['queue'])}, is computed {seconds(window['compute'])}, "
-        f"takes {seconds(window['whole'])} in Triton{took}"
+        f"  a call takes {seconds(window['queue'])} in the queue + {seconds(window['compute'])} of "
+        f"compute = {seconds(window['whole'])} in Triton{took}"
     )
     if window["busy"] is None:
-        yield "  its backend does not report executions, so nothing is known of batches"
+        yield "  batch sizes unknown: the backend does not report executions"
         return
     busy = f"  instances are busy {window['busy']:.0%} of the time"
     if window["occupancy"] is not None:
@@ -99,7 +100,8 @@ def _seen(page: Page, window: Page) -> Iterator[str]:
             f"; a batch has {window['rows_per_execution']:.1f} of {page['max_batch_size']} rows "
             f"(occupancy {window['occupancy']:.0%})"
         )
-    yield f"{busy}; a call brings {window['rows_per_call']:.4g}"
+    rows = window["rows_per_call"]
+    yield f"{busy}; a call has {rows:.4g} row{'' if rows == 1 else 's'}"
 
 
 def _batches(page: Page, batches: Sequence[Page], *, blocks: bool) -> Iterator[str]:
@@ -138,17 +140,17 @@ def _grouped(batches: Sequence[Page]) -> list[tuple[str, int, float, float]]:
 
 
 def _parts(parts: Page) -> Iterator[str]:
-    yield "steps:" if parts["steps"] else "steps: not known"
+    yield "steps:" if parts["steps"] else "steps: unknown"
     names = [f"{one['path']} {one['asked']}" for one in parts["steps"]]
     width = max(map(len, names), default=0)
     for name, one in zip(names, parts["steps"], strict=True):
         if not one["calls"]:
-            yield f"  {name:<{width}}  no call was seen"
+            yield f"  {name:<{width}}  no calls"
             continue
-        share = "" if one["share"] is None else f"{one['share']:.0%} of the whole, "
-        others = f", {one['others']:,} from elsewhere" if one["others"] else ""
+        share = "" if one["share"] is None else f"{one['share']:.0%} of the total, "
+        others = f", {one['others']:,} other calls" if one["others"] else ""
         yield (
-            f"  {name:<{width}}  {share}waits {seconds(one['queue'])}, computed "
+            f"  {name:<{width}}  {share}queue {seconds(one['queue'])}, compute "
             f"{seconds(one['compute'])}, batches of {one['rows_per_execution']:.1f}; "
             f"{one['calls']:,} calls{others}"
         )
@@ -161,9 +163,9 @@ def _advice(page: Page) -> Iterator[str]:
         return
     yield ""
     if not page["is_enough"]:
-        yield f"advice: not enough calls yet ({calls:,} of {page['enough']})"
+        yield f"advice: too few calls so far ({calls:,} of {page['enough']})"
         return
-    yield "advice:" if page["advice"] else "advice: none, from what was seen"
+    yield "advice:" if page["advice"] else "advice: none"
     for one in page["advice"]:
         yield f"  {one['field']}: {one['why']}"
         yield f"    try: {one['fix']}  [{one['rule']}]"

@@ -7,57 +7,136 @@ import typer
 
 from serve.cli.options import AdminUrl, AsJson, KeyFile
 
+_SEARCH, _CALLS, _RESULT = "Search", "Calls", "Result"  # groups in the help
+
 
 def tune(
     context: typer.Context,
     name: Annotated[
-        str, typer.Argument(metavar="MODEL[@V|:label]", help="A model, a version, or a label.")
+        str, typer.Argument(metavar="MODEL[@V|:label]", help="Model, version or label.")
     ],
     slo: Annotated[
-        str, typer.Option("--slo", help="What has to be met, as p99<50ms.  [the model's objective]")
+        str,
+        typer.Option(
+            "--slo",
+            metavar="OBJECTIVE",
+            help="Objective, for example p99<50ms (default: the model's objective).",
+            rich_help_panel=_SEARCH,
+        ),
     ] = "",
-    budget: Annotated[str, typer.Option("--budget", help="How long it may take.")] = "5m",
+    budget: Annotated[
+        str,
+        typer.Option(
+            "--budget",
+            metavar="TIME",
+            help="Duration of the search, for example 5m.",
+            rich_help_panel=_SEARCH,
+        ),
+    ] = "5m",
     replica: Annotated[
-        str, typer.Option("--replica", help="Measure on this one, spared.  [a throw-away Triton]")
+        str,
+        typer.Option(
+            "--replica",
+            metavar="NAME",
+            help="Replica to measure on; it gets no other calls meanwhile (default: a temporary "
+            "Triton).",
+            rich_help_panel=_SEARCH,
+        ),
     ] = "",
     trace: Annotated[
-        Path | None, typer.Option("--trace", help="A CSV file with the times of real calls.")
+        Path | None,
+        typer.Option(
+            "--trace",
+            metavar="FILE.csv",
+            help="Arrival times of real calls (default: random arrivals).",
+            rich_help_panel=_CALLS,
+        ),
     ] = None,
     samples: Annotated[
-        Path | None, typer.Option("--samples", help="An .npz file with rows of real inputs.")
+        Path | None,
+        typer.Option(
+            "--samples",
+            metavar="FILE.npz",
+            help="Rows of real inputs (default: random values).",
+            rich_help_panel=_CALLS,
+        ),
     ] = None,
     inputs: Annotated[
         list[str] | None,
-        typer.Option("--input", metavar="[NAME=]@FILE|random", help="As servegate infer takes it."),
+        typer.Option(
+            "--input",
+            metavar="[NAME=]@FILE|random",
+            help="Input, as in servegate infer (repeatable).",
+            rich_help_panel=_CALLS,
+        ),
     ] = None,
     rows: Annotated[
-        str, typer.Option("--rows", help="Rows of a call; 1:80,8:20 for a mixture.")
+        str,
+        typer.Option(
+            "--rows",
+            metavar="N|N:WEIGHT,…",
+            help="Rows per call, or a mixture such as 1:80,8:20.",
+            rich_help_panel=_CALLS,
+        ),
     ] = "1",
     instances: Annotated[
-        str, typer.Option("--instances", help="Numbers of instances that are allowed.")
+        str,
+        typer.Option(
+            "--instances",
+            metavar="N,…",
+            help="Numbers of instances to try.",
+            rich_help_panel=_SEARCH,
+        ),
     ] = "1,2",
     max_batch: Annotated[
-        int, typer.Option("--max-batch", min=0, help="The largest batch to think of.")
+        int,
+        typer.Option(
+            "--max-batch",
+            min=0,
+            metavar="N",
+            help="Largest batch to try.",
+            rich_help_panel=_SEARCH,
+        ),
     ] = 32,
     resume: Annotated[
-        Path | None, typer.Option("--resume", help="Go on with what was measured in this folder.")
+        Path | None,
+        typer.Option(
+            "--resume",
+            metavar="DIR",
+            help="Continue the search in this report folder.",
+            rich_help_panel=_SEARCH,
+        ),
     ] = None,
     out: Annotated[
-        Path, typer.Option("--out", help="Where the folder of the report is made.")
+        Path,
+        typer.Option(
+            "--out",
+            metavar="DIR",
+            help="Parent of the new report folder.",
+            rich_help_panel=_RESULT,
+        ),
     ] = Path("tune-reports"),
     apply: Annotated[
-        bool, typer.Option("--apply", help="Put what was found live, if it is a gain.")
+        bool,
+        typer.Option("--apply", help="Apply the result if it is a gain.", rich_help_panel=_RESULT),
     ] = False,
     watch: Annotated[
-        str, typer.Option("--watch", help="How long --apply watches the objective.")
+        str,
+        typer.Option(
+            "--watch",
+            metavar="TIME",
+            help="Time for which --apply watches the objective, and rolls back if it is missed.",
+            rich_help_panel=_RESULT,
+        ),
     ] = "60s",
     admin_url: AdminUrl = None,
     key_file: KeyFile = None,
     json: AsJson = False,
 ) -> None:
-    """Find the batching with the highest throughput under an objective, with real load.
+    """Find the batching configuration with the highest throughput under an objective.
 
-    Nothing is changed without --apply. Measured is a Triton of its own, or a spared replica.
+    Measures on a temporary Triton, or on a replica taken out of rotation. Changes nothing without
+    --apply.
 
     Example: servegate batching tune digits --slo 'p99<50ms' --budget 5m
 
@@ -75,7 +154,7 @@ def tune(
     from serve.load.running import require_locust
 
     talking = talk(json=json)
-    with told(talking, lambda: "stopped; what was measured is kept"):
+    with told(talking, lambda: "stopped; the measurements are saved"):
         require_locust()
         admin = announced(admin_server(admin_url))
         wish = Wish(

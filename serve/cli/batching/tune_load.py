@@ -38,8 +38,9 @@ class Given:
         sizes = parse_rows(self.rows)
         if not all(one.has_batch for one in metadata.inputs.values()) and sizes != ((1, 1.0),):
             raise Invalid(
-                f"--rows {self.rows} does not fit the model",
+                f"--rows {self.rows} does not fit model '{bench.name}'",
                 why="not every input has a batch dimension",
+                try_this="leave --rows out",
             )
         made = [self._lane(bench, metadata, preprocessing, *one) for one in sizes]
         lanes = tuple(lane for lane, _ in made)

@@ -74,13 +74,13 @@ class Prepared:
     def say_how_to_go_on(self) -> None:
         """Tell it where something was measured."""
         if (self.folder / "state.json").exists():
-            say(f"what was measured is kept: servegate batching tune … --resume {self.folder}")
+            say(f"to continue this search: servegate batching tune … --resume {self.folder}")
 
 
 def prepare(wish: Wish, admin: AdminClient) -> Prepared:
     """Everything that can be refused before a Triton is started."""
     if wish.budget <= 0:
-        raise Invalid("no time is left for measurements", try_this="--budget 5m")
+        raise Invalid("--budget has to be above 0", try_this="--budget 5m")
     asked = parse_asked(wish.asked)
     resumed = State.read(wish.resume) if wish.resume else None
     number = called_number(admin, asked)
@@ -89,7 +89,7 @@ def prepare(wish: Wish, admin: AdminClient) -> Prepared:
     if not told:
         raise Invalid(
             f"model '{asked.model}' has no objective",
-            why="the highest throughput is looked for that meets one",
+            why="the search needs one",
             try_this="--slo 'p99<50ms'",
         )
     objective = Objective.parse(told)
@@ -109,14 +109,16 @@ def _require_same(subject: Subject, now: Prepared, page: Mapping[str, Any]) -> N
     """`Invalid` where a tuning goes on with something else than it began with."""
     other = ""
     if (subject.model, subject.version) != (now.model, now.number):
-        other = f"it is of {subject.model}@{subject.version}"
+        other = f"it is for {subject.model}@{subject.version}"
     elif subject.objective != str(now.objective):
-        other = f"it is for {subject.objective}"
+        other = f"its objective is {subject.objective}"
     elif dict(subject.fields) != dict(page["fields"]):
-        other = "the configuration was changed since"
+        other = "the configuration has changed since"
     if other:
         raise Invalid(
-            f"the tuning in {now.folder} cannot go on", why=other, try_this="without --resume"
+            f"the search in '{now.folder}' cannot continue",
+            why=other,
+            try_this="start a new one without --resume",
         )
 
 
@@ -127,5 +129,5 @@ def numbers_of(text: str) -> frozenset[int]:
     except ValueError:
         found = frozenset()
     if not found or min(found) < 1:
-        raise Invalid(f"'{text}' are no numbers of instances", try_this="--instances 1,2")
+        raise Invalid(f"--instances cannot be '{text}'", try_this="--instances 1,2")
     return found

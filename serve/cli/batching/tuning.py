@@ -62,7 +62,7 @@ def run(wish: Wish, talk: Talk) -> int:
 async def _tune(prepared: Prepared, stopping: Stopping, talk: Talk) -> State | None:
     """Measure until it is over; None when somebody has ended it."""
     wish, fields = prepared.wish, prepared.page["fields"]
-    where = f"replica {wish.replica}" if wish.replica else "a Triton of its own"
+    where = f"replica {wish.replica}" if wish.replica else "a temporary Triton"
     talk.tell("bench", f"loading {prepared.model} version {prepared.number} on {where}")
     async with (
         prepared.admin.asynchronous() as client,
@@ -103,9 +103,9 @@ def _begin(prepared: Prepared, config: Mapping[str, Any]) -> State:
     least, numbers = max(rows for rows, _ in sizes), numbers_of(wish.instances)
     if present.max_batch_size and present.max_batch_size < least:
         raise Invalid(
-            f"calls of {least} rows are refused by the present configuration",
+            f"the current configuration refuses calls of {least} rows",
             why=f"its max_batch_size is {present.max_batch_size}",
-            try_this="--rows with fewer",
+            try_this="pass --rows with fewer rows",
         )
     largest = max(wish.max_batch, least) if present.max_batch_size else 0
     grid = [
@@ -165,7 +165,7 @@ def _apply(prepared: Prepared, state: State, outcome: Outcome, talk: Talk) -> st
             following = Following(channel, talk, prepared.path)
             await following.until_over(_WITHIN + (wish.watch or 0.0))
 
-    talk.tell("apply", f"bringing it to the replicas, and watching for {wish.watch:g} s")
+    talk.tell("apply", f"applying it to the replicas, and watching it for {wish.watch:g} s")
     asyncio.run(put())
-    talk.tell("applied", "it is in force, and was kept")
+    talk.tell("applied", "applied and kept")
     return "kept"
