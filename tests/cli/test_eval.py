@@ -71,7 +71,7 @@ def test_a_report_is_readable_without_colour():
     assert shown[-1] == "  FAILED  drop<=0.5pp  (0.02)"
     error = gates_error(page()["report"]["gates"])
     assert error is not None
-    assert error.findings == ("drop<=0.5pp: it is 0.02",)
+    assert error.findings == ("drop<=0.5pp: measured 0.02",)
     assert gates_error([{"text": "x", "value": 1.0, "passed": True}]) is None
 
 
@@ -117,7 +117,7 @@ def test_a_file_is_sent_as_it_is_under_its_name(tmp_path):
 
 
 def test_what_is_no_dataset_is_not_sent(tmp_path):
-    with pytest.raises(Invalid, match="holds no files"):
+    with pytest.raises(Invalid, match="is empty"):
         sent(tmp_path)
     (tmp_path / "rows.xlsx").write_bytes(b"")
     for name in ("rows.xlsx", "missing.csv"):
@@ -130,4 +130,4 @@ def test_every_verb_has_an_example_and_needs_a_gateway():
         done = servegate("eval", verb, "--help")
         assert done.returncode == 0 and "Example" in done.stdout, verb
     done = servegate("eval", "rm", "x", "--admin-url", "http://127.0.0.1:1")
-    assert done.returncode == 6 and "does not answer" in done.stderr
+    assert done.returncode == 6 and "does not respond" in done.stderr

@@ -17,7 +17,7 @@ def cancel(
     key_file: KeyFile = None,
     json: AsJson = False,
 ) -> None:
-    """Stop an evaluation that waits or runs; what it has found stays.
+    """Cancel a queued or running evaluation. Its results so far stay.
 
     Example: servegate eval cancel 3f9c01ab27d4
     """
@@ -30,7 +30,7 @@ def resume(
     key_file: KeyFile = None,
     json: AsJson = False,
 ) -> None:
-    """Go on with the rows that have no answer yet, those that failed included.
+    """Continue an evaluation with the rows that are missing or failed.
 
     Example: servegate eval resume 3f9c01ab27d4
     """
@@ -39,11 +39,11 @@ def resume(
 
 def remove(
     identity: Identity,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Skip the confirmation.")] = False,
     admin_url: AdminUrl = None,
     key_file: KeyFile = None,
 ) -> None:
-    """Remove an evaluation with all its results.
+    """Delete an evaluation and its results.
 
     Example: servegate eval rm 3f9c01ab27d4 --yes
     """
@@ -52,9 +52,9 @@ def remove(
     admin = connect(admin_url, key_file)
     if not yes:
         rows = admin.get(path_of(identity))["done"]
-        require_yes(f"evaluation {identity} with {rows} rows is removed for good")
+        require_yes(f"this deletes evaluation {identity} with {rows} rows permanently")
     removed(admin, path_of(identity))
-    say(f"evaluation {identity} is removed")
+    say(f"deleted evaluation {identity}")
 
 
 def _change(

@@ -12,21 +12,29 @@ from serve.cli.eval.options import Label, Slices
 from serve.cli.options import AdminUrl, AsJson, KeyFile
 from serve.cli.output import as_json, say, table
 
-Name = Annotated[str, typer.Argument(metavar="NAME", help="As `eval dataset ls` has it.")]
+Name = Annotated[str, typer.Argument(metavar="NAME", help="Name from `servegate eval dataset ls`.")]
 
 
 def push(
-    path: Annotated[Path, typer.Argument(metavar="PATH", help="A folder, .csv, .npz or .parquet.")],
-    name: Annotated[str, typer.Option("--name", help="What it is called.  [as PATH]")] = "",
+    path: Annotated[
+        Path,
+        typer.Argument(
+            metavar="PATH",
+            help="Folder with one subfolder of pictures per label, or .csv, .npz, .parquet or .zip "
+            "file.",
+        ),
+    ],
+    name: Annotated[
+        str,
+        typer.Option("--name", metavar="NAME", help="Name of the dataset (default: from PATH)."),
+    ] = "",
     label: Label = "",
     slices: Slices = "",
     admin_url: AdminUrl = None,
     key_file: KeyFile = None,
     json: AsJson = False,
 ) -> None:
-    """Send a dataset: a folder of pictures with a folder per label, CSV, NPZ or Parquet.
-
-    Under a name that is taken it becomes a new revision.
+    """Upload a dataset, or a new revision of an existing one.
 
     Example: servegate eval dataset push held-out/ --name held-out
 
@@ -70,7 +78,7 @@ def list_datasets(
 def show(
     name: Name, admin_url: AdminUrl = None, key_file: KeyFile = None, json: AsJson = False
 ) -> None:
-    """Show what a dataset holds.
+    """Show a dataset: its rows, inputs, classes and slices.
 
     Example: servegate eval dataset show held-out
     """
@@ -79,7 +87,9 @@ def show(
         as_json(page)
         return
     print(f"{page['name']}, revision {page['revision']}: {page['rows']} rows")
-    inputs = ", ".join(f"{key or 'the only one'} ({form})" for key, form in page["inputs"].items())
+    inputs = ", ".join(
+        f"{key or 'the only input'} ({form})" for key, form in page["inputs"].items()
+    )
     classes = ", ".join(f"{label}: {count}" for label, count in page["classes"].items())
     facts = {
         "inputs": inputs,
@@ -96,20 +106,21 @@ def show(
 
 def remove(
     name: Name,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Skip the confirmation.")] = False,
     admin_url: AdminUrl = None,
     key_file: KeyFile = None,
 ) -> None:
-    """Remove a dataset with all its revisions. What was evaluated with it stays.
+    """Delete a dataset with all its revisions. Its evaluations stay.
 
     Example: servegate eval dataset rm held-out --yes
     """
     admin = connect(admin_url, key_file)
     path = f"/api/datasets/{segment(name)}"
     if not yes:
-        require_yes(f"dataset '{name}' with {admin.get(path)['rows']} rows is removed for good")
+        rows = admin.get(path)["rows"]
+        require_yes(f"this deletes dataset '{name}' with {rows} rows permanently")
     removed(admin, path)
-    say(f"dataset '{name}' is removed")
+    say(f"deleted dataset '{name}'")
 
 
 def sent(

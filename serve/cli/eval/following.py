@@ -46,8 +46,8 @@ class _Teller:
 
 
 _STATES = {
-    "queued": "waiting for its turn",
-    "running": "asking rows",
+    "queued": "queued",
+    "running": "calling the model",
     "done": "done",
     "failed": "failed",
     "cancelled": "cancelled",

@@ -3,6 +3,7 @@
 import typer
 
 from serve.cli.eval import changing, datasets, rows, run, showing
+from serve.cli.panels import Grouped
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -10,7 +11,7 @@ app = typer.Typer(
     "Example: servegate eval run digits --dataset held-out/ -a 1 -b 2 --gate 'drop<=0.5pp'",
     rich_markup_mode=None,
 )
-app.command("run")(run.run)
+app.command("run", cls=Grouped)(run.run)
 app.command("ls")(showing.list_evaluations)
 app.command("show")(showing.show_evaluation)
 app.command("rows")(rows.list_rows)
@@ -22,7 +23,7 @@ app.command("rm")(changing.remove)
 
 dataset = typer.Typer(
     no_args_is_help=True,
-    help="Labelled datasets of a gateway.\n\n"
+    help="Manage the labelled datasets of a gateway.\n\n"
     "Example: servegate eval dataset push held-out/ --name held-out",
     rich_markup_mode=None,
 )

@@ -6,12 +6,24 @@ import typer
 
 from serve.cli.client import segment
 
-Identity = Annotated[str, typer.Argument(metavar="ID", help="As `servegate eval ls` has it.")]
+Identity = Annotated[str, typer.Argument(metavar="ID", help="Id from `servegate eval ls`.")]
 Label = Annotated[
-    str, typer.Option("--label", metavar="COLUMN", help="The label's column or array.")
+    str,
+    typer.Option(
+        "--label",
+        metavar="COLUMN",
+        help="Column or array with the labels (default: label, labels, y, …).",
+        rich_help_panel="Dataset",
+    ),
 ]
 Slices = Annotated[
-    str, typer.Option("--slices", metavar="COLUMNS", help="Columns that rows are grouped by.")
+    str,
+    typer.Option(
+        "--slices",
+        metavar="COLUMN,…",
+        help="Columns to group the rows by.",
+        rich_help_panel="Dataset",
+    ),
 ]
 PATH = "/api/evaluations"
 

@@ -63,12 +63,13 @@ def _packed(path: Path, talk: Talk) -> Iterator[tuple[BinaryIO, str]]:
     file_format = FORMATS.get(path.suffix.lower())
     if file_format is None:
         raise Invalid(
-            f"{path} is no dataset", why=f"a folder of pictures, or one of {', '.join(FORMATS)}"
+            f"'{path}' is not a dataset",
+            why=f"expected a folder of pictures, or a {', '.join(FORMATS)} file",
         )
     try:
         file = path.open("rb")
     except OSError as error:
-        raise Invalid(f"{path} cannot be read", why=error.strerror or str(error)) from error
+        raise Invalid(f"cannot read '{path}'", why=error.strerror or str(error)) from error
     with file:
         yield file, file_format
 
@@ -84,9 +85,9 @@ def _zip(folder: Path, archive: BinaryIO, talk: Talk) -> None:
                     packed.writestr(zipfile.ZipInfo(inside), path.read_bytes())
                     count, size = count + 1, size + path.stat().st_size
     except OSError as error:
-        raise Invalid(f"{folder} cannot be read", why=error.strerror or str(error)) from error
+        raise Invalid(f"cannot read '{folder}'", why=error.strerror or str(error)) from error
     if not count:
-        raise Invalid(f"{folder} holds no files")
+        raise Invalid(f"the folder '{folder}' is empty")
     talk.tell("packed", f"{count} files, {amount(size)}", files=count, bytes=size)
 
 

@@ -71,7 +71,7 @@ def _measure(page: Mapping[str, Any]) -> str:
         return f"accuracy {_estimate(page['accuracy'])}"
     if page["mae"] is not None:
         return f"MAE {page['mae']:.4g}, RMSE {page['rmse']:.4g}"
-    return "no row was answered"
+    return "no successful rows"
 
 
 def _estimate(found: Mapping[str, float]) -> str:

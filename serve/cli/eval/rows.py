@@ -27,20 +27,31 @@ def list_rows(
     identity: Identity,
     bucket: Annotated[
         str,
-        typer.Option(help="both-right, only-a, only-b, both-wrong, right, wrong, or failed."),
+        typer.Option(
+            metavar="BUCKET",
+            help="Bucket: both-right, only-a, only-b, both-wrong, right, wrong or failed.",
+        ),
     ] = "",
     where: Annotated[
-        list[str] | None, typer.Option("--slice", metavar="NAME=VALUE", help="Repeatable.")
+        list[str] | None,
+        typer.Option("--slice", metavar="NAME=VALUE", help="Only rows of this slice (repeatable)."),
     ] = None,
-    label: Annotated[str, typer.Option(help="Only rows with this label.")] = "",
-    predicted: Annotated[str, typer.Option(help="Only rows of which a side says this.")] = "",
-    start: Annotated[int, typer.Option("--from", min=0, help="The first to show.")] = 0,
-    count: Annotated[int, typer.Option(min=1, max=200, help="How many.")] = 50,
+    label: Annotated[str, typer.Option(metavar="LABEL", help="Only rows with this label.")] = "",
+    predicted: Annotated[
+        str,
+        typer.Option(metavar="CLASS", help="Only rows for which a version predicted this class."),
+    ] = "",
+    start: Annotated[
+        int, typer.Option("--from", min=0, metavar="N", help="Number of matching rows to skip.")
+    ] = 0,
+    count: Annotated[
+        int, typer.Option(min=1, max=200, metavar="N", help="Number of rows to show.")
+    ] = 50,
     admin_url: AdminUrl = None,
     key_file: KeyFile = None,
     json: AsJson = False,
 ) -> None:
-    """List rows of an evaluation, such as those that only one version has right.
+    """List rows of an evaluation, for example those that only one version classified correctly.
 
     Example: servegate eval rows 3f9c01ab27d4 --bucket only-a
     """
@@ -71,18 +82,20 @@ def list_rows(
 
 def export_rows(
     identity: Identity,
-    out: Annotated[Path, typer.Option("--out", metavar="FILE", help="Where to write them.")],
-    form: Annotated[Format, typer.Option("--format", help="csv or json.")] = Format.CSV,
+    out: Annotated[Path, typer.Option("--out", metavar="FILE", help="File to write.")],
+    form: Annotated[
+        Format, typer.Option("--format", metavar="csv|json", help="Format of the file.")
+    ] = Format.CSV,
     admin_url: AdminUrl = None,
     key_file: KeyFile = None,
 ) -> None:
-    """Write every row of an evaluation to a file.
+    """Export all rows of an evaluation to a file.
 
     Example: servegate eval export 3f9c01ab27d4 --format csv --out rows.csv
     """
     admin = connect(admin_url, key_file)
     asyncio.run(_download(admin, f"{path_of(identity)}/export.{form.value}", out))
-    say(f"{out} is written")
+    say(f"wrote {out}")
 
 
 async def _download(admin: AdminClient, path: str, out: Path) -> None:
@@ -98,7 +111,7 @@ async def _download(admin: AdminClient, path: str, out: Path) -> None:
     except Away as away:
         raise away.error from away
     except OSError as error:
-        raise Invalid(f"{out} cannot be written", why=error.strerror or str(error)) from error
+        raise Invalid(f"cannot write '{out}'", why=error.strerror or str(error)) from error
     finally:
         part.unlink(missing_ok=True)
 

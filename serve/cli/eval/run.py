@@ -15,37 +15,109 @@ from serve.core.errors import CheckFailed, Conflict, ServegateError, Unavailable
 if TYPE_CHECKING:
     from serve.cli.talk import Talk
 
+_DATASET, _EVALUATION, _CALLS = "Dataset", "Evaluation", "Calls"  # groups in the help
+
 
 def run(
-    model: Annotated[str, typer.Argument(metavar="MODEL", help="The model.")],
+    model: Annotated[str, typer.Argument(metavar="MODEL", help="Model to evaluate.")],
     dataset: Annotated[
-        str, typer.Option("--dataset", metavar="NAME|PATH", help="A path is sent first.")
+        str,
+        typer.Option(
+            "--dataset",
+            metavar="NAME|PATH",
+            help="Dataset on the gateway, or a local file or folder to upload first.",
+            rich_help_panel=_DATASET,
+        ),
     ],
     a: Annotated[
-        str, typer.Option("-a", metavar="V|label", help="A version.  [the one that serves]")
+        str,
+        typer.Option(
+            "-a",
+            metavar="V|LABEL",
+            help="Version to evaluate (default: the one that receives most traffic).",
+            rich_help_panel=_EVALUATION,
+        ),
     ] = "",
-    b: Annotated[str, typer.Option("-b", metavar="V|label", help="Another one, to compare.")] = "",
+    b: Annotated[
+        str,
+        typer.Option(
+            "-b",
+            metavar="V|LABEL",
+            help="Second version, to compare with the first.",
+            rich_help_panel=_EVALUATION,
+        ),
+    ] = "",
     gate: Annotated[
         list[str] | None,
-        typer.Option("--gate", metavar="CONDITION", help="Status 7 if not met; repeatable."),
+        typer.Option(
+            "--gate",
+            metavar="CONDITION",
+            help="Condition such as 'drop<=0.5pp'; exit status 7 if it is not met (repeatable).",
+            rich_help_panel=_EVALUATION,
+        ),
     ] = None,
-    limit: Annotated[int | None, typer.Option("--limit", min=1, help="So many rows.")] = None,
-    batch: Annotated[int, typer.Option("--batch", min=1, max=1024, help="Rows in a call.")] = 1,
+    limit: Annotated[
+        int | None,
+        typer.Option(
+            "--limit",
+            min=1,
+            metavar="N",
+            help="Number of rows to evaluate (default: all).",
+            rich_help_panel=_DATASET,
+        ),
+    ] = None,
+    batch: Annotated[
+        int,
+        typer.Option(
+            "--batch",
+            min=1,
+            max=1024,
+            metavar="N",
+            help="Rows per call.",
+            rich_help_panel=_CALLS,
+        ),
+    ] = 1,
     concurrency: Annotated[
-        int, typer.Option("--concurrency", min=1, max=64, help="Calls at a time.")
+        int,
+        typer.Option(
+            "--concurrency",
+            min=1,
+            max=64,
+            metavar="N",
+            help="Number of concurrent calls.",
+            rich_help_panel=_CALLS,
+        ),
     ] = 4,
-    grpc: Annotated[bool, typer.Option("--grpc", help="Call over gRPC.")] = False,
-    output: Annotated[str, typer.Option("--output", help="The output with the scores.")] = "",
+    grpc: Annotated[
+        bool,
+        typer.Option("--grpc", help="Call over gRPC instead of HTTP.", rich_help_panel=_CALLS),
+    ] = False,
+    output: Annotated[
+        str,
+        typer.Option(
+            "--output",
+            metavar="NAME",
+            help="Output with the scores, if the model has more than one output.",
+            rich_help_panel=_CALLS,
+        ),
+    ] = "",
     label: Label = "",
     slices: Slices = "",
-    detach: Annotated[bool, typer.Option("--detach", help="Begin it, and do not wait.")] = False,
+    detach: Annotated[
+        bool,
+        typer.Option(
+            "--detach",
+            help="Start the evaluation, and do not wait for it.",
+            rich_help_panel=_EVALUATION,
+        ),
+    ] = False,
     admin_url: AdminUrl = None,
     key_file: KeyFile = None,
     json: AsJson = False,
 ) -> None:
     """Evaluate one or two versions on a labelled dataset, through the gateway.
 
-    It runs in the gateway: after Ctrl-C it goes on.
+    The evaluation runs in the gateway. Ctrl-C does not stop it.
 
     Example: servegate eval run digits --dataset held-out/ -a 1 -b 2
 
@@ -72,7 +144,7 @@ def run(
     with told(talking, lambda: _goes_on(begun)):
         body |= _dataset(admin, dataset, label, slices)
         begun = admin.post(PATH, body)["id"]
-        talking.tell("begun", f"evaluation {begun}", id=begun)
+        talking.tell("begun", f"started evaluation {begun}", id=begun)
         if detach:
             talking.tell("result", ok=True, exit=0, id=begun)
             return
@@ -111,9 +183,9 @@ def _dataset(admin: AdminClient, which: str, label: str, slices: str) -> dict[st
 
 def _goes_on(identity: str) -> str:
     if not identity:
-        return "stopped: nothing was begun"
+        return "stopped; no evaluation was started"
     return (
-        f"stopped looking; evaluation {identity} goes on in the gateway: "
+        f"stopped following; evaluation {identity} continues in the gateway. Next: "
         f"servegate eval show {identity} --follow, or servegate eval cancel {identity}"
     )
 
@@ -123,7 +195,7 @@ def _error_of(page: Mapping[str, Any]) -> ServegateError | None:
     identity, state = page["id"], page["state"]
     resume = f"servegate eval resume {identity}"
     if state == "failed":
-        return Unavailable(f"evaluation {identity} has failed", why=page["why"], try_this=resume)
+        return Unavailable(f"evaluation {identity} failed", why=page["why"], try_this=resume)
     if state != "done":
         return Conflict(f"evaluation {identity} is {state}", try_this=resume)
     return gates_error(page["report"]["gates"] if page["report"] else [])
@@ -134,11 +206,11 @@ def gates_error(gates: list[dict[str, Any]]) -> CheckFailed | None:
     failed = [f"{one['text']}: {shown(one['value'])}" for one in gates if not one["passed"]]
     if not failed:
         return None
-    error = CheckFailed("a gate did not pass", failed)
+    error = CheckFailed("a gate failed", failed)
     error.code = "gate_failed"
     return error
 
 
 def shown(value: float | None) -> str:
     """A measured number."""
-    return "it could not be measured" if value is None else f"it is {value:.6g}"
+    return "not measured" if value is None else f"measured {value:.6g}"

@@ -15,7 +15,7 @@ from serve.cli.output import as_json, table
 def list_evaluations(
     admin_url: AdminUrl = None, key_file: KeyFile = None, json: AsJson = False
 ) -> None:
-    """List the evaluations of a gateway, the newest first.
+    """List the evaluations of a gateway, newest first.
 
     Example: servegate eval ls
     """
@@ -46,13 +46,13 @@ def list_evaluations(
 def show_evaluation(
     identity: Identity,
     follow: Annotated[
-        bool, typer.Option("--follow", help="Wait until it has ended, as `eval run` does.")
+        bool, typer.Option("--follow", help="Follow the progress until the evaluation finishes.")
     ] = False,
     admin_url: AdminUrl = None,
     key_file: KeyFile = None,
     json: AsJson = False,
 ) -> None:
-    """Show how far an evaluation is, and what it has found.
+    """Show the progress and the results of an evaluation.
 
     Example: servegate eval show 3f9c01ab27d4
 
@@ -64,7 +64,7 @@ def show_evaluation(
         from serve.cli.talk import talk
 
         talking = talk(json=json)
-        with told(talking, lambda: f"stopped looking; evaluation {identity} goes on"):
+        with told(talking, lambda: f"stopped following; evaluation {identity} continues"):
             finish(admin, identity, talking)
         return
     page = admin.get(path_of(identity))
@@ -85,13 +85,14 @@ def show_evaluation(
 def judge(
     identity: Identity,
     conditions: Annotated[
-        list[str], typer.Argument(metavar="CONDITION…", help="Such as 'accuracy(b)>0.9'.")
+        list[str],
+        typer.Argument(metavar="CONDITION…", help="Conditions such as 'accuracy(b)>=0.95'."),
     ],
     admin_url: AdminUrl = None,
     key_file: KeyFile = None,
     json: AsJson = False,
 ) -> None:
-    """Hold conditions against an evaluation; status 7 if one is not met.
+    """Check conditions on the results of an evaluation. Exit status 7 if one is not met.
 
     Example: servegate eval gate 3f9c01ab27d4 'accuracy(b)>=0.95' 'p99(b)<20ms'
     """
