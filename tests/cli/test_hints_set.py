@@ -38,13 +38,13 @@ def test_what_is_named_is_set_and_all_else_stays(url: str) -> None:
     assert stored(url)["settings"] == numbers | rest
     assert done.stdout == ""
     assert done.stderr.splitlines() == [
-        "pool default is set: in force on every worker (generation 1)",
-        "it may have 0 to 9 replicas now, with GPUs for 6",
+        "updated pool default: in force on every worker (generation 1)",
+        "bounds now: 0 to 9 replicas, GPUs for 6",
     ]
     etag = stored(url)["etag"]
     done = run(url, "default", "--least", "2")
     assert (done.returncode, stored(url)["etag"]) == (0, etag)
-    assert "pool default is so already" in done.stderr
+    assert "pool default already has these settings" in done.stderr
     done = run(url, "default", "--gpu-budget", "", "--reason", "a campaign", "--json")
     page = json.loads(done.stdout)
     assert (page["pool"], page["bounds"]["budget"], page["set"]) == ("default", None, True)
@@ -57,7 +57,7 @@ def test_what_is_named_is_set_and_all_else_stays(url: str) -> None:
 def test_schedules_are_replaced_together_and_an_empty_one_removes_them(url: str) -> None:
     texts = ["mon-fri 08:00-18:00 Europe/Berlin least=4", "00:00-24:00 least=2"]
     done = run(url, "default", "--schedule", texts[0], "--schedule", texts[1])
-    assert "by 'mon-sun 00:00-24:00 UTC least=2'" in done.stderr
+    assert "schedule 'mon-sun 00:00-24:00 UTC least=2'" in done.stderr
     assert [one["least"] for one in stored(url)["settings"]["schedules"]] == [4, 2]
     run(url, "default", "--schedule", texts[0])
     assert [one["zone"] for one in stored(url)["settings"]["schedules"]] == ["Europe/Berlin"]
@@ -67,16 +67,16 @@ def test_schedules_are_replaced_together_and_an_empty_one_removes_them(url: str)
 
 def test_a_pool_without_replicas_can_be_set_and_that_is_said(url: str) -> None:
     done = run(url, "l4", "--group", "vision", "--to-zero")
-    assert done.returncode == 0 and "no replica is in pool l4" in done.stderr
+    assert done.returncode == 0 and "pool l4 has no replicas" in done.stderr
     done = run(url, "default", "--group", "vision")
-    assert "pools of its group: default, l4" in done.stderr
+    assert "pools of the group: default, l4" in done.stderr
 
 
 def test_what_cannot_be_is_refused_before_anything_changes(url: str) -> None:
     for words, told in (
-        ([], "nothing is to be set"),
-        (["--clear", "--least", "2"], "--clear stands alone"),
-        (["--gpu-budget", "many"], "'many' is no number of replicas"),
+        ([], "no setting was specified"),
+        (["--clear", "--least", "2"], "--clear cannot be combined with other settings"),
+        (["--gpu-budget", "many"], "--gpu-budget cannot be 'many'"),
         (["--schedule", "mon-fri least=4"], "why: it has no hours: FROM-TO"),
         (["--least", "9"], "least is above most"),
     ):

@@ -46,16 +46,16 @@ def test_every_pool_is_a_row_with_its_first_reason() -> None:
     with side(**answers(page(), page(pool="t4", desired=2, confidence="low"))) as there:
         done = servegate("hints", "show", "--admin-url", there.url)
     head, *rows = [line.split("\t") for line in done.stdout.splitlines()]
-    assert head == ["pool", "wanted", "ready", "starting", "demand", "allowed", "why"]
+    assert head == ["pool", "desired", "ready", "starting", "demand", "bounds", "why"]
     why = "2.31 replicas would be busy all the time  [demand]"
     assert rows == [
         ["default", "3", "2", "0", "2.31", "1 to 8", why],
-        ["t4", "2 (held)", "2", "0", "2.31", "1 to 8", why],
+        ["t4", "2 (low confidence)", "2", "0", "2.31", "1 to 8", why],
     ]
     with side(**answers()) as there:
         done = servegate("hints", "show", "--admin-url", there.url)
     assert (done.returncode, done.stdout) == (0, "")
-    assert "there are no hints yet" in done.stderr
+    assert "no hints yet" in done.stderr
 
 
 def test_one_pool_is_told_in_words_and_to_programs_as_it_is() -> None:
@@ -66,14 +66,14 @@ def test_one_pool_is_told_in_words_and_to_programs_as_it_is() -> None:
         every = servegate("hints", "show", "--json", *flags)
     assert done.stdout.splitlines() == [
         "default: 3 replicas, 1 more than there are",
-        "  2 ready, 0 starting; 1 to 8 allowed; as of 2023-11-14 22:13:20Z",
-        "  the number is only held: too little is known",
+        "  2 ready, 0 starting; bounds 1 to 8; as of 2023-11-14 22:13:20Z",
+        "  low confidence: the readings are incomplete",
         "  why: 2.31 replicas would be busy all the time  [demand]",
     ]
     assert json.loads(every.stdout) == [json.loads(one.stdout)] == [page(confidence="low")]
     bounds = Bounds(least=1, most=9, budget=6, to_zero=True)
     found = page(bounds=bounds, schedule="mon-fri 08:00-18:00")["bounds"]
-    assert allowed(found) == "0 or 1 to 9, with GPUs for 6 (mon-fri 08:00-18:00)"
+    assert allowed(found) == "0 or 1 to 9, GPUs for 6 (mon-fri 08:00-18:00)"
 
 
 def calls(demand: float, edge: float) -> str:
@@ -88,31 +88,30 @@ def test_the_arithmetic_is_told_from_calls_to_replicas() -> None:
     full = enough(2.31)
     assert list(lines(page(utilization=0.83, gpus=GPU))) == [
         "default: 3 replicas, 1 more than there are",
-        "  2 ready, 0 starting; 1 to 8 allowed; as of 2023-11-14 22:13:20Z",
+        "  2 ready, 0 starting; bounds 1 to 8; as of 2023-11-14 22:13:20Z",
         "  why: 2.31 replicas would be busy all the time  [demand]",
         "",
-        "seen:",
-        "  digits: 290 calls/s in the last 15 s, 300 in the last 5 s, 12 waiting; held by 2 of 2 "
+        "readings:",
+        "  digits: 290 calls/s in the last 15 s, 300 in the last 5 s, 12 waiting; loaded on 2 of 2 "
         "replicas",
-        "    0.4 % took longer than 50 ms, and 1 % may; they wait 0.3 times as long as they "
-        "compute; batches are 43 % full",
-        "  GPUs: busy for 83 % of the time; it is evidence only",
-        "    local-0/GPU-1: busy 83 %, 4.1 of 8 GB, 250 W (triton)",
-        "  a replica takes 41 s from the wish until it is ready",
+        "    0.4 % of the calls exceeded 50 ms (allowed: 1 %); queue time is 0.3 times the compute "
+        "time; batches are 43 % full",
+        "  GPUs: utilisation 83 %, used only as evidence",
+        "    local-0/GPU-1: utilisation 83 %, 4.1 of 8 GB, 250 W (triton)",
+        "  a cold start takes 41 s",
         "",
-        "demand, in replicas that would be busy all the time:",
-        "  digits: 290 calls/s ÷ 131 that a replica bears = 2.21",
-        "    + 0.096 for a rise in the last 5 s, 12 calls that wait, a rate that scatters, or "
-        "slow calls = 2.31",
+        "demand, in fully busy replicas:",
+        "  digits: 290 calls/s ÷ 131 per replica = 2.21",
+        "    + 0.096 for a rise in the last 5 s, 12 waiting calls, random variation or slow "
+        "calls = 2.31",
         "replicas:",
-        f"  2.31 busy and some to spare: {full} replicas, each busy for {231 / full:.0f} % of "
-        "its time",
-        "  2 ready + 0 starting = 2 are there",
-        "  1 to 8 allowed: 3 wanted",
+        f"  2.31 plus spare capacity: {full} replicas, each busy {231 / full:.0f} % of the time",
+        "  2 ready + 0 starting = 2 existing",
+        "  bounds 1 to 8: 3 desired",
         "",
-        "what would change it:",
-        f"  more replicas: a demand above {borne(3):.3g} ({calls(2.31, borne(3))} more of digits)",
-        f"  fewer: a demand below {borne(2):.3g} ({calls(2.31, borne(2))} fewer of digits)",
+        "what would change the hint:",
+        f"  more replicas: demand above {borne(3):.3g} ({calls(2.31, borne(3))} more of digits)",
+        f"  fewer replicas: demand below {borne(2):.3g} ({calls(2.31, borne(2))} fewer of digits)",
     ]
 
 
@@ -130,10 +129,10 @@ def test_what_differs_from_the_usual_is_told() -> None:
     newer = page()
     newer["reasons"].append({"code": "new", "text": "of a later version"})
     for told_, line in (
-        (page(), "  GPUs: nobody tells how busy they are, and the hint does not need it"),
-        (page(models=(model(), model("other", capacity=400.0))), "  together: 2.31"),
-        (unknown, "  digits: it is not known yet what a replica bears"),
-        (unknown, "  together: not known, so no number is made of it"),
+        (page(), "  GPUs: utilisation unknown; the hint does not need it"),
+        (page(models=(model(), model("other", capacity=400.0))), "  total: 2.31"),
+        (unknown, "  digits: the capacity of a replica is not known yet"),
+        (unknown, "  total: unknown, so the number stays as it is"),
         (page(demand=2.1), "    − 0.11, because the rate is smoothed = 2.1"),
         (newer, "  why: of a later version  [new]"),
     ):
@@ -149,11 +148,11 @@ def test_the_edges_are_where_the_number_would_be_another() -> None:
     followed = page(desired=2, ready=2, demand=1.5)
     assert edges(followed) == Edges(borne(2), borne(1), fewer_at_once=False)
     assert (
-        f"fewer: a demand below {borne(1):.3g} ({calls(1.5, borne(1))} fewer of digits) for "
-        f"{HELD:.0f} s, unless more was needed too often in the last hour"
+        f"fewer replicas: demand below {borne(1):.3g} ({calls(1.5, borne(1))} fewer of digits) for "
+        f"{HELD:.0f} s, unless more were needed repeatedly in the last hour"
     ) in list(changes(followed))
     assert list(changes(page(desired=2, ready=2, demand=0.5)))[1].startswith(
-        f"fewer: below {borne(1):.3g} it is already; that has to last {HELD:.0f} s"
+        f"fewer replicas: when demand was below {borne(1):.3g} for {HELD:.0f} s"
     )
 
 

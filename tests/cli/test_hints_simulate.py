@@ -21,7 +21,7 @@ def test_a_load_is_played_with_the_policies_that_are_asked_for() -> None:
     done = simulate("--load", "steady", *policies, *SHORT)
     assert done.returncode == 0, done.stderr
     heads, *rows = (line.split("\t") for line in done.stdout.splitlines())
-    assert heads == ["load", "policy", "late", "replica-hours", "÷ oracle", "turns/h"]
+    assert heads == ["load", "policy", "late", "replica-hours", "÷ oracle", "reversals/h"]
     assert [each[:2] for each in rows] == [
         ["steady", "oracle"],
         ["steady", "servegate"],
@@ -72,14 +72,14 @@ def test_what_cannot_be_played_is_said_before_anything_is() -> None:
     for words, says in (
         ("--load storm", "there is no load 'storm'"),
         ("--policy magic", "there is no policy 'magic'"),
-        ("--service fast", "'fast' is not a service time"),
-        ("--service 0+0", "'0+0' is not a service time"),
+        ("--service fast", "--service cannot be 'fast'"),
+        ("--service 0+0", "--service cannot be '0+0'"),
         ("--service 900+200 --objective p99<1s", "longer than the objective"),
-        ("--bounds 3..1", "'3..1' are no bounds"),
-        ("--plot cost.png", "only SVG"),
+        ("--bounds 3..1", "--bounds cannot be '3..1'"),
+        ("--plot cost.png", "is an SVG file"),
         ("--rate 100000 --minutes 1440", "too many to simulate"),
-        ("--trace /nowhere.csv", "cannot be read"),
-        ("--service 1+1 --model m", "exclude each other"),
+        ("--trace /nowhere.csv", "cannot read"),
+        ("--service 1+1 --model m", "cannot be combined"),
     ):
         done = simulate(*words.split())
         assert (done.returncode, done.stdout) == (2, ""), words

@@ -36,8 +36,8 @@ def test_only_what_differs_is_news() -> None:
 
 def test_a_hint_is_one_line() -> None:
     assert line(page(starting=1, confidence="low")) == (
-        "2023-11-14 22:13:20Z  default  3 wanted (held), 2 ready, 1 starting, demand 2.31: "
-        "2.31 replicas would be busy all the time  [demand]"
+        "2023-11-14 22:13:20Z  default  3 desired (low confidence), 2 ready, 1 starting, "
+        "demand 2.31: 2.31 replicas would be busy all the time  [demand]"
     )
 
 

@@ -31,7 +31,7 @@ def test_a_model_is_served_by_the_other_pool_of_its_group(tmp_path):
             assert status_of(up) == 503
             hints_set(up, "default", "--group", "vision", "--cost", "3")
             told = hints_set(up, "l4", "--group", "vision", "--cost", "1", "--most", "2")
-            assert "pools of its group: default, l4" in told
+            assert "pools of the group: default, l4" in told
             harness.until(lambda: status_of(up) == 200)
             (model,) = up.get("/api/models")
             assert (model["state"], model["pools"]) == ("ready", ["default", "l4"])

@@ -14,7 +14,7 @@ def explain(
     key_file: KeyFile = None,
     json: AsJson = False,
 ) -> None:
-    """Explain a pool's hint: demand by model, what a replica bears, what would change it.
+    """Explain a pool's scaling hint: demand, capacity of a replica, and what would change it.
 
     Example: servegate hints explain default
     """

@@ -18,26 +18,26 @@ from serve.control.batching.wording import per_cent, seconds
 
 _LITTLE = 0.005  # of a demand: no word is made of it
 _NEEDS = {
-    Code.STEP: "the rest is wanted with the next steps",
-    Code.WAITING: f"fewer are wanted once that holds for {HELD:.0f} s and none starts any more",
-    Code.KEPT: "fewer are wanted once the last hour needed them too rarely",
-    Code.FALLING: "the rest goes in steps, a minute apart",
-    Code.BACKLOG: "less is needed as soon as nothing waits any more",
-    Code.MISSED: "less is believed of a replica until calls are fast again; "
-    "servegate batching show MODEL tells what they wait for",
-    Code.NOT_GPU_BOUND: "more replicas would not help while GPUs have time; "
-    "servegate batching show MODEL tells what calls wait for",
-    Code.BATCHING: "larger batches rather than replicas: servegate batching tune MODEL",
-    Code.UNKNOWN: "some dozens of executions, with batches of two sizes at least",
-    Code.NOT_HELD: "that they load it: servegate replica ls",
-    Code.STALE: "newer numbers: servegate replica ls",
-    Code.INVALID: "numbers that can be true: servegate replica ls",
-    Code.RESTARTED: "nothing: it ends by itself",
+    Code.STEP: "the next steps add the rest",
+    Code.WAITING: f"the number falls after {HELD:.0f} s, when no replica is starting",
+    Code.KEPT: "the number falls when the last hour no longer justifies these replicas",
+    Code.FALLING: "the number falls further, one step per minute",
+    Code.BACKLOG: "the number falls when no calls are waiting",
+    Code.MISSED: "the assumed capacity is lower until calls are fast again; "
+    "servegate batching show MODEL shows where they wait",
+    Code.NOT_GPU_BOUND: "more replicas do not help while the GPUs are idle; "
+    "servegate batching show MODEL shows where calls wait",
+    Code.BATCHING: "larger batches help more than replicas: servegate batching tune MODEL",
+    Code.UNKNOWN: "needs a few dozen executions with at least two batch sizes",
+    Code.NOT_HELD: "ends when the replicas have loaded the model: servegate replica ls",
+    Code.STALE: "ends with newer readings: servegate replica ls",
+    Code.INVALID: "ends with valid readings: servegate replica ls",
+    Code.RESTARTED: "ends by itself",
     Code.LEAST: "servegate hints set {pool} --least N",
     Code.MOST: "servegate hints set {pool} --most N",
     Code.BUDGET: "servegate hints set {pool} --gpu-budget N",
-    Code.IDLE: "the next call wakes it",
-    Code.WAKING: "nothing: the call is answered as soon as a replica is ready",
+    Code.IDLE: "the next call wakes the pool",
+    Code.WAKING: "ends when a replica is ready",
 }
 
 
@@ -100,7 +100,7 @@ def lines(page: Page) -> Iterator[str]:
     yield ""
     yield from _reckoned(page)
     yield ""
-    yield "what would change it:"
+    yield "what would change the hint:"
     yield from (f"  {one}" for one in changes(page))
 
 
@@ -109,7 +109,7 @@ def changes(page: Page) -> Iterator[str]:
     found = edges(page)
     if page["demand"] is not None:
         if found.more is not None:
-            yield f"more replicas: a demand above {found.more:.3g}{_in_calls(page, found.more)}"
+            yield f"more replicas: demand above {found.more:.3g}{_in_calls(page, found.more)}"
         if found.fewer is not None:
             yield _fewer(page, found.fewer, at_once=found.fewer_at_once)
     for one in page["reasons"]:
@@ -119,11 +119,11 @@ def changes(page: Page) -> Iterator[str]:
 
 
 def _fewer(page: Page, below: float, *, at_once: bool) -> str:
-    rarely = "unless more was needed too often in the last hour"
+    rarely = "unless more were needed repeatedly in the last hour"
     if not at_once and page["demand"] < below:
-        return f"fewer: below {below:.3g} it is already; that has to last {HELD:.0f} s, {rarely}"
+        return f"fewer replicas: when demand was below {below:.3g} for {HELD:.0f} s, {rarely}"
     lasting = "" if at_once else f" for {HELD:.0f} s, {rarely}"
-    return f"fewer: a demand below {below:.3g}{_in_calls(page, below)}{lasting}"
+    return f"fewer replicas: demand below {below:.3g}{_in_calls(page, below)}{lasting}"
 
 
 def _in_calls(page: Page, demand: float) -> str:
@@ -148,46 +148,46 @@ def _part(model: Page) -> Part:
 
 
 def _seen(page: Page) -> Iterator[str]:
-    yield "seen:"
+    yield "readings:"
     if not page["models"]:
-        yield "  no model in this pool"
+        yield "  no models in this pool"
     for model in page["models"]:
         yield (
             f"  {model['name']}: {number(model['lately'])} calls/s in the last 15 s, "
             f"{number(model['recent'])} in the last 5 s, {number(model['waiting'])} waiting; "
-            f"held by {model['holding']} of {page['ready']} replicas"
+            f"loaded on {model['holding']} of {page['ready']} replicas"
         )
         told = "; ".join(_how_calls_fare(model))
         if told:
             yield f"    {told}"
     yield from _gpus(page)
     if page["cold_start"] is not None:
-        yield f"  a replica takes {seconds(page['cold_start'])} from the wish until it is ready"
+        yield f"  a cold start takes {seconds(page['cold_start'])}"
 
 
 def _how_calls_fare(model: Page) -> Iterator[str]:
     if model["missed"] is not None and model["limit"] is not None:
-        may = f", and {per_cent(model['allowed'])} may" if model.get("allowed") else ""
-        yield f"{per_cent(model['missed'])} took longer than {seconds(model['limit'])}{may}"
+        may = f" (allowed: {per_cent(model['allowed'])})" if model.get("allowed") else ""
+        yield f"{per_cent(model['missed'])} of the calls exceeded {seconds(model['limit'])}{may}"
     if model["pressure"] is not None:
-        yield f"they wait {model['pressure']:.2g} times as long as they compute"
+        yield f"queue time is {model['pressure']:.2g} times the compute time"
     if model["occupancy"] is not None:
         yield f"batches are {per_cent(model['occupancy'])} full"
 
 
 def _gpus(page: Page) -> Iterator[str]:
     if page["utilization"] is None:
-        yield "  GPUs: nobody tells how busy they are, and the hint does not need it"
+        yield "  GPUs: utilisation unknown; the hint does not need it"
     else:
-        yield f"  GPUs: busy for {per_cent(page['utilization'])} of the time; it is evidence only"
+        yield f"  GPUs: utilisation {per_cent(page['utilization'])}, used only as evidence"
     for name, one in page["gpus"].items():
         told = ", ".join(_gpu(one))
-        yield f"    {name}: {told or 'tells nothing'} ({one.get('source', 'unknown')})"
+        yield f"    {name}: {told or 'no readings'} ({one.get('source', 'unknown')})"
 
 
 def _gpu(one: Page) -> Iterator[str]:
     for key, words in (
-        ("utilization", "busy"),
+        ("utilization", "utilisation"),
         ("sm_active", "SMs active"),
         ("tensor_active", "tensor cores active"),
     ):
@@ -205,38 +205,39 @@ def _gpu(one: Page) -> Iterator[str]:
 
 
 def _reckoned(page: Page) -> Iterator[str]:
-    yield "demand, in replicas that would be busy all the time:"
+    yield "demand, in fully busy replicas:"
     for model, part in zip(page["models"], parts(page), strict=True):
         yield from _demand_of(model, part)
     demand = page["demand"]
     if demand is None:
-        yield "  together: not known, so no number is made of it"
+        yield "  total: unknown, so the number stays as it is"
         return
     if len(page["models"]) != 1:
-        yield f"  together: {demand:.3g}"
+        yield f"  total: {demand:.3g}"
     full = enough(demand)
     yield "replicas:"
-    yield f"  {demand:.3g} busy and some to spare: {replicas(full)}{_each(demand, full)}"
+    yield f"  {demand:.3g} plus spare capacity: {replicas(full)}{_each(demand, full)}"
     there = page["ready"] + page["starting"]
-    yield f"  {page['ready']} ready + {page['starting']} starting = {there} are there"
-    yield f"  {allowed(page['bounds'])} allowed: {page['desired']} wanted"
+    yield f"  {page['ready']} ready + {page['starting']} starting = {there} existing"
+    yield f"  bounds {allowed(page['bounds'])}: {page['desired']} desired"
 
 
 def _each(demand: float, full: int) -> str:
-    return f", each busy for {per_cent(demand / full)} of its time" if full else ""
+    return f", each busy {per_cent(demand / full)} of the time" if full else ""
 
 
 def _demand_of(model: Page, part: Part) -> Iterator[str]:
     name = model["name"]
     if part.arrivals is None or part.more is None:
         if model["capacity"]:
-            yield f"  {name}: not reckoned; a replica bears {number(model['capacity'])} calls/s"
+            sustained = number(model["capacity"])
+            yield f"  {name}: not calculated; a replica sustains {sustained} calls/s"
         else:
-            yield f"  {name}: it is not known yet what a replica bears"
+            yield f"  {name}: the capacity of a replica is not known yet"
         return
     yield (
-        f"  {name}: {number(model['lately'])} calls/s ÷ {number(model['capacity'])} that a replica "
-        f"bears = {part.arrivals:.3g}"
+        f"  {name}: {number(model['lately'])} calls/s ÷ {number(model['capacity'])} per replica "
+        f"= {part.arrivals:.3g}"
     )
     if part.more > _LITTLE * model["demand"]:
         yield f"    + {part.more:.2g} for {_on_top(model)} = {model['demand']:.3g}"
@@ -250,6 +251,6 @@ def _on_top(model: Page) -> str:
     if model["recent"] > model["lately"]:
         causes.append("a rise in the last 5 s")
     if model["waiting"]:
-        causes.append(f"{number(model['waiting'])} calls that wait")
-    causes.append("a rate that scatters, or slow calls")
+        causes.append(f"{number(model['waiting'])} waiting calls")
+    causes.append("random variation or slow calls")
     return ", ".join(causes)

@@ -3,14 +3,15 @@
 import typer
 
 from serve.cli.hints import explain, set, show, simulate, watch
+from serve.cli.panels import Grouped
 
 app = typer.Typer(
     no_args_is_help=True,
-    help="How many replicas each pool should have, and why.\n\nExample: servegate hints show",
+    help="Show and limit how many replicas each pool should have.\n\nExample: servegate hints show",
     rich_markup_mode=None,
 )
 app.command("show")(show.show)
 app.command("watch")(watch.watch)
 app.command("explain")(explain.explain)
-app.command("set")(set.set_pool)
-app.command("simulate")(simulate.simulate)
+app.command("set", cls=Grouped)(set.set_pool)
+app.command("simulate", cls=Grouped)(simulate.simulate)

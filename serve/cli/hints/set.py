@@ -13,44 +13,71 @@ from serve.core.errors import Invalid
 
 _USUAL: Mapping[str, Any] = {"settings": {}, "etag": '"0"', "set": False, "replicas": []}
 
+_BOUNDS, _GROUP = "Bounds", "Groups of pools"  # groups in the help
+
 
 def set_pool(
-    pool: Annotated[str, typer.Argument(metavar="POOL", help="A pool of replicas.")],
-    least: Annotated[int | None, typer.Option(min=1, help="The fewest replicas.")] = None,
-    most: Annotated[int | None, typer.Option(min=1, help="The most replicas.")] = None,
+    pool: Annotated[str, typer.Argument(metavar="POOL", help="Pool to change.")],
+    least: Annotated[
+        int | None,
+        typer.Option(
+            min=1, metavar="N", help="Minimum number of replicas.", rich_help_panel=_BOUNDS
+        ),
+    ] = None,
+    most: Annotated[
+        int | None,
+        typer.Option(
+            min=1, metavar="N", help="Maximum number of replicas.", rich_help_panel=_BOUNDS
+        ),
+    ] = None,
     gpu_budget: Annotated[
         str | None,
-        typer.Option(metavar="N", help="Replicas that there are GPUs for; '' is no limit."),
+        typer.Option(
+            metavar="N",
+            help="Number of replicas that have GPUs; '' for no limit.",
+            rich_help_panel=_BOUNDS,
+        ),
     ] = None,
     to_zero: Annotated[
         bool | None,
-        typer.Option("--to-zero/--no-to-zero", help="Whether an idle pool may have none."),
+        typer.Option(
+            "--to-zero/--no-to-zero", help="Scale an idle pool to zero.", rich_help_panel=_BOUNDS
+        ),
     ] = None,
     schedule: Annotated[
         list[str] | None,
         typer.Option(
             metavar="TEXT",
-            help="Bounds at some hours: '[DAYS] FROM-TO [ZONE] least=N most=N'; repeat it for more,"
-            " of which the first that holds counts. All are replaced; '' removes them.",
+            help="Bounds for a time of day: '[DAYS] FROM-TO [ZONE] least=N most=N' (repeatable). "
+            "The first schedule that applies is used. Replaces all schedules; '' removes them.",
+            rich_help_panel=_BOUNDS,
         ),
     ] = None,
     group: Annotated[
         str | None,
-        typer.Option(help="Pools of one group hold each other's models; '' stands alone."),
+        typer.Option(
+            metavar="NAME",
+            help="Group whose pools load the same models; '' for none.",
+            rich_help_panel=_GROUP,
+        ),
     ] = None,
     cost: Annotated[
         float | None,
-        typer.Option(min=0.0, help="Of one replica per hour; the cheapest of a group comes first."),
+        typer.Option(
+            min=0.0,
+            metavar="NUMBER",
+            help="Cost of one replica per hour, in any unit. The pool with the lowest cost per "
+            "call gets the demand first.",
+            rich_help_panel=_GROUP,
+        ),
     ] = None,
-    clear: Annotated[bool, typer.Option("--clear", help="Forget all that was set.")] = False,
+    clear: Annotated[bool, typer.Option("--clear", help="Reset the pool to the defaults.")] = False,
     reason: Reason = "",
     admin_url: AdminUrl = None,
     key_file: KeyFile = None,
     json: AsJson = False,
 ) -> None:
-    """Set how many replicas a pool may have; hints stay within that.
-
-    What is not named stays as it is.
+    """Set the bounds of a pool's scaling hint. Settings that you leave out stay as they are.
 
     Example: servegate hints set default --least 1 --most 8 --gpu-budget 6
 
@@ -70,9 +97,10 @@ def set_pool(
     given = _given({name: value for name, value in changes.items() if value is not None})
     if clear == bool(given):
         raise Invalid(
-            "everything is to be forgotten, and something set" if clear else "nothing is to be set",
-            why="--clear stands alone" if clear else "no option says what",
-            try_this=f"servegate hints set {pool} --least 1 --most 8, or --help",
+            "--clear cannot be combined with other settings"
+            if clear
+            else "no setting was specified",
+            try_this=f"servegate hints set {pool} --least 1 --most 8, or --help for all options",
         )
     admin = connect(admin_url, key_file, reason=reason)
     _send(admin, pool, None if clear else given)
@@ -101,7 +129,8 @@ def _budget(text: str) -> int | None:
         return None
     if not (text.isascii() and text.isdigit() and len(text) < 10):
         raise Invalid(
-            f"'{text}' is no number of replicas", why="--gpu-budget N, or '' for no limit"
+            f"--gpu-budget cannot be '{text}'",
+            why="expected a number of replicas, or '' for no limit",
         )
     return int(text)
 
@@ -110,25 +139,25 @@ def _send(admin: AdminClient, pool: str, given: Mapping[str, Any] | None) -> Non
     """Change what is said of the pool as it is now; None forgets all."""
     path = f"/api/pools/{segment(pool)}"
     if given is None:
-        tell_done(admin.delete(path), f"pool {pool} is as usual")
+        tell_done(admin.delete(path), f"reset pool {pool} to the defaults")
         return
     present = next((one for one in admin.get("/api/pools") if one["pool"] == pool), _USUAL)
     body = {**present["settings"], **given}
     if body == present["settings"] and present["set"]:
-        say(f"pool {pool} is so already")
+        say(f"pool {pool} already has these settings")
         return
-    tell_done(admin.put(path, body, if_match=present["etag"]), f"pool {pool} is set")
+    tell_done(admin.put(path, body, if_match=present["etag"]), f"updated pool {pool}")
 
 
 def _tell(page: Mapping[str, Any]) -> None:
     """What holds now, for people."""
     bounds = page["bounds"]
     least = 0 if bounds["to_zero"] else bounds["least"]
-    text = f"it may have {least} to {bounds['most']} replicas now"
+    text = f"bounds now: {least} to {bounds['most']} replicas"
     if bounds["budget"] is not None:
-        text += f", with GPUs for {bounds['budget']}"
-    say(text + (f", by '{bounds['schedule']}'" if bounds["schedule"] else ""))
+        text += f", GPUs for {bounds['budget']}"
+    say(text + (f" (schedule '{bounds['schedule']}')" if bounds["schedule"] else ""))
     if len(page["beside"]) > 1:
-        say(f"pools of its group: {', '.join(page['beside'])}")
+        say(f"pools of the group: {', '.join(page['beside'])}")
     if not page["replicas"]:
-        say(f"no replica is in pool {page['pool']}")
+        say(f"pool {page['pool']} has no replicas")

@@ -8,8 +8,8 @@ from serve.cli.client import connect, segment
 from serve.cli.options import AdminUrl, AsJson, KeyFile
 from serve.cli.output import as_json, say, table
 
-Pool = Annotated[str, typer.Argument(metavar="POOL", help="A pool of replicas.")]
-AnyPool = Annotated[str, typer.Argument(metavar="POOL", help="Only this pool.")]
+Pool = Annotated[str, typer.Argument(metavar="POOL", help="Pool to explain.")]
+AnyPool = Annotated[str, typer.Argument(metavar="POOL", help="Only this pool (default: all).")]
 
 
 def show(
@@ -41,4 +41,4 @@ def show(
     elif pages:
         table(HEADS, [row(page) for page in pages])
     else:
-        say("there are no hints yet: the first come some seconds after the start")
+        say("no hints yet; the first ones appear a few seconds after the start")

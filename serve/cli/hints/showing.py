@@ -7,7 +7,7 @@ from typing import Any
 from serve.capacity.scaling.wording import asked
 
 Page = Mapping[str, Any]
-HEADS = ("POOL", "WANTED", "READY", "STARTING", "DEMAND", "ALLOWED", "WHY")
+HEADS = ("POOL", "DESIRED", "READY", "STARTING", "DEMAND", "BOUNDS", "WHY")
 NONE = "–"
 
 
@@ -16,7 +16,7 @@ def row(page: Page) -> tuple[str, ...]:
     reasons = page["reasons"]
     return (
         page["pool"],
-        f"{page['desired']}{'' if page['confidence'] == 'high' else ' (held)'}",
+        f"{page['desired']}{'' if page['confidence'] == 'high' else ' (low confidence)'}",
         str(page["ready"]),
         str(page["starting"]),
         number(page["demand"]),
@@ -29,11 +29,11 @@ def head(page: Page) -> Iterator[str]:
     """What is wanted, and why."""
     yield f"{page['pool']}: {asked(page['desired'], page['ready'], page['starting'])}"
     yield (
-        f"  {page['ready']} ready, {page['starting']} starting; {allowed(page['bounds'])} allowed; "
+        f"  {page['ready']} ready, {page['starting']} starting; bounds {allowed(page['bounds'])}; "
         f"as of {moment(page['at'])}"
     )
     if page["confidence"] != "high":
-        yield "  the number is only held: too little is known"
+        yield "  low confidence: the readings are incomplete"
     for one in page["reasons"]:
         yield f"  why: {reason(one)}"
 
@@ -44,12 +44,12 @@ def reason(one: Page) -> str:
 
 
 def allowed(bounds: Page) -> str:
-    """`1 to 8`, `0 or 1 to 8, with GPUs for 6`, and what a schedule says of it."""
+    """`1 to 8`, `0 or 1 to 8, GPUs for 6`, and what a schedule says of it."""
     text = f"{bounds['least']} to {bounds['most']}"
     if bounds["to_zero"] and bounds["least"]:
         text = f"0 or {text}"
     if bounds["budget"] is not None:
-        text += f", with GPUs for {bounds['budget']}"
+        text += f", GPUs for {bounds['budget']}"
     return f"{text} ({bounds['schedule']})" if bounds.get("schedule") else text
 
 

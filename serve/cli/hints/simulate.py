@@ -7,55 +7,139 @@ import typer
 
 from serve.cli.options import AdminUrl, AsJson, KeyFile
 
+_LOAD, _POLICIES, _REPLICAS = "Load", "Policies", "Replicas"  # groups in the help
+
 Loads = Annotated[
     list[str] | None,
-    typer.Option("--load", metavar="NAME", help="A load by its name; repeatable. Default: all."),
+    typer.Option(
+        "--load",
+        metavar="NAME",
+        help="Named load: steady, diurnal, ramp, step, spikes, mmpp, on-off, gamma-1, gamma-2 or "
+        "gamma-4 (repeatable; default: all).",
+        rich_help_panel=_LOAD,
+    ),
 ]
 Policies = Annotated[
     list[str] | None,
     typer.Option(
         "--policy",
         metavar="NAME",
-        help="servegate, fixed, hpa-calls, hpa-utilisation, kpa or ray; repeatable. Default: all.",
+        help="Policy: servegate, fixed, hpa-calls, hpa-utilisation, kpa or ray (repeatable; "
+        "default: all).",
+        rich_help_panel=_POLICIES,
     ),
 ]
-Seeds = Annotated[int, typer.Option("--seeds", min=1, max=1000, help="Repetitions of each load.")]
+Seeds = Annotated[
+    int,
+    typer.Option(
+        "--seeds",
+        min=1,
+        max=1000,
+        metavar="N",
+        help="Number of repetitions of each load.",
+        rich_help_panel=_LOAD,
+    ),
+]
 TraceFile = Annotated[
     Path | None,
-    typer.Option("--trace", metavar="FILE.csv", help="Your own calls: a time in each first cell."),
+    typer.Option(
+        "--trace",
+        metavar="FILE.csv",
+        help="Arrival times of your own calls, in the first column.",
+        rich_help_panel=_LOAD,
+    ),
 ]
 Rate = Annotated[
     float | None,
-    typer.Option("--rate", min=0.01, max=1e5, help="Mean calls/s. Default: 100, or the trace's."),
+    typer.Option(
+        "--rate",
+        min=0.01,
+        max=1e5,
+        metavar="NUMBER",
+        help="Mean calls per second (default: 100, or the rate of the trace).",
+        rich_help_panel=_LOAD,
+    ),
 ]
 Minutes = Annotated[
-    float, typer.Option("--minutes", min=5, max=1440, help="How long a load lasts.")
+    float,
+    typer.Option(
+        "--minutes",
+        min=5,
+        max=1440,
+        metavar="NUMBER",
+        help="Duration of a named load in minutes.",
+        rich_help_panel=_LOAD,
+    ),
 ]
 ServiceTime = Annotated[
     str,
     typer.Option(
-        "--service", metavar="FIXED+PER_ROW", help="Of an execution, in milliseconds: 160+40."
+        "--service",
+        metavar="FIXED+PER_ROW",
+        help="Duration of an execution in milliseconds (default: 160+40).",
+        rich_help_panel=_REPLICAS,
     ),
 ]
 OfModel = Annotated[
     str,
     typer.Option(
-        "--model", metavar="NAME", help="Instead of --service: as the gateway has learned it."
+        "--model",
+        metavar="NAME",
+        help="Use the durations that the gateway has measured for this model.",
+        rich_help_panel=_REPLICAS,
     ),
 ]
-Batch = Annotated[int | None, typer.Option("--batch", min=1, max=1024, help="Largest batch: 8.")]
+Batch = Annotated[
+    int | None,
+    typer.Option(
+        "--batch",
+        min=1,
+        max=1024,
+        metavar="N",
+        help="Largest batch (default: 8, or that of --model).",
+        rich_help_panel=_REPLICAS,
+    ),
+]
 Within = Annotated[
-    str, typer.Option("--objective", metavar="SLO", help="p99<2s; of the model, if it has one.")
+    str,
+    typer.Option(
+        "--objective",
+        metavar="OBJECTIVE",
+        help="Objective (default: p99<2s, or that of --model).",
+        rich_help_panel=_REPLICAS,
+    ),
 ]
 ColdStart = Annotated[
-    float, typer.Option("--cold-start", min=0, max=3600, help="Seconds until a replica is ready.")
+    float,
+    typer.Option(
+        "--cold-start",
+        min=0,
+        max=3600,
+        metavar="SECONDS",
+        help="Time until a new replica is ready.",
+        rich_help_panel=_REPLICAS,
+    ),
 ]
-Between = Annotated[str, typer.Option("--bounds", metavar="MIN..MAX", help="Numbers of replicas.")]
+Between = Annotated[
+    str,
+    typer.Option(
+        "--bounds",
+        metavar="MIN..MAX",
+        help="Minimum and maximum number of replicas.",
+        rich_help_panel=_REPLICAS,
+    ),
+]
 Every = Annotated[
-    bool, typer.Option("--all-parameters", help="Each policy with others than its usual, too.")
+    bool,
+    typer.Option(
+        "--all-parameters",
+        help="Run each policy with several parameters, not only its usual one.",
+        rich_help_panel=_POLICIES,
+    ),
 ]
 Plot = Annotated[
-    Path | None, typer.Option("--plot", metavar="FILE.svg", help="Draw late calls against cost.")
+    Path | None,
+    typer.Option("--plot", metavar="FILE.svg", help="Write a chart of late calls against cost."),
 ]
 
 
@@ -78,11 +162,11 @@ def simulate(
     key_file: KeyFile = None,
     json: AsJson = False,
 ) -> None:
-    """Play loads, or your own calls, against simulated replicas, with this policy and others.
+    """Compare this scaling policy with others on simulated replicas, under named loads or a trace.
 
-    Each call is simulated: batches form, queues grow, replicas take their cold start. What is told
-    is the share of late calls, and what replicas cost beside one who knows all calls beforehand.
-    The same seeds give the same numbers. No gateway is needed, except with --model.
+    Simulates each call, with batches, queues and cold starts. Prints the share of late calls, and
+    the replica-hours compared with an oracle that knows all calls in advance. The same seeds give
+    the same results. Needs no gateway, except with --model.
 
     Example: servegate hints simulate --load spikes --seeds 5
 

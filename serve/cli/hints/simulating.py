@@ -82,7 +82,7 @@ def scene_of(
 ) -> Scene:
     """The replicas, as the options tell; `Invalid` for what they cannot be."""
     if service and model:
-        raise Invalid("--service and --model exclude each other")
+        raise Invalid("--service and --model cannot be combined")
     known = _of_model(model, *admin) if model else {}
     line = known.get("service") or _service(service or _SERVICE)
     limit = Objective.parse(objective or known.get("objective") or _OBJECTIVE).limit
@@ -90,8 +90,9 @@ def scene_of(
     if line.time(1) > limit:
         raise Invalid(
             "a single call takes longer than the objective allows",
-            why=f"{1000 * line.time(1):.3g} ms for a batch of one, limit {1000 * limit:.3g} ms",
-            try_this="--objective 'p99<…' with a higher limit",
+            why=f"a batch of one takes {1000 * line.time(1):.3g} ms, and the limit is "
+            f"{1000 * limit:.3g} ms",
+            try_this="pass --objective with a higher limit",
         )
     least, most = _bounds(bounds)
     return Scene(server, _RATE, 0.0, least, most)
@@ -100,21 +101,25 @@ def scene_of(
 def run(wish: Wish, scene: Scene, *, json: bool) -> None:
     """Play it, say how far it is, and tell what was found."""
     if wish.plot is not None and wish.plot.suffix != ".svg":
-        raise Invalid(f"'{wish.plot}' cannot be drawn", why="only SVG is", try_this="a name.svg")
+        raise Invalid(
+            f"--plot cannot be '{wish.plot}'",
+            why="the chart is an SVG file",
+            try_this="--plot cost.svg",
+        )
     those = _variants(wish)
     found = points(_played(_runs(wish, scene, those), talk(json=False)))
     if wish.plot is not None:
         from serve.cli.hints.fronts_picture import svg
 
-        wish.plot.write_text(svg(found, "Late calls against replica-hours ÷ the oracle's"))
-        say(f"drew {wish.plot}")
+        wish.plot.write_text(svg(found, "Late calls against replica-hours relative to the oracle"))
+        say(f"wrote {wish.plot}")
     if json:
         as_json({"scene": _scene_page(scene), "points": [dataclasses.asdict(e) for e in found]})
     else:
         table(HEADS, [row(one) for one in found])
 
 
-HEADS = ("load", "policy", "late", "replica-hours", "÷ oracle", "turns/h")
+HEADS = ("load", "policy", "late", "replica-hours", "÷ oracle", "reversals/h")
 
 
 def row(one: Point) -> tuple[str, ...]:
@@ -146,7 +151,9 @@ def _variants(wish: Wish) -> list[Variant]:
     names = dict.fromkeys(each.scaler for each in every)
     for policy in wish.policies:
         if policy not in names:
-            raise Invalid(f"there is no policy '{policy}'", why=f"policies: {', '.join(names)}")
+            raise Invalid(
+                f"there is no policy '{policy}'", why=f"the policies are {', '.join(names)}"
+            )
     return [
         each
         for each in every
@@ -159,10 +166,10 @@ def _runs(wish: Wish, scene: Scene, those: Sequence[Variant]) -> list[_Run]:
     names = frozenset(map(str, those))
     for load in wish.loads:
         if load not in LOADS:
-            raise Invalid(f"there is no load '{load}'", why=f"loads: {', '.join(LOADS)}")
+            raise Invalid(f"there is no load '{load}'", why=f"the loads are {', '.join(LOADS)}")
     if wish.trace is not None:
         if wish.loads:
-            raise Invalid("--load and --trace exclude each other")
+            raise Invalid("--load and --trace cannot be combined")
         return list(_traced(wish, wish.trace, scene, names))
     scene = replace(scene, mean=wish.rate or _RATE, seconds=60 * wish.minutes)
     _check_size(scene.mean * scene.seconds)
@@ -175,10 +182,13 @@ def _traced(wish: Wish, path: Path, scene: Scene, names: frozenset[str]) -> Iter
         with path.open(newline="", errors="replace") as lines:
             trace = read_times(lines, path.name)
     except OSError as error:
-        raise Invalid(f"'{path}' cannot be read", why=error.strerror or str(error)) from error
+        raise Invalid(f"cannot read '{path}'", why=error.strerror or str(error)) from error
     seconds = float(trace[-1])
     if seconds < _SHORTEST:
-        raise Invalid(f"{path.name} lasts for {seconds:.3g} s", why=f"{_SHORTEST:g} are needed")
+        raise Invalid(
+            f"the trace '{path.name}' is too short",
+            why=f"it lasts {seconds:.3g} s, and at least {_SHORTEST:g} s are required",
+        )
     own = len(trace) / seconds
     scene = replace(scene, mean=wish.rate or own, seconds=seconds)
     _check_size(scene.mean * seconds)
@@ -191,8 +201,8 @@ def _check_size(calls: float) -> None:
     if calls > _MOST_CALLS:
         raise Invalid(
             f"{calls:,.0f} calls are too many to simulate",
-            why=f"{_MOST_CALLS:,} are the most",
-            try_this="a lower --rate, or fewer --minutes",
+            why=f"the maximum is {_MOST_CALLS:,}",
+            try_this="pass a lower --rate, or fewer --minutes",
         )
 
 
@@ -270,8 +280,8 @@ def _service(text: str) -> Service:
     fixed, per_row = (float(each) / 1000 for each in found.groups()) if found else (0.0, 0.0)
     if not 0 < fixed + per_row < 1e4:
         raise Invalid(
-            f"'{text}' is not a service time",
-            why="milliseconds of an execution, and of each row in it",
+            f"--service cannot be '{text}'",
+            why="expected milliseconds per execution + milliseconds per row",
             try_this="--service 160+40",
         )
     return Service(fixed, per_row, scatter=_SCATTER)
@@ -281,7 +291,11 @@ def _bounds(text: str) -> tuple[int, int]:
     found = _BOUNDS_FORM.match(text.strip())
     least, most = (int(each) for each in found.groups()) if found else (0, 0)
     if not 1 <= least <= most:
-        raise Invalid(f"'{text}' are no bounds", why="two numbers from 1 on", try_this="1..8")
+        raise Invalid(
+            f"--bounds cannot be '{text}'",
+            why="expected MIN..MAX, from 1",
+            try_this="--bounds 1..8",
+        )
     return least, most
 
 
@@ -296,9 +310,9 @@ def _of_model(text: str, admin_url: str | None, key_file: Path | None) -> dict[s
     page = admin.get(f"/api/models/{segment(asked.model)}/versions/{number}/batching")
     if page["service"] is None:
         raise Invalid(
-            f"it is not known how long an execution of {text} takes",
-            why="too little was executed in the last minutes, or always batches of one size",
-            try_this="some load first, or --service",
+            f"the duration of an execution of {text} is not known",
+            why="there were too few recent executions, or all batches had the same size",
+            try_this="send some load first, or pass --service",
         )
     line, instances = page["service"], max(1, page["instances"])
     service = Service(line["fixed"] / instances, line["per_row"] / instances, line["scatter"])

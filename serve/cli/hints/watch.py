@@ -11,13 +11,18 @@ from serve.cli.options import AdminUrl, AsJson, KeyFile
 def watch(
     pool: AnyPool = "",
     length: Annotated[
-        str, typer.Option("--for", metavar="TIME", help="How long.  [until Ctrl-C]")
+        str,
+        typer.Option(
+            "--for",
+            metavar="TIME",
+            help="Duration, for example 30s or 5m (default: until Ctrl-C).",
+        ),
     ] = "",
     admin_url: AdminUrl = None,
     key_file: KeyFile = None,
     json: AsJson = False,
 ) -> None:
-    """Print a line for each hint, and again whenever its number or its reasons change.
+    """Print each scaling hint, and again whenever its number or its reasons change.
 
     Example: servegate hints watch
 
@@ -32,7 +37,7 @@ def watch(
     from serve.load.arrivals import parse_seconds
 
     talking = talk(json=json)
-    with told(talking, lambda: "not watching any more"):
+    with told(talking, lambda: "stopped watching"):
         seconds = parse_seconds(length) if length else None
         admin = connect(admin_url, key_file)
         asyncio.run(Watching(admin, talking, pool).until(seconds))

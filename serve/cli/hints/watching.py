@@ -68,12 +68,12 @@ class Watching:
                 for name, hint in self._news.of(page["hints"]):
                     self._tell(name, hint)
             except (KeyError, TypeError, ValueError, AttributeError) as error:
-                raise channel.stranger(f"its answer lacks {error}") from error
+                raise channel.stranger(f"its response lacks {error}") from error
 
     def _tell(self, name: str, hint: Page | None) -> None:
         """News are data, so they go to stdout."""
         if not isinstance(self._talk, Events):
-            typer.echo(line(hint) if hint else f"{name}  is gone")
+            typer.echo(line(hint) if hint else f"{name}  no longer has a hint")
         elif hint is None:
             self._talk.tell("gone", pool=name)
         else:
@@ -82,10 +82,10 @@ class Watching:
 
 def line(page: Page) -> str:
     """One hint as a line of a log."""
-    is_held = " (held)" if page["confidence"] != "high" else ""
+    is_held = " (low confidence)" if page["confidence"] != "high" else ""
     starting = f", {page['starting']} starting" if page["starting"] else ""
     return (
-        f"{moment(page['at'])}  {page['pool']}  {page['desired']} wanted{is_held}, "
+        f"{moment(page['at'])}  {page['pool']}  {page['desired']} desired{is_held}, "
         f"{page['ready']} ready{starting}, demand {number(page['demand'])}: "
         f"{'; '.join(map(reason, page['reasons']))}"
     )
