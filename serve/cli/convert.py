@@ -9,39 +9,44 @@ from serve.cli import convert_inspect, convert_jobs, convert_trt
 from serve.cli import convert_options as options
 from serve.cli.options import AsJson
 from serve.cli.output import say
+from serve.cli.panels import Grouped
 
 if TYPE_CHECKING:
     from serve.conversion.report import Report
 
 app = typer.Typer(
     no_args_is_help=True,
-    help="Convert models, and verify what comes of it.\n\n"
+    help="Convert models to ONNX or TensorRT, and verify the result.\n\n"
     "Example: servegate convert onnx saved_model --name digits --out model_repo",
     rich_markup_mode=None,
 )
 app.command("inspect")(convert_inspect.inspect)
-app.command("trt")(convert_trt.trt)
+app.command("trt", cls=Grouped)(convert_trt.trt)
 app.command("ls")(convert_jobs.list_jobs)
 app.command("show")(convert_jobs.show_job)
 app.command("cancel")(convert_jobs.cancel_job)
 app.command("retry")(convert_jobs.retry_job)
 Source = Annotated[
-    Path, typer.Argument(help="A SavedModel's folder, or a .keras, .h5 or .onnx file.")
+    Path,
+    typer.Argument(metavar="SOURCE", help="SavedModel folder, or .keras, .h5 or .onnx file."),
 ]
 
 
-@app.command("onnx")
+@app.command("onnx", cls=Grouped)
 def onnx(
     source: Source,
-    name: Annotated[str, typer.Option("--name", help="What the model is called in DIR.")],
-    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="A model repository.")],
+    name: Annotated[str, typer.Option("--name", metavar="NAME", help="Name of the model in DIR.")],
+    out: Annotated[
+        Path, typer.Option("--out", metavar="DIR", help="Model repository to write to.")
+    ],
     as_version: Annotated[
         int,
         typer.Option(
             "--as-version",
             min=1,
             max=(1 << 31) - 1,
-            help="Its number, beside those that are there.",
+            metavar="N",
+            help="Version number to write; existing versions stay.",
         ),
     ] = 1,
     signature: options.Signature = "",
@@ -60,10 +65,10 @@ def onnx(
     timeout: options.Timeout = "30m",
     json: AsJson = False,
 ) -> None:
-    """Convert a model to ONNX, verify it, and write its entry of a model repository.
+    """Convert a model to ONNX, verify it, and write it to a model repository.
 
-    Nothing is written unless the converted model answers as the source does. Exit status 7 when it
-    does not, 1 when the source cannot be converted.
+    Writes nothing if the results of the converted model differ from the source. The exit status is
+    then 7. It is 1 if the source cannot be converted.
 
     Example: servegate convert onnx saved_model --name digits --out model_repo
 
@@ -97,15 +102,15 @@ def onnx(
         show(talking, report)
         talking.tell("result", ok=True, exit=0, entry=str(out / name), **_told(report))
     if not json:
-        _close(report, f"{out / name} is written")
+        _close(report, f"wrote {out / name}")
         say(f"  report: {out / name / 'conversion.html'}")
         say(f"  next: servegate model push {out / name} {name}, or servegate up --model-repo {out}")
 
 
-@app.command("verify")
+@app.command("verify", cls=Grouped)
 def verify(
     source: Source,
-    model: Annotated[Path, typer.Argument(metavar="ONNX", help="The file to hold against it.")],
+    model: Annotated[Path, typer.Argument(metavar="ONNX", help="ONNX file to compare.")],
     signature: options.Signature = "",
     precision: options.Precision = "fp32",
     samples: options.Samples = "",
@@ -119,7 +124,9 @@ def verify(
     timeout: options.Timeout = "30m",
     json: AsJson = False,
 ) -> None:
-    """Hold an ONNX file against the model that it was made from; nothing is written.
+    """Compare an ONNX file with the model that it was converted from.
+
+    Writes nothing. Exit status 7 if the results differ.
 
     Example: servegate convert verify saved_model model_repo/digits/1/model.onnx
     """
@@ -131,7 +138,7 @@ def verify(
     talking = talk(json=json)
     with told(talking, lambda: STOPPED):
         if not model.is_file():
-            raise Invalid(f"there is no file {model}", try_this="servegate convert onnx")
+            raise Invalid(f"the file '{model}' does not exist", try_this="servegate convert onnx")
         request = options.make_request(
             str(source),
             signature=signature,
@@ -148,7 +155,7 @@ def verify(
         show(talking, report)
         talking.tell("result", ok=True, exit=0, **_told(report))
     if not json:
-        _close(report, f"{model} answers as {source} does")
+        _close(report, f"{model} gives the same results as {source}")
 
 
 def _told(report: "Report") -> dict[str, Any]:
@@ -163,10 +170,10 @@ def _told(report: "Report") -> dict[str, Any]:
 
 
 def _close(report: "Report", text: str) -> None:
-    """`repo/net is written: 102 MB; took 26.4 s and 2.99 GB of memory; rows may be batched`."""
+    """`wrote repo/net: 102 MB; took 26.4 s and 2.99 GB of memory; supports batching`."""
     from serve.cli.talk import amount
 
     seconds = sum(stage.seconds for stage in report.stages)
     took = f"took {seconds:.1f} s and {amount(report.peak_memory)} of memory"
-    batches = "rows may be batched" if report.is_batched else "rows are not batched"
+    batches = "supports batching" if report.is_batched else "no batching"
     say(f"{text}: {amount(report.model['bytes'])}; {took}; {batches}")

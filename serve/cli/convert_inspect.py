@@ -17,16 +17,22 @@ _MOST_NODES = 2  # of an operator that are shown
 
 def inspect(
     source: Annotated[
-        Path, typer.Argument(help="A SavedModel's folder, or a .keras, .h5 or .onnx file.")
+        Path,
+        typer.Argument(metavar="SOURCE", help="SavedModel folder, or .keras, .h5 or .onnx file."),
     ],
     signature: Annotated[
-        str, typer.Option("--signature", help="Which signature, where there are several.")
+        str,
+        typer.Option(
+            "--signature",
+            metavar="NAME",
+            help="Signature to inspect, if the model has more than one.",
+        ),
     ] = "",
     json: AsJson = False,
 ) -> None:
-    """Look into a model without converting it; TensorFlow is not needed, nothing of it is run.
+    """Inspect a model without converting or running it. Does not need TensorFlow.
 
-    Exit status 1 when a conversion would fail, and everything that it would fail with.
+    Exit status 1 if a conversion would fail; the output then lists every reason.
 
     Example: servegate convert inspect saved_model
     """
@@ -62,17 +68,17 @@ def _show(found: "Inspection") -> None:
     )
     _table(("LAYER", "COUNT"), [(each.name, str(each.count)) for each in found.layers])
     _table(
-        ("FLAVOUR", "NEEDS", "OPERATORS THAT IT LACKS"),
+        ("FLAVOUR", "NEEDS", "UNSUPPORTED OPERATORS"),
         [(each.flavour, each.needs, ", ".join(each.lacks)) for each in found.flavours],
     )
     _table(
-        ("FAULT", "WHAT", "WHY", "TRY"),
+        ("ERROR", "WHAT", "WHY", "TRY"),
         [(each.code, each.what, each.why, each.try_this) for each in found.faults],
     )
     if not found.faults:
-        say("nothing is seen that a conversion would fail with")
+        say("found nothing that prevents a conversion")
     if len(found.signatures) > 1 and found.chosen:
-        say(f"* {found.chosen} is converted; --signature takes another")
+        say(f"* signature to convert: {found.chosen}; choose another with --signature")
 
 
 def _table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:

@@ -15,12 +15,12 @@ if TYPE_CHECKING:
     from serve.cli.stages import OnEvent
     from serve.cli.talk import Talk
 
-Identity = Annotated[str, typer.Argument(metavar="ID", help="As `servegate convert ls` has it.")]
+Identity = Annotated[str, typer.Argument(metavar="ID", help="Id from `servegate convert ls`.")]
 _PATH = "/api/conversions"
 
 
 def list_jobs(admin_url: AdminUrl = None, key_file: KeyFile = None, json: AsJson = False) -> None:
-    """List the conversions of a gateway, the newest first.
+    """List the conversions of a gateway, newest first.
 
     Example: servegate convert ls
     """
@@ -48,15 +48,16 @@ def list_jobs(admin_url: AdminUrl = None, key_file: KeyFile = None, json: AsJson
 def show_job(
     identity: Identity,
     follow: Annotated[
-        bool, typer.Option("--follow", help="Tell what it does until it has ended.")
+        bool, typer.Option("--follow", help="Follow the progress until the conversion finishes.")
     ] = False,
     admin_url: AdminUrl = None,
     key_file: KeyFile = None,
     json: AsJson = False,
 ) -> None:
-    """Show one conversion: what was asked, what it has told, and why it came to nothing.
+    """Show a conversion: its request, its progress, and the error if it failed.
 
-    With --follow the exit status is 7 when the gate has refused it, 1 when it has failed.
+    With --follow, the exit status is 7 if the gate refused the model, and 1 if the conversion
+    failed.
 
     Example: servegate convert show 3f9c01ab27d4 --follow
     """
@@ -79,7 +80,7 @@ def cancel_job(
     key_file: KeyFile = None,
     json: AsJson = False,
 ) -> None:
-    """Stop a conversion that waits or runs; nothing is left of it.
+    """Cancel a queued or running conversion.
 
     Example: servegate convert cancel 3f9c01ab27d4
     """
@@ -93,7 +94,7 @@ def retry_job(
     key_file: KeyFile = None,
     json: AsJson = False,
 ) -> None:
-    """Queue a conversion again that has failed, or was refused or cancelled.
+    """Retry a conversion that failed, was refused, or was cancelled.
 
     Example: servegate convert retry 3f9c01ab27d4
     """
@@ -120,7 +121,7 @@ def _follow(admin: AdminClient, identity: str, *, json: bool) -> None:
     from serve.cli.talk import talk
 
     talking = talk(json=json)
-    with told(talking, lambda: f"stopped looking; conversion {identity} goes on"):
+    with told(talking, lambda: f"stopped following; conversion {identity} continues"):
         page = asyncio.run(_ended(admin, identity, talking))
         if page["state"] != "done":
             raise _error_of(page)
@@ -175,7 +176,7 @@ def _lines(page: Mapping[str, Any], url: str) -> Iterator[str]:
     yield f"{page['id']}: {_state(page)}, model {page['model']}{version}"
     fault = page["fault"] or {}
     facts = {
-        "asked": _asked(page["request"]),
+        "request": _asked(page["request"]),
         "by": f"{page['author']}, {_second(page['created'])}",
         "labels": " ".join(page["labels"]),
         "error": fault.get("what"),

@@ -24,56 +24,128 @@ _SECONDS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0}
 _AMOUNT = re.compile(r"^\s*([0-9]+(?:\.[0-9]+)?)\s*([A-Za-z]*)\s*\Z")
 _LARGEST = 1e15  # of a number that anybody means: a petabyte, a tolerance
 _SHARE = re.compile(r"^\s*([0-9]+(?:\.[0-9]+)?)\s*(pp|%|)\s*\Z")
+VERIFICATION, LIMITS = "Verification", "Limits"  # groups in the help
 
 Signature = Annotated[
-    str, typer.Option("--signature", help="Which signature, where there are several.")
+    str,
+    typer.Option(
+        "--signature",
+        metavar="NAME",
+        help="Signature to convert, if the model has more than one.",
+    ),
 ]
 Precision = Annotated[
-    str, typer.Option("--precision", help="What the model computes in: fp32, fp16 or int8.")
+    str,
+    typer.Option("--precision", metavar="fp32|fp16|int8", help="Precision of the computation."),
 ]
 Samples = Annotated[
     str,
     typer.Option(
-        "--samples", help="An .npz of inputs, one array each, to compare and to calibrate with."
+        "--samples",
+        metavar="FILE.npz",
+        help="Input rows to compare and calibrate with, one array per input.",
+        rich_help_panel=VERIFICATION,
     ),
 ]
 Labelled = Annotated[
-    str, typer.Option("--labelled", help="An .npz of inputs and `labels`, to measure with.")
+    str,
+    typer.Option(
+        "--labelled",
+        metavar="FILE.npz",
+        help="Input rows with an array `labels`, to compare the accuracy.",
+        rich_help_panel=VERIFICATION,
+    ),
 ]
 MaxDrop = Annotated[
-    str, typer.Option("--max-drop", help="How much of the metric may be lost, such as 0.5pp.")
+    str,
+    typer.Option(
+        "--max-drop",
+        metavar="SHARE",
+        help="Largest accepted drop of the accuracy on the labelled rows, such as 0.5pp or 0.005.",
+        rich_help_panel=VERIFICATION,
+    ),
 ]
 Atol = Annotated[
     list[str] | None,
-    typer.Option("--atol", help="Absolute tolerance, or OUTPUT=TOLERANCE; repeatable."),
+    typer.Option(
+        "--atol",
+        metavar="[OUTPUT=]NUMBER",
+        help="Absolute tolerance of one output or of all (repeatable; the default depends on the "
+        "precision).",
+        rich_help_panel=VERIFICATION,
+    ),
 ]
 Rtol = Annotated[
     list[str] | None,
-    typer.Option("--rtol", help="Relative tolerance, or OUTPUT=TOLERANCE; repeatable."),
+    typer.Option(
+        "--rtol",
+        metavar="[OUTPUT=]NUMBER",
+        help="Relative tolerance of one output or of all (repeatable; the default depends on the "
+        "precision).",
+        rich_help_panel=VERIFICATION,
+    ),
 ]
 Nchw = Annotated[
     list[str] | None,
-    typer.Option("--nchw", help="An input that the model takes channels first; repeatable."),
+    typer.Option(
+        "--nchw",
+        metavar="INPUT",
+        help="Input that the converted model takes in NCHW layout (repeatable).",
+    ),
 ]
 MaxBatchSize = Annotated[
-    int | None, typer.Option("--max-batch-size", min=0, max=4096, help="0 for no batches.  [8]")
+    int | None,
+    typer.Option(
+        "--max-batch-size",
+        min=0,
+        max=4096,
+        metavar="N",
+        help="Largest batch; 0 for no batching (default: 8).",
+    ),
 ]
 Memory = Annotated[
-    str, typer.Option("--memory", help="What it may take, such as 4GB.  [3/4 of what is free]")
+    str,
+    typer.Option(
+        "--memory",
+        metavar="SIZE",
+        help="Memory limit, such as 4GB (default: 3/4 of the free memory).",
+        rich_help_panel=LIMITS,
+    ),
 ]
-Timeout = Annotated[str, typer.Option("--timeout", help="How long it may take, such as 30m.")]
+Timeout = Annotated[
+    str,
+    typer.Option(
+        "--timeout", metavar="TIME", help="Time limit, such as 90s or 1h.", rich_help_panel=LIMITS
+    ),
+]
 AcceptUnverified = Annotated[
     bool,
     typer.Option(
         "--accept-unverified",
-        help="Accept an INT8 model that nothing verifies; it is marked everywhere.",
+        help="Accept an INT8 model that could not be verified; its report is marked.",
+        rich_help_panel=VERIFICATION,
     ),
 ]
 Seed = Annotated[
-    int, typer.Option("--seed", min=0, max=(1 << 32) - 1, help="Of the inputs that are drawn.")
+    int,
+    typer.Option(
+        "--seed",
+        min=0,
+        max=(1 << 32) - 1,
+        metavar="N",
+        help="Seed of the generated inputs.",
+        rich_help_panel=VERIFICATION,
+    ),
 ]
 Golden = Annotated[
-    int, typer.Option("--golden", min=1, max=100, help="Rows that travel as golden cases.")
+    int,
+    typer.Option(
+        "--golden",
+        min=1,
+        max=100,
+        metavar="N",
+        help="Number of rows to store as golden cases.",
+    ),
 ]
 
 
@@ -98,11 +170,11 @@ def make_request(
 
     if precision not in list(Precision):
         raise Invalid(
-            f"--precision cannot be '{precision}'", why=f"one of {', '.join(Precision)} is needed"
+            f"--precision cannot be '{precision}'", why=f"expected one of {', '.join(Precision)}"
         )
     for option, path in (("--samples", samples), ("--labelled", labelled)):
         if path and not Path(path).is_file():
-            raise Invalid(f"there is no file {path}", try_this=f"{option} FILE.npz")
+            raise Invalid(f"the file '{path}' does not exist", try_this=f"{option} FILE.npz")
     return Request(
         source=source,
         signature=signature,

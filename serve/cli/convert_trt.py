@@ -14,13 +14,30 @@ from serve.cli.options import AsJson
 from serve.cli.talk import talk
 from serve.core.errors import Invalid
 
+_PLAN, _KIT = "Plan", "Build on another machine"  # groups in the help
+
 
 def trt(
     source: Annotated[
-        Path, typer.Argument(help="An entry (a model's folder), or a SavedModel, .keras, .onnx.")
+        Path,
+        typer.Argument(
+            metavar="SOURCE",
+            help="Model folder of a model repository, or a SavedModel folder, .keras or .onnx file "
+            "to convert first.",
+        ),
     ],
-    name: Annotated[str, typer.Option("--name", help="Of a new entry.")] = "",
-    out: Annotated[Path | None, typer.Option("--out", help="The repository for it.")] = None,
+    name: Annotated[
+        str,
+        typer.Option(
+            "--name", metavar="NAME", help="Name of the model, if SOURCE is converted first."
+        ),
+    ] = "",
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            "--out", metavar="DIR", help="Model repository, if SOURCE is converted first."
+        ),
+    ] = None,
     signature: options.Signature = "",
     precision: options.Precision = "fp32",
     samples: options.Samples = "",
@@ -31,51 +48,127 @@ def trt(
     max_batch_size: options.MaxBatchSize = None,
     accept_unverified: options.AcceptUnverified = False,
     flavour: Annotated[
-        list[Form] | None, typer.Option("--flavour", help="What to add, plan unless it is said.")
+        list[Form] | None,
+        typer.Option(
+            "--flavour",
+            metavar="plan|onnx+trt",
+            help="Flavour to add (repeatable; default: plan).",
+            rich_help_panel=_PLAN,
+        ),
     ] = None,
     profile: Annotated[
         list[str] | None,
-        typer.Option("--profile", help="Shapes of an input: x=1x8x8x1:8x8x8x1:32x8x8x1"),
+        typer.Option(
+            "--profile",
+            metavar="INPUT=MIN:OPT:MAX",
+            help="Minimum, optimum and maximum shape of an input, such as "
+            "x=1x8x8x1:8x8x8x1:32x8x8x1 (repeatable; default: from max_batch_size).",
+            rich_help_panel=_PLAN,
+        ),
     ] = None,
     version_compatible: Annotated[
-        bool, typer.Option("--version-compatible", help="Runs on later TensorRTs, too.")
+        bool,
+        typer.Option(
+            "--version-compatible",
+            help="Build a plan that also runs on later TensorRT versions.",
+            rich_help_panel=_PLAN,
+        ),
     ] = False,
     hardware_compatible: Annotated[
-        Level, typer.Option("--hardware-compatible", help="On which other GPUs it is to run.")
+        Level,
+        typer.Option(
+            "--hardware-compatible",
+            metavar="none|ampere+|same-capability",
+            help="Other GPUs on which the plan has to run.",
+            rich_help_panel=_PLAN,
+        ),
     ] = Level.NONE,
-    tf32: Annotated[bool, typer.Option("--tf32", help="Let FP32 be computed in TF32.")] = False,
+    tf32: Annotated[
+        bool,
+        typer.Option("--tf32", help="Allow TF32 for FP32 operations.", rich_help_panel=_PLAN),
+    ] = False,
     workspace: Annotated[
-        int, typer.Option("--workspace", min=0, help="MiB of the GPU for building; 0 for all.")
+        int,
+        typer.Option(
+            "--workspace",
+            min=0,
+            metavar="MIB",
+            help="GPU memory for the build in MiB; 0 for no limit.",
+            rich_help_panel=_PLAN,
+        ),
     ] = 0,
     timing_cache: Annotated[
-        Path | None, typer.Option("--timing-cache", help="A file that makes the next build faster.")
+        Path | None,
+        typer.Option(
+            "--timing-cache",
+            metavar="FILE",
+            help="TensorRT timing cache, which makes later builds faster.",
+            rich_help_panel=_PLAN,
+        ),
     ] = None,
     image: Annotated[
-        str, typer.Option("--image", help="Triton's image that will serve the plan.")
+        str,
+        typer.Option(
+            "--image",
+            metavar="IMAGE",
+            help="Triton image that will serve the plan.",
+            rich_help_panel=_KIT,
+        ),
     ] = "",
     shown: Annotated[
-        Shown | None, typer.Option("--print", help="Print this instead of building.")
+        Shown | None,
+        typer.Option(
+            "--print",
+            metavar="job|docker|trtexec",
+            help="Print a Kubernetes Job or a command line that builds the plan, instead of "
+            "building it.",
+            rich_help_panel=_KIT,
+        ),
     ] = None,
     kit: Annotated[
-        Path | None, typer.Option("--kit", help="The folder for a building kit.")
+        Path | None,
+        typer.Option(
+            "--kit",
+            metavar="DIR",
+            help="Folder of the build kit (default: NAME-kit).",
+            rich_help_panel=_KIT,
+        ),
     ] = None,
     built: Annotated[
-        Path | None, typer.Option("--built", help="Add the plan of this kit, which was built.")
+        Path | None,
+        typer.Option(
+            "--built",
+            metavar="DIR",
+            help="Add the plan that was built in this kit.",
+            rich_help_panel=_KIT,
+        ),
     ] = None,
     claim: Annotated[
-        str, typer.Option("--claim", help="The volume claim that holds the kit, for a Job.")
+        str,
+        typer.Option(
+            "--claim",
+            metavar="NAME",
+            help="PersistentVolumeClaim with the kit, for a Job.",
+            rich_help_panel=_KIT,
+        ),
     ] = "servegate-kits",
     gpu_product: Annotated[
-        str, typer.Option("--gpu-product", help="NVIDIA-H100-80GB-HBM3: the node, for a Job.")
+        str,
+        typer.Option(
+            "--gpu-product",
+            metavar="PRODUCT",
+            help="GPU of the node, for a Job, such as NVIDIA-H100-80GB-HBM3.",
+            rich_help_panel=_KIT,
+        ),
     ] = "",
     memory: options.Memory = "",
     timeout: options.Timeout = "30m",
     json: AsJson = False,
 ) -> None:
-    """Add a TensorRT plan to an entry; the ONNX file stays the last resort.
+    """Add a TensorRT plan to a model folder. The ONNX file stays as the fallback.
 
-    Where TensorRT is installed the plan is built here, and must answer the golden cases. Elsewhere
-    a building kit is made, and the docker line that builds it where the GPU is; then --built.
+    If TensorRT is installed, builds the plan here and runs the golden cases on it. Otherwise, use
+    --print to write a build kit, run the printed command where the GPU is, and then use --built.
 
     Examples:
 
@@ -105,7 +198,9 @@ def trt(
         limits = options.limits_of(memory, timeout)
         if name or out is not None:
             if not name or out is None:
-                raise Invalid("a new entry needs both", try_this="--name NAME --out DIR")
+                raise Invalid(
+                    "--name and --out need each other", try_this="pass --name NAME --out DIR"
+                )
             request = options.make_request(
                 str(source),
                 signature=signature,

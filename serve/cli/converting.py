@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from serve.conversion.report import OutputError, Report, StepResult
     from serve.conversion.request import Request
 
-STOPPED = "stopped; nothing is left behind"
+STOPPED = "stopped; nothing was written"
 _BLOCKS = " ▁▂▃▄▅▆▇█"
 
 
@@ -134,13 +134,13 @@ def _advised(error: GateRefused, report: "Report") -> GateRefused:
     kind = next((one for one in ("int8", "fp16") if computes.get(one)), "")
     if error.code != "numbers_differ" or not kind or report.request.precision != "fp32":
         return error
-    hint = f"--precision {kind}, in which that file computes"
+    hint = f"--precision {kind}, because the file computes in {kind}"
     return GateRefused(error.code, error.what, why=error.why, try_this=hint)
 
 
 def _steps(report: "Report") -> None:
     plain_table(
-        ("STEP", "VERDICT", "WHAT WAS SEEN"),
+        ("STEP", "VERDICT", "DETAILS"),
         [
             (str(step.step), "passed" if step.passed else f"refused: {step.code}", step.summary)
             for step in report.steps
@@ -166,7 +166,7 @@ def _outputs(report: "Report") -> None:
     ]
     if rows:
         print()
-        heads = ("WORST ERROR", "OF ITS SCALE", "OF ALLOWED", "SAME TOP-1", "ERROR / SCALE")
+        heads = ("LARGEST ERROR", "ERROR / SCALE", "ERROR / TOLERANCE", "SAME TOP-1", "HISTOGRAM")
         plain_table(("OUTPUT", *heads), rows)
 
 

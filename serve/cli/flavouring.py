@@ -102,7 +102,7 @@ async def run(folder: Path, asked: Asked, teller: Talk, limits: "Limits") -> dic
             if why := built.facts.unchecked:
                 teller.tell("note", f"warning: {why}")
     for one in added:
-        teller.tell("note", f"{entry.folder} has the flavour {one}")
+        teller.tell("note", f"added flavour {one} to {entry.folder}")
     return {"entry": str(entry.folder), "version": entry.version, "flavours": added}
 
 
@@ -170,7 +170,9 @@ def _shown(order: Order, teller: Talk) -> str:
         )
     _require_cases(entry)
     folder = _kit(order)
-    teller.tell("note", f"the kit is {folder}; when it was built: --built {folder}")
+    teller.tell(
+        "note", f"the build kit is in {folder}; after the build, add the plan with --built {folder}"
+    )
     if asked.shown is Shown.JOB:
         from serve.conversion.plans.job import Place, manifest
 
@@ -185,8 +187,9 @@ def _kit(order: Order) -> Path:
     asked = order.asked
     if not asked.image:
         raise Invalid(
-            "a plan fits one image, and none is named",
-            try_this=f"--image {_IMAGE}, the one that will serve",
+            "the Triton image is not specified",
+            why="a plan runs only on the TensorRT version that built it",
+            try_this=f"pass --image {_IMAGE} with the image that will serve the plan",
         )
     folder = asked.kit or Path(f"{order.entry.name}-kit")
     if not folder.is_dir():
@@ -198,8 +201,9 @@ def _kit(order: Order) -> Path:
         names = [path.name for path in fresh.iterdir()]
         if len(filecmp.cmpfiles(fresh, folder, names, shallow=False)[0]) < len(names):
             raise Invalid(
-                f"'{folder}' is there, and was made of something else",
-                try_this=f"--kit OTHER, or --built {folder} if it is built, or remove it",
+                f"the folder '{folder}' contains another build kit",
+                try_this=f"pass --kit with another folder, remove '{folder}', or pass "
+                f"--built '{folder}' if its plan is built",
             )
     return folder
 
@@ -224,7 +228,7 @@ def _require_cases(entry: "Entry") -> None:
     if not entry.cases:
         raise Invalid(
             f"'{entry.folder}' has no golden cases",
-            why="without them nobody knows whether a plan is right",
+            why="the results of a plan are checked with them",
             try_this=f"servegate convert trt {entry.onnx} --name NAME --out DIR",
         )
 
@@ -234,7 +238,10 @@ def _elsewhere(order: Order, teller: Talk) -> ConversionFailed:
     from serve.conversion.faults import failed
 
     if not order.asked.image:
-        hint = f"where the GPU is, with a kit: --image {_IMAGE} --print docker, or --print job"
+        hint = (
+            f"pass --image {_IMAGE} --print docker (or --print job) to write a build kit, and "
+            "build the plan where the GPU is"
+        )
         return failed("trt_missing", hint=hint)
     line = _shown(replace(order, asked=replace(order.asked, shown=Shown.DOCKER)), teller)
     return failed("trt_missing", hint=line)

@@ -86,7 +86,7 @@ def test_a_file_that_computes_in_less_than_asked_is_told_as_that(tmp_path: Path)
     half = product(tmp_path / "half.onnx", TensorProto.FLOAT16)
     done = convert("verify", plain, half)
     assert done.returncode == 7
-    assert "try: --precision fp16, in which that file computes" in done.stderr
+    assert "try: --precision fp16, because the file computes in fp16" in done.stderr
     assert convert("verify", plain, half, "--precision", "fp16").returncode == 0
 
 
@@ -146,7 +146,7 @@ def test_ctrl_c_ends_the_child_and_leaves_nothing_behind(source: Path, tmp_path:
         process.send_signal(signal.SIGINT)
         said = process.stderr.read()
     assert process.returncode == 130
-    assert "nothing is left behind" in said
+    assert "nothing was written" in said
     assert list(scratch.iterdir()) == [] and not (tmp_path / "repo").exists()
 
 
@@ -159,7 +159,7 @@ def test_options_that_make_no_sense_are_told_with_status_2(source: Path, tmp_pat
         ("--rtol", "-1", "--rtol 1e-4"),
         ("--memory", "plenty", "--memory 4GB"),
         ("--timeout", "0", "--timeout 30m"),
-        ("--samples", "gone.npz", "there is no file gone.npz"),
+        ("--samples", "gone.npz", "the file 'gone.npz' does not exist"),
         ("--name", "a/b", "cannot be the name of a model"),
     ):
         where = ("--name", "m", "--out", tmp_path / "repo")
