@@ -72,7 +72,7 @@ class Tally:
         """For people."""
         shares = ", ".join(f"version {name}: {count}" for name, count in self.versions.items())
         return (
-            f"{len(self.milliseconds)} calls, one after the other; {shares}; "
+            f"{len(self.milliseconds)} calls in sequence; {shares}; "
             f"median {self.at(0.5):.1f} ms, slowest {self.milliseconds[-1]:.1f} ms"
         )
 
@@ -121,7 +121,7 @@ def lines(model: str, answer: Answer, reading: Reading, *, blocks: bool) -> Iter
                 yield Line(f"  row {number}")
             yield from _table(row, blocks=blocks)
         if len(scores) > _MAX_ROWS:
-            yield Line(f"  {len(scores) - _MAX_ROWS} more rows; --json has all of them")
+            yield Line(f"  {len(scores) - _MAX_ROWS} more rows; use --json to see all")
 
 
 def _table(row: Sequence[Score], *, blocks: bool) -> Iterator[Line]:

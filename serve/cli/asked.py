@@ -20,9 +20,9 @@ def parse_asked(text: str) -> Asked:
     if at:
         if not (number.isascii() and number.isdigit()):
             raise Invalid(
-                f"'{text}' names no version",
-                why="a number stands behind '@'",
-                try_this=f"{model}@1, or {model}:LABEL",
+                f"'{text}' is not a version",
+                why="expected a version number after '@'",
+                try_this=f"{model}@1 for a version, or {model}:LABEL for a label",
             )
         return Asked(check_model_name(model), number)
     model, colon, label = text.partition(":")

@@ -12,40 +12,48 @@ from serve.cli.output import say
 from serve.core.errors import Invalid
 from serve.settings import Settings, load
 
-State = Annotated[str | None, typer.Option(help="Folder for run-time state. [.servegate]")]
+State = Annotated[
+    str | None,
+    typer.Option(metavar="DIR", help="Folder of the run-time state (default: .servegate)."),
+]
 DatabaseUrl = Annotated[
     str | None,
-    typer.Option(help="PostgreSQL URL of the store; better without the password: use ~/.pgpass."),
+    typer.Option(
+        metavar="URL",
+        help="PostgreSQL URL of the store (default: the database in the state folder). "
+        "Keep the password in ~/.pgpass.",
+    ),
 ]
-Yes = Annotated[bool, typer.Option("--yes", help="Do not ask.")]
+Yes = Annotated[bool, typer.Option("--yes", help="Skip the confirmation.")]
 
 
 def backup(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="Where to write it.")],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="Backup file to write.")],
     state: State = None,
     database: DatabaseUrl = None,
 ) -> None:
-    """Write the store to a file: routes, labels, keys' digests, version records, the history.
+    """Back up the store to a file: routes, labels, key digests, version records and history.
 
-    It may run beside a gateway. Published files are not in it: they are in the storage.
+    You can run it while the gateway is running. Model files are not included; they are in the
+    storage.
 
     Example: servegate backup servegate-monday.jsonl
     """
     from serve.app.backups import back_up  # SQL takes a while to import
 
-    say(f"{file} holds {back_up(_settings(state, database), file)}")
+    say(f"wrote {file}: {back_up(_settings(state, database), file)}")
 
 
 def restore(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="What `servegate backup` wrote.")],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="Backup file to read.")],
     replace: Annotated[
-        bool, typer.Option("--replace", help="Give up what the store holds now.")
+        bool, typer.Option("--replace", help="Replace the current content of the store.")
     ] = False,
     yes: Yes = False,
     state: State = None,
     database: DatabaseUrl = None,
 ) -> None:
-    """Fill the store from a backup, while no gateway runs on it.
+    """Restore the store from a backup. Stop the control plane first.
 
     Example: servegate restore servegate-monday.jsonl --database postgresql://servegate@db/servegate
     """
@@ -54,17 +62,21 @@ def restore(
     settings = _settings(state, database)
     if replace and not yes:
         where = backups.store_name(settings)
-        require_yes(f"everything in {where} is replaced by what {file} holds")
+        require_yes(f"this replaces everything in {where} with the content of {file}")
     done = backups.restore(settings, file, replace=replace, author=author())
-    say(f"{backups.store_name(settings)} holds {done} from {file}")
+    say(f"restored {backups.store_name(settings)} from {file}: {done}")
 
 
 def require_yes(what: str) -> None:
     """Ask on a terminal before something is given up; `Invalid` where nobody can be asked."""
     if not sys.stdin.isatty():
-        raise Invalid("nobody can be asked here", why=what, try_this="--yes")
+        raise Invalid(
+            "the command needs a confirmation, but stdin is not a terminal",
+            why=what,
+            try_this="pass --yes",
+        )
     say(what)
-    typer.confirm("Go on?", abort=True, err=True)
+    typer.confirm("Continue?", abort=True, err=True)
 
 
 def _settings(state: str | None, database: str | None) -> Settings:

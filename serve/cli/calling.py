@@ -177,7 +177,7 @@ def _answer(reply: InferReply, decision: str, milliseconds: float) -> Answer:
 
 def _no_answer(where: str, why: str, option: str) -> Unavailable:
     return Unavailable(
-        f"the gateway at {where} does not answer",
+        f"the gateway at {where} does not respond",
         why=why,
-        try_this=f"servegate up, or {option}",
+        try_this=f"start it with servegate up, or pass {option}",
     )

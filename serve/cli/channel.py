@@ -103,7 +103,7 @@ class Channel:
         try:
             return all_printable(answer.json()) if answer.content else None
         except ValueError as error:
-            raise self.stranger("its answer is not JSON") from error
+            raise self.stranger("its response is not JSON") from error
 
     async def _try(self, method: str, path: str, body: Any, repeat: bool) -> "httpx2.Response":
         try:
@@ -111,7 +111,7 @@ class Channel:
         except Away as away:
             if away.was_sent and not repeat:
                 raise OutcomeUnknown(
-                    "nobody knows whether that was done", why=str(away.error)
+                    "the request may or may not have been executed", why=str(away.error)
                 ) from away
             self._talk.tell("retry", why=str(away.error))
             raise
@@ -161,7 +161,7 @@ class Channel:
             gone = no_answer(self.url, error)
             raise (Away(gone, was_sent=False) if self._is_met else gone) from error
         except httpx2.TimeoutException as error:
-            late = DeadlineExceeded("the control plane does not answer in time", why=str(error))
+            late = DeadlineExceeded("the control plane did not respond in time", why=str(error))
             raise Away(late, was_sent=True) from error
         except (httpx2.NetworkError, httpx2.RemoteProtocolError) as error:
             raise Away(no_answer(self.url, error), was_sent=True) from error

@@ -91,9 +91,9 @@ class AdminClient:
         if found in ("", expected):  # a standby does not know it, and refuses every change
             return None
         error = Conflict(
-            f"the gateway at {self._url} is not the one of this folder",
-            why=f"its id is {found}, {self._server.folder} is of {expected}",
-            try_this=f"start this folder's gateway, or --admin-url {self._url} to mean that one",
+            f"the gateway at {self._url} does not belong to this folder",
+            why=f"its id is {found}, but {self._server.folder} belongs to {expected}",
+            try_this=f"start this folder's gateway, or pass --admin-url {self._url} to change it",
         )
         error.code = "another_gateway"
         return error
@@ -191,7 +191,7 @@ class AdminClient:
         try:
             return all_printable(answer.json())
         except ValueError as error:
-            raise no_control(self._url, "its answer is not JSON") from error
+            raise no_control(self._url, "its response is not JSON") from error
 
 
 def connect(
@@ -213,16 +213,16 @@ def connect(
 def no_answer(url: str, error: Exception) -> NoControl:
     """Nobody listens there, or the connection broke."""
     return NoControl(
-        f"the control plane at {url} does not answer",
+        f"the control plane at {url} does not respond",
         why=str(error),
-        try_this="servegate up, or --admin-url URL",
+        try_this="start it with servegate up, or pass --admin-url URL",
     )
 
 
 def no_control(url: str, why: str) -> NoControl:
     """Somebody answers there, but not as a control plane does."""
     return NoControl(
-        f"what answers at {url} is no control plane", why=why, try_this="--admin-url URL"
+        f"the server at {url} is not a control plane", why=why, try_this="pass --admin-url URL"
     )
 
 
@@ -235,7 +235,9 @@ def error_of(answer: Any) -> ServegateError:
     """The error that an answer tells, with what people at a shell can do about it."""
     error = admin_answers.error_of(answer.status_code, answer.text)
     if isinstance(error, Unauthenticated):
-        error.try_this = f"{VARIABLE}=sg_…, --key-file FILE, or the gateway's state folder"
+        error.try_this = (
+            f"set {VARIABLE}, pass --key-file FILE, or run the command in the gateway's folder"
+        )
     return error
 
 

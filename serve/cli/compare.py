@@ -29,36 +29,49 @@ Difference = Mapping[str, Any]
 
 
 def compare(
-    a: Annotated[str, typer.Argument(metavar="NAME[@V|:label]", help="A version.")],
-    b: Annotated[str, typer.Argument(metavar="NAME[@V|:label]", help="Another of that model.")],
+    a: Annotated[str, typer.Argument(metavar="NAME[@V|:label]", help="First version.")],
+    b: Annotated[
+        str, typer.Argument(metavar="NAME[@V|:label]", help="Second version of the same model.")
+    ],
     inputs: Annotated[
         list[str] | None,
         typer.Option(
             "--input",
             metavar="[NAME=]@FILE|random",
-            help="A picture, .npy, .npz, .json, .csv or .txt file, or random values; repeatable.",
+            help="Input: a picture, .npy, .npz, .json, .csv or .txt file, or random values "
+            "(repeatable).",
         ),
     ] = None,
-    via: Annotated[str, typer.Option(help="Call over http or grpc.")] = "http",
+    via: Annotated[str, typer.Option(metavar="http|grpc", help="Protocol of the calls.")] = "http",
     batch: Annotated[
-        int | None, typer.Option(min=1, help="Rows: one row is repeated, random ones are made.")
+        int | None,
+        typer.Option(
+            min=1,
+            metavar="N",
+            help="Rows per call. A single row is repeated; random rows are generated.",
+        ),
     ] = None,
-    top_k: Annotated[int, typer.Option(min=1, max=100, help="How many of the scores.")] = 5,
-    seed: Annotated[int | None, typer.Option(min=0, help="Of random values.")] = None,
+    top_k: Annotated[
+        int, typer.Option(min=1, max=100, metavar="K", help="Number of highest scores to show.")
+    ] = 5,
+    seed: Annotated[
+        int | None, typer.Option(min=0, metavar="N", help="Seed of the random values.")
+    ] = None,
     fail_if: Annotated[
         list[str] | None,
         typer.Option(
             metavar="MEASURE<NUMBER",
-            help=f"Exit with 7 if it holds for an output: {', '.join(_MEASURES)}; repeatable.",
+            help="Exit with status 7 if the condition holds for an output (repeatable). "
+            f"Measures: {', '.join(_MEASURES)}.",
         ),
     ] = None,
     admin_url: AdminUrl = None,
     key_file: KeyFile = None,
     json: AsJson = False,
 ) -> None:
-    """Call two versions of a model with the same input, and show how their answers differ.
+    """Call two versions of a model with the same input, and show how their results differ.
 
-    Exit status 7 when a side gives no answer, or a --fail-if holds.
+    Exit status 7 if a call fails, or a --fail-if condition holds.
 
     Example: servegate compare digits@1 digits@2 --input @examples/digits/seven.png
 
@@ -76,10 +89,10 @@ def compare(
         as_json(made | {"url": link})
     else:
         show(made)
-        say(f"kept: {link}")
+        say(f"stored: {link}")
     findings = list(_findings(made, conditions))
     if findings:
-        raise CheckFailed("the versions do not agree", findings)
+        raise CheckFailed("the comparison did not pass", findings)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,8 +113,8 @@ class Condition:
         except ValueError:
             pass
         raise Invalid(
-            f"--fail-if {text} cannot be read",
-            why=f"measures are {', '.join(_MEASURES)}",
+            f"--fail-if '{text}' is not a valid condition",
+            why=f"expected MEASURE<NUMBER with one of {', '.join(_MEASURES)}",
             try_this='--fail-if "agreement<0.97"',
         )
 
@@ -197,7 +210,7 @@ def _differing(name: str, one: Difference) -> tuple[str, ...]:
 def _findings(made: Mapping[str, Any], conditions: Sequence[Condition]) -> Iterator[str]:
     for side in made["sides"]:
         if side["error"]:
-            yield f"side {side['side'].upper()}: {side['error']['what']}"
+            yield f"version {side['side'].upper()}: {side['error']['what']}"
     for name, difference in (made["difference"] or {}).items():
         if difference["refused"] and conditions:
             yield f"output '{name}' cannot be compared: {difference['refused']}"
@@ -213,14 +226,16 @@ def _body(a: Asked, b: Asked, texts: Sequence[str]) -> dict[str, Any]:
 
     if a.model != b.model:
         raise Invalid(
-            f"'{a.model}' and '{b.model}' are two models",
-            why="versions of one model are compared",
+            f"'{a.model}' and '{b.model}' are different models",
+            why="only versions of the same model can be compared",
         )
     inputs: dict[str, Any] = {}
     for name, given in map(given_of, texts):
         if name in inputs:
-            called = f"input '{name}' is given" if name else "input without a name is given"
-            raise Invalid(f"{called} twice", try_this="--input NAME=@FILE")
+            raise Invalid(
+                f"--input sets '{name}' twice" if name else "two --input options have no name",
+                try_this="pass --input NAME=@FILE for each input",
+            )
         data = base64.b64encode(given.data).decode()
         inputs[name] = {"form": given.form.value, "data": data, "name": given.name[-300:]}
     return {"model": a.model, "a": a.selector, "b": b.selector, "inputs": inputs}
@@ -228,5 +243,5 @@ def _body(a: Asked, b: Asked, texts: Sequence[str]) -> dict[str, Any]:
 
 def _via(word: str) -> str:
     if word not in ("http", "grpc"):
-        raise Invalid(f"--via {word} is neither http nor grpc")
+        raise Invalid(f"--via cannot be '{word}'", why="expected http or grpc")
     return word

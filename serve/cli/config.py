@@ -12,7 +12,7 @@ from serve.settings import Settings, load
 
 app = typer.Typer(
     no_args_is_help=True,
-    help="The settings.\n\nExample: servegate config explain",
+    help="Show the settings.\n\nExample: servegate config explain",
     rich_markup_mode=None,
 )
 _HIDDEN = frozenset({"secret", "database"})
@@ -20,7 +20,7 @@ _HIDDEN = frozenset({"secret", "database"})
 
 @app.command("show")
 def show(json: AsJson = False) -> None:
-    """Show the settings in force here, as servegate.toml would hold them.
+    """Show the effective settings of this folder in the format of servegate.toml.
 
     Example: servegate config show
     """
@@ -35,7 +35,7 @@ def show(json: AsJson = False) -> None:
 
 @app.command("explain")
 def explain(json: AsJson = False) -> None:
-    """Say what every setting means and where its value comes from.
+    """Show the meaning of each setting, its value, and where the value comes from.
 
     Example: servegate config explain
     """

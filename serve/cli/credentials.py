@@ -27,7 +27,7 @@ _LONGEST = 1000  # bytes of a file that holds a key
 def api_key(key_file: Path | None, environment: Mapping[str, str] = os.environ) -> str:
     """The key that was given, empty when none was. `Invalid` for what is no key."""
     if key_file is not None:
-        return _checked(_read(key_file), "the file")
+        return _checked(_read(key_file), "the key file")
     given = environment.get(VARIABLE, "").strip()
     return _checked(given, VARIABLE) if given else ""
 
@@ -58,19 +58,21 @@ def _is_own(url: str, settings: Settings) -> bool:
 def _read(path: Path) -> str:
     if path.name.startswith("sg_"):
         raise Invalid(
-            "--key-file wants a file, not a key",
-            why="a key on the command line could be read by every user of this machine",
-            try_this=f"the key in a file, or in {VARIABLE}",
+            "--key-file expects a file, not a key",
+            why="every user of this machine could read a key on the command line",
+            try_this=f"put the key into a file, or into {VARIABLE}",
         )
     try:
         with path.open("rb") as file:
             return file.read(_LONGEST).decode("ascii", "replace").strip()
     except OSError as error:
-        raise Invalid(f"the key file {path} cannot be read", why=str(error.strerror)) from error
+        raise Invalid(f"cannot read the key file '{path}'", why=str(error.strerror)) from error
 
 
 def _checked(text: str, where: str) -> str:
     """The text, if it is a key; it is not repeated: it may be a good key with a slip."""
     if not _KEY.fullmatch(text):
-        raise Invalid(f"{where} holds no API key", why="a key looks like sg_ID_SECRET")
+        raise Invalid(
+            f"{where} does not contain an API key", why="an API key has the form sg_ID_SECRET"
+        )
     return text

@@ -55,9 +55,9 @@ class Blob:
 def changed(path: str) -> Conflict:
     """A file that somebody writes while it is pushed."""
     return Conflict(
-        f"'{path}' has changed while it was being pushed",
-        why="its digest was taken before that",
-        try_this="push again, once nobody writes it",
+        f"'{path}' changed during the push",
+        why="its digest no longer matches its content",
+        try_this="push again when no program writes to the file",
     )
 
 

@@ -10,7 +10,7 @@ from serve.cli.options import AdminUrl, AsJson, KeyFile
 from serve.cli.output import as_json
 from serve.core.errors import Forbidden, ServegateError, Unauthenticated
 
-_ANOTHER = "another admin_port in servegate.toml, or stop the gateway that uses this one"
+_ANOTHER = "set another admin_port in servegate.toml, or stop the gateway that uses this port"
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,9 +24,9 @@ class Finding:
 
 
 def doctor(admin_url: AdminUrl = None, key_file: KeyFile = None, json: AsJson = False) -> None:
-    """Check configuration, Triton, GPU and versions on this machine.
+    """Check the configuration, Triton, GPUs, models and replicas.
 
-    Exit status 1 when something that `servegate up` needs is missing.
+    Exit status 1 if a check fails.
 
     Example: servegate doctor
     """
@@ -49,7 +49,7 @@ def _settings() -> list[Finding]:
         settings = load({}, os.environ, Path.cwd()).settings
     except ServegateError as error:
         return [Finding("settings", False, error.what, error.try_this or error.why)]
-    found = [Finding("settings", True, "servegate.toml and environment can be read")]
+    found = [Finding("settings", True, "servegate.toml and the environment are valid")]
     repository = Path(settings.model_repo)
     if repository.is_dir():
         models = sum(1 for entry in repository.iterdir() if entry.is_dir())
@@ -57,7 +57,7 @@ def _settings() -> list[Finding]:
     else:
         found.append(
             Finding(
-                "model repository", True, f"{repository} does not exist here", "--model-repo DIR"
+                "model repository", True, f"{repository} does not exist", "pass --model-repo DIR"
             )
         )
     return found
@@ -68,7 +68,7 @@ def _triton() -> list[Finding]:
 
     found = problems(Facts.here())
     if not found:
-        return [Finding("local Triton", True, "can be started")]
+        return [Finding("local Triton", True, "can start")]
     return [Finding("local Triton", False, str(one), one.try_this) for one in found]
 
 
@@ -76,7 +76,7 @@ def _gpu() -> Finding:
     devices = sorted(path.name for path in Path("/dev").glob("nvidia[0-9]*"))
     if devices:
         return Finding("GPU", True, f"{len(devices)} NVIDIA devices: {', '.join(devices)}")
-    return Finding("GPU", True, "none on this machine; models run on the CPU")
+    return Finding("GPU", True, "none; models run on the CPU")
 
 
 def _control(admin_url: str | None, key_file: Path | None) -> list[Finding]:
@@ -98,7 +98,7 @@ def _control(admin_url: str | None, key_file: Path | None) -> list[Finding]:
         seen = f"{where}: {error.what}"
         return [Finding("control plane", True, seen, error.try_this or error.why)]
     except ServegateError:
-        return [Finding("control plane", True, f"none answers at {where}")]
+        return [Finding("control plane", True, f"none at {where}")]
     found = [Finding("control plane", True, f"{where}: {len(models)} models")]
     for model in models:
         if model["problems"]:

@@ -84,7 +84,7 @@ def standing(
     if record["state"] not in (State.LOADING, *_CALLABLE):  # failed, or not wanted
         return Standing(record["state"], holding, len(alive), reason)
     if not alive:
-        return Standing(State.LOADING, why=f"no replica of the pool '{pool}' is up")
+        return Standing(State.LOADING, why=f"no replica of pool '{pool}' is up")
     if holding < len(alive):
         return Standing(State.LOADING, holding, len(alive), reason)
     return Standing(State.READY, holding, len(alive), _pending(record))
@@ -92,7 +92,7 @@ def standing(
 
 def failure(record: Mapping[str, Any]) -> ServegateError:
     """Why a version was not published: a check, or the trial in quarantine."""
-    what = f"version {record['version']} of model '{record['model']}' is not published"
+    what = f"version {record['version']} of model '{record['model']}' was not published"
     reason = record["reason"]
     if reason.startswith(_OURS):
         return ServegateError(what, why=reason)
@@ -105,19 +105,22 @@ def conclusion(model: Mapping[str, Any], number: int, replicas: int) -> str:
     """What serves now, and what can be done next. Without replicas its pool sleeps."""
     name = model["name"]
     if not replicas:
-        return f"version {number} is published; its pool sleeps, and the first call wakes it"
+        return f"version {number} is published; its pool has no replicas until the first call"
     count = f"{replicas} replica" + ("s" if replicas != 1 else "")
     text = f"version {number} is ready on {count}"
     labels = [label for label, version in model["labels"].items() if version == number]
     if labels:
-        text += f", and {', '.join(f'{name}:{label}' for label in labels)} names it"
+        points = "points" if len(labels) == 1 else "point"
+        text += f", and {', '.join(f'{name}:{label}' for label in labels)} {points} to it"
     split = {int(version): weight for version, weight in model["split"].items() if weight}
     if list(split) == [number]:
-        return f"{text}; all calls go to it"
+        return f"{text}; it receives all traffic"
     if number in split:
-        return f"{text}; {100 * split[number] / sum(split.values()):.3g} % of the calls go to it"
+        return (
+            f"{text}; it receives {100 * split[number] / sum(split.values()):.3g} % of the traffic"
+        )
     others = ", ".join(str(version) for version in sorted(split))
-    still = f"calls still go to version {others}" if others else "no calls go to it by themselves"
+    still = f"version {others} still receives the traffic" if others else "it receives no traffic"
     return f"{text}; {still}. Try: servegate route set {name} {number}=100"
 
 
@@ -159,9 +162,9 @@ class Following:
                 return await self._follow()
         except TimeoutError as error:
             raise DeadlineExceeded(
-                f"version {self._number} is not ready after {within:.3g} s",
-                why=str(self._told or "the gateway did not say how far it is"),
-                try_this=f"servegate model show {self._model}@{self._number}: it goes on",
+                f"version {self._number} was not ready within {within:.3g} s",
+                why=str(self._told or "the gateway reported no progress"),
+                try_this=f"servegate model show {self._model}@{self._number}; publishing continues",
             ) from error
 
     async def _follow(self) -> tuple[Standing, Mapping[str, Any]]:
@@ -187,7 +190,7 @@ class Following:
             replicas = await self._channel.ask("GET", "/api/replicas")
             return standing(record, model, replicas), model
         except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise self._channel.stranger(f"its answer lacks {error}") from error
+            raise self._channel.stranger(f"its response lacks {error}") from error
 
     def _tell(self, now: Standing) -> None:
         if now == self._told:

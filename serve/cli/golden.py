@@ -33,7 +33,7 @@ def with_golden(
             )
         except Invalid as error:
             raise Invalid(
-                f"{file} is no golden case",
+                f"'{file}' is not a golden case",
                 why=str(error),
                 try_this="np.savez(FILE, **{'input/x': x, 'output/y': y})",
             ) from error

@@ -14,7 +14,8 @@ from serve.cli.output import as_json, say, table
 
 app = typer.Typer(
     no_args_is_help=True,
-    help="Every change.\n\nExample: servegate history show --kind route --key digits",
+    help="Show, undo and restore changes of the configuration.\n\n"
+    "Example: servegate history show --kind route --key digits",
     rich_markup_mode=None,
 )
 Number = Annotated[int, typer.Argument(metavar="REVISION", min=1)]
@@ -23,15 +24,29 @@ _PATIENCE = 1000.0  # seconds: a configuration is tried, and comes to one replic
 
 @app.command("show")
 def show_history(
-    kind: Annotated[str, typer.Option(help="Only route, label, model, version, key …")] = "",
-    key: Annotated[str, typer.Option(help="Only this model; a label is MODEL:LABEL.")] = "",
-    before: Annotated[int, typer.Option(min=0, help="Only revisions below this one.")] = 0,
-    limit: Annotated[int, typer.Option(min=1, max=1000, help="How many.")] = 20,
+    kind: Annotated[
+        str,
+        typer.Option(
+            metavar="KIND", help="Only changes of this kind: route, label, model, version, key, …"
+        ),
+    ] = "",
+    key: Annotated[
+        str, typer.Option(metavar="KEY", help="Only changes of this model, or label (MODEL:LABEL).")
+    ] = "",
+    before: Annotated[
+        int,
+        typer.Option(
+            min=0, metavar="REVISION", help="Only changes before this revision; 0 for all."
+        ),
+    ] = 0,
+    limit: Annotated[
+        int, typer.Option(min=1, max=1000, metavar="N", help="Maximum number of changes.")
+    ] = 20,
     admin_url: AdminUrl = None,
     key_file: KeyFile = None,
     json: AsJson = False,
 ) -> None:
-    """List changes, the newest first.
+    """List changes, newest first.
 
     Example: servegate history show --kind route --key digits
     """
@@ -56,13 +71,14 @@ def show_history(
 def show_diff(
     revision: Number,
     other: Annotated[
-        int | None, typer.Argument(metavar="[REVISION]", min=1, help="Of the same thing.")
+        int | None,
+        typer.Argument(metavar="[REVISION]", min=1, help="A later revision of the same object."),
     ] = None,
     admin_url: AdminUrl = None,
     key_file: KeyFile = None,
     json: AsJson = False,
 ) -> None:
-    """Show what a revision changed, or what is new in a second one.
+    """Show what a revision changed, or the difference between two revisions.
 
     Example: servegate history diff 12 17
     """
@@ -71,7 +87,7 @@ def show_diff(
         as_json(found)
         return
     if not found["changes"]:
-        say("nothing differs")
+        say("no differences")
     for line in found["lines"]:
         _print_line(line)
 
@@ -85,10 +101,10 @@ def undo(
     key_file: KeyFile = None,
     json: AsJson = False,
 ) -> None:
-    """Take one change back: what it changed is as before it. Later changes of other fields stay.
+    """Undo one change. Later changes of other fields stay.
 
-    Refused when a later revision changed the same again. The undo is a change of today: it is
-    checked like any other, and can be undone itself.
+    Fails if a later revision changed the same fields. The undo is a new revision, which is checked
+    like any other change and can be undone.
 
     Example: servegate history undo 41 --reason 'version 3 is too slow'
     """
@@ -105,10 +121,10 @@ def restore(
     key_file: KeyFile = None,
     json: AsJson = False,
 ) -> None:
-    """Give a route, label, model, pool or configuration the state it had after a revision.
+    """Restore a route, label, model, pool or configuration to its state after a revision.
 
-    To take a revision back, use undo: restore keeps what the revision did. The store as a whole
-    comes from a backup with `servegate restore`.
+    To undo a revision, use `servegate history undo`. To restore the whole store from a backup, use
+    `servegate restore`.
 
     Example: servegate history restore 12 --reason 'the last good split'
     """
@@ -123,11 +139,12 @@ def _go_back(admin: AdminClient, revision: int, verb: str, *, yes: bool, json: b
     one = admin.get(f"/api/history/{revision}")
     thing, path = f"{one['kind']} {one['key']}".rstrip(), f"/api/history/{revision}/{verb}"
     if verb == "undo":
-        asked, is_so = f"revision {revision} is taken back", "it changed nothing"
-        result = f"revision {revision} is taken back: {thing}"
+        asked, is_so = f"this undoes revision {revision}", "the revision has no changes to undo"
+        result = f"undid revision {revision} ({thing})"
     else:
-        asked, is_so = f"{thing} goes back to revision {revision}", "it is so already"
-        result = f"{thing} is as after revision {revision}"
+        asked = f"this restores {thing} to revision {revision}"
+        is_so = "this is already its state"
+        result = f"restored {thing} to revision {revision}"
     if not yes:
         lines = admin.post(f"{path}?dry_run=true", None)["lines"]
         if lines:
@@ -140,9 +157,9 @@ def _go_back(admin: AdminClient, revision: int, verb: str, *, yes: bool, json: b
             say(f"  {line}")
         tell_done(answer, result)
         return
-    say(f"warning: nothing was changed: {is_so}")
+    say(f"warning: nothing changed: {is_so}")
     if verb == "restore":
-        say(f"to take revision {revision} back: servegate history undo {revision}")
+        say(f"to undo revision {revision}: servegate history undo {revision}")
 
 
 def _list(admin: AdminClient, **query: Any) -> Any:

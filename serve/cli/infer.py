@@ -23,29 +23,39 @@ if TYPE_CHECKING:
 
 def infer(
     name: Annotated[
-        str, typer.Argument(metavar="NAME[@V|:label]", help="A model, a version, or a label.")
+        str, typer.Argument(metavar="NAME[@V|:label]", help="Model, version or label.")
     ],
     inputs: Annotated[
         list[str] | None,
         typer.Option(
             "--input",
             metavar="[NAME=]@FILE|random",
-            help="A picture, .npy, .npz, .json, .csv or .txt file, or random values; repeatable.",
+            help="Input: a picture, .npy, .npz, .json, .csv or .txt file, or random values "
+            "(repeatable).",
         ),
     ] = None,
-    grpc: Annotated[bool, typer.Option("--grpc", help="Call over gRPC.")] = False,
-    top_k: Annotated[int, typer.Option(min=1, help="How many of the highest scores.")] = 5,
+    grpc: Annotated[bool, typer.Option("--grpc", help="Call over gRPC instead of HTTP.")] = False,
+    top_k: Annotated[
+        int, typer.Option(min=1, metavar="K", help="Number of highest scores to show.")
+    ] = 5,
     batch: Annotated[
-        int | None, typer.Option(min=1, help="Rows: one row is repeated, random ones are made.")
+        int | None,
+        typer.Option(
+            min=1,
+            metavar="N",
+            help="Rows per call. A single row is repeated; random rows are generated.",
+        ),
     ] = None,
-    repeat: Annotated[int, typer.Option(min=1, help="How many calls, one after the other.")] = 1,
+    repeat: Annotated[
+        int, typer.Option(min=1, metavar="N", help="Number of calls, in sequence.")
+    ] = 1,
     url: Url = None,
     grpc_url: GrpcUrl = None,
     admin_url: AdminUrl = None,
     key_file: KeyFile = None,
     json: AsJson = False,
 ) -> None:
-    """Call a model and show which version answered, and why.
+    """Call a model, and show the result, the version that was chosen, and why.
 
     Example: servegate infer digits --input x=@examples/digits/seven.png --top-k 3
 
@@ -97,7 +107,7 @@ class Recorded:
         try:
             found: Mapping[str, Sequence[str]] = self._read().get("output_labels") or {}
         except ServegateError as error:
-            say(f"no label texts: {error}")
+            say(f"class names are not available: {error}")
             return {}
         return found
 

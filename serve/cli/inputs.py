@@ -60,8 +60,8 @@ class Reader:
         """All inputs. `batch` repeats a single row, or is how many random ones are made."""
         if not texts:
             raise Invalid(
-                "no input is given",
-                why=f"model '{self.model}' wants {described(self.wanted)}",
+                "no input was given",
+                why=f"model '{self.model}' expects {described(self.wanted)}",
                 try_this=f"--input {_WORDS}",
             )
         given = [self._named(text) for text in texts]
@@ -75,8 +75,8 @@ class Reader:
         name, given = given_of(text)
         if given.form not in WHOLE and not name and len(self.wanted) != 1:
             raise Invalid(
-                f"--input {text} does not say for which input it is",
-                why=f"model '{self.model}' wants {described(self.wanted)}",
+                f"--input {text} does not name an input",
+                why=f"model '{self.model}' expects {described(self.wanted)}",
                 try_this=f"--input {next(iter(self.wanted), 'NAME')}={text}",
             )
         return name, given
@@ -93,7 +93,7 @@ def given_of(text: str) -> Named:
     suffix = path.suffix.lower()
     if suffix not in _SUFFIXES:
         raise Invalid(
-            f"--input {text}: a file '{suffix or path.name}' is not known here",
+            f"--input {text}: unknown file type '{suffix or path.name}'",
             try_this=f"{', '.join(_OTHERS)}, or a picture ({', '.join(IMAGES)})",
         )
     return name, Given(_SUFFIXES[suffix], _content(path), str(path))
@@ -106,11 +106,11 @@ def _split(text: str) -> tuple[str, str]:
         return name, RANDOM
     if separator and len(source) > 1 and source.startswith("@") and (name or text[0] == "@"):
         return name, source[1:]
-    raise Invalid(f"--input {text} cannot be read", try_this=_WORDS)
+    raise Invalid(f"--input {text} is not valid", try_this=_WORDS)
 
 
 def _content(path: Path) -> bytes:
     try:
         return path.read_bytes()
     except OSError as error:
-        raise Invalid(f"{path} cannot be read", why=error.strerror or str(error)) from error
+        raise Invalid(f"cannot read '{path}'", why=error.strerror or str(error)) from error

@@ -56,7 +56,7 @@ def test_scores_are_a_table_with_labels_under_the_decision_if_there_are_any():
 def test_every_row_of_a_batch_has_its_table_and_many_rows_are_cut():
     shown = texts(answer(scores=floats(*[[1, 2, 3]] * 10)))
     assert shown.count("  index  label  score") == 8
-    assert shown[-1] == "  2 more rows; --json has all of them"
+    assert shown[-1] == "  2 more rows; use --json to see all"
 
 
 def test_other_tensors_are_previewed():

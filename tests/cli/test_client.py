@@ -137,7 +137,7 @@ def test_what_is_shown_to_be_let_in_is_sent_and_nothing_otherwise(shown: str) ->
 def test_where_nobody_listens_there_is_no_control_plane() -> None:
     with socket.create_server(("127.0.0.1", 0)) as gone:
         port = gone.getsockname()[1]
-    with pytest.raises(NoControl, match=f"127.0.0.1:{port} does not answer") as told:
+    with pytest.raises(NoControl, match=f"127.0.0.1:{port} does not respond") as told:
         AdminClient(f"http://127.0.0.1:{port}").get("/api/models")
     assert exit_code(told.value) == 6
 

@@ -67,7 +67,7 @@ def test_both_answers_stand_side_by_side_with_their_permalink(admin: Admin) -> N
         "latency\tround trip\t6.1 ms\t6.1 ms",
     ]
     assert differences.splitlines()[1] == "y\t1\t0.2\t0\t1\t"
-    assert done.stderr.splitlines() == ["a note", f"kept: {admin.url}/runs/0abc"]
+    assert done.stderr.splitlines() == ["a note", f"stored: {admin.url}/runs/0abc"]
     path, body = admin.asked[-1]
     assert path == "/api/tries"
     assert body["inputs"] == {"": {"form": "random", "data": "", "name": ""}}
@@ -105,7 +105,7 @@ def test_a_side_or_an_output_without_a_comparison_is_a_failure(admin: Admin) -> 
     done = compare(admin, "m@1", "m@2")
     assert done.returncode == 7
     assert "error\t\t\tthere is no version 2" in done.stdout
-    assert "side B: there is no version 2" in done.stderr
+    assert "version B: there is no version 2" in done.stderr
 
 
 def test_outputs_without_scores_show_their_first_values(admin: Admin) -> None:
@@ -132,7 +132,7 @@ def test_what_cannot_be_asked_is_a_usage_error(admin: Admin, words: tuple[str, .
 
 def test_conditions_are_read_and_measured() -> None:
     assert str(Condition.parse(" max_abs >= 1e-3 ")) == "max_abs>=0.001"
-    with pytest.raises(Invalid, match="cannot be read"):
+    with pytest.raises(Invalid, match="is not a valid condition"):
         Condition.parse("max_abs")
     infinite = SAME | {"max_abs": None, "infinite": True}
     assert Condition.parse("max_abs>1e300").finding("y", infinite)

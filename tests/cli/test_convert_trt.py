@@ -65,7 +65,9 @@ def test_one_kit_is_printed_as_a_line_for_a_shell_and_as_a_job_for_the_gpu_that_
     (tmp_path / "my kit" / "plan").write_text("what was built meanwhile")
     done = shown("job", "--tf32")
     assert done.returncode == 2
-    assert "contains another build kit" in done.stderr and "--kit with another folder" in done.stderr
+    assert (
+        "contains another build kit" in done.stderr and "--kit with another folder" in done.stderr
+    )
     assert (tmp_path / "my kit" / "plan").is_file()
 
 

@@ -60,7 +60,7 @@ def test_a_published_version_is_ready_when_every_replica_of_its_pool_has_it() ->
     now = standing(record("published", "ready", replicas=["a"]), MODEL, others)
     assert (now, now.is_done) == (Standing("ready", 1, 1), True)
     now = standing(record("published", "ready"), MODEL, [replica("a", state="lost")])
-    assert not now.is_done and "no replica of the pool 'default' is up" in now.why
+    assert not now.is_done and "no replica of pool 'default' is up" in now.why
 
 
 def test_labels_and_the_route_are_waited_for() -> None:
@@ -78,7 +78,7 @@ def test_a_version_whose_pool_was_scaled_to_zero_is_not_waited_for() -> None:
     assert (now, now.is_done) == (Standing("asleep"), True)
     waits = standing(record("published", "asleep", labels=["stable"]), MODEL, ())
     assert (waits.is_done, str(waits)) == (True, "asleep: label 'stable' not set yet")
-    assert "the first call wakes it" in conclusion(MODEL, 3, now.replicas)
+    assert "no replicas until the first call" in conclusion(MODEL, 3, now.replicas)
 
 
 @pytest.mark.parametrize(
@@ -110,11 +110,23 @@ def test_a_version_that_was_put_away_is_not_waited_for() -> None:
 @pytest.mark.parametrize(
     ("split", "labels", "words"),
     [
-        ({"2": 1}, {}, "version 3 is ready on 2 replicas; calls still go to version 2. Try: "),
-        ({"3": 7}, {}, "version 3 is ready on 2 replicas; all calls go to it"),
-        ({"2": 90, "3": 10}, {}, "version 3 is ready on 2 replicas; 10 % of the calls go to it"),
-        ({}, {}, "version 3 is ready on 2 replicas; no calls go to it by themselves. Try: "),
-        ({"3": 1}, {"new": 3}, "version 3 is ready on 2 replicas, and m:new names it; all calls"),
+        (
+            {"2": 1},
+            {},
+            "version 3 is ready on 2 replicas; version 2 still receives the traffic. Try: ",
+        ),
+        ({"3": 7}, {}, "version 3 is ready on 2 replicas; it receives all traffic"),
+        (
+            {"2": 90, "3": 10},
+            {},
+            "version 3 is ready on 2 replicas; it receives 10 % of the traffic",
+        ),
+        ({}, {}, "version 3 is ready on 2 replicas; it receives no traffic. Try: "),
+        (
+            {"3": 1},
+            {"new": 3},
+            "version 3 is ready on 2 replicas, and m:new points to it; it receives",
+        ),
     ],
 )
 def test_the_end_says_what_serves_now(

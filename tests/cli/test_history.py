@@ -69,7 +69,7 @@ def test_differences_are_plain_lines_in_a_pipe(url: str) -> None:
     assert run(url, "diff", "2").stdout == "split.1: 100 → 60\nsplit.2: (nothing) → 40\n"
     assert run(url, "diff", "2", "1").stdout == "split.1: 60 → 100\nsplit.2: 40 → (nothing)\n"
     same = run(url, "diff", "1", "1")
-    assert (same.stdout, same.stderr) == ("", "nothing differs\n")
+    assert (same.stdout, same.stderr) == ("", "no differences\n")
 
 
 def test_going_back_needs_a_yes_where_nobody_can_be_asked(url: str) -> None:
@@ -77,7 +77,7 @@ def test_going_back_needs_a_yes_where_nobody_can_be_asked(url: str) -> None:
     assert refused.returncode == 2 and "--yes" in refused.stderr
     assert "split.1: 60 → 100" in refused.stderr
     done = run(url, "restore", "1", "--yes", "--reason", "too slow")
-    assert done.returncode == 0 and "route m is as after revision 1" in done.stderr
+    assert done.returncode == 0 and "restored route m to revision 1" in done.stderr
     assert "  split.1: 60 → 100\n" in done.stderr
     assert json.loads(run(url, "show", "--json").stdout)[0]["reason"] == (
         "restored revision 1: too slow"
@@ -87,10 +87,10 @@ def test_going_back_needs_a_yes_where_nobody_can_be_asked(url: str) -> None:
 def test_differences_are_coloured_and_going_back_is_asked_on_a_terminal(url: str) -> None:
     assert "split.1: \x1b[31m100\x1b[0m → \x1b[32m60\x1b[0m" in on_a_terminal(url, "diff", "2")
     seen = on_a_terminal(url, "undo", "2", keys="n\n")
-    assert "revision 2 is taken back:" in seen and "split.1: 60 → 100" in seen
+    assert "this undoes revision 2:" in seen and "split.1: 60 → 100" in seen
     assert len(json.loads(run(url, "show", "--json").stdout)) == 2
     seen = on_a_terminal(url, "undo", "2", keys="y\n")
-    assert "revision 2 is taken back: route m: " in seen
+    assert "undid revision 2 (route m): " in seen
     assert len(json.loads(run(url, "show", "--json").stdout)) == 3
 
 
@@ -99,8 +99,8 @@ def test_restoring_the_state_that_is_there_warns_and_changes_nothing(url: str) -
         done = run(url, verb, "2", "--yes")
         assert (done.returncode, done.stderr) == (
             0,
-            "warning: nothing was changed: it is so already\n"
-            "to take revision 2 back: servegate history undo 2\n",
+            "warning: nothing changed: this is already its state\n"
+            "to undo revision 2: servegate history undo 2\n",
         )
     assert len(json.loads(run(url, "show", "--json").stdout)) == 2
 

@@ -65,7 +65,7 @@ def test_the_command_shows_who_answered_and_the_labelled_scores(command):
     assert result.stderr == ""
     unlabelled = command("m", "--input", "random", admin="http://127.0.0.1:9")
     assert "      1  0.7500" in unlabelled.stdout
-    assert unlabelled.stderr.startswith("no label texts: ")
+    assert unlabelled.stderr.startswith("class names are not available: ")
     command("m:stable", "--input", "random", "--batch", "3")
     path, headers, body = Gateway.asked[-1]
     assert path == "/v2/models/m/versions/stable/infer"
@@ -105,7 +105,7 @@ def test_what_the_gateway_refuses_becomes_the_same_error_here(http_url, grpc_url
 def test_a_gateway_that_is_not_there_says_what_to_try():
     with HttpCaller("127.0.0.1:9") as caller, pytest.raises(Unavailable) as raised:
         caller.metadata(Asked("m"))
-    assert raised.value.what == "the gateway at http://127.0.0.1:9 does not answer"
+    assert raised.value.what == "the gateway at http://127.0.0.1:9 does not respond"
     assert "servegate up" in raised.value.try_this
     with pytest.raises(Unavailable, match="--grpc-url"), GrpcCaller("127.0.0.1:9"):
         pass

@@ -65,5 +65,5 @@ def test_the_store_of_a_gateway_that_runs_elsewhere_is_left_alone(tmp_path: Path
     with hold_lock(tmp_path / ".servegate" / LOCK_FILE):
         done = run(tmp_path, "create", "--role", "predictor")
     assert done.returncode == 6
-    assert "does not answer" in done.stderr and "--admin-url" in done.stderr
+    assert "does not respond" in done.stderr and "--admin-url" in done.stderr
     assert done.stdout == ""

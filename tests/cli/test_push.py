@@ -93,7 +93,7 @@ def test_waiting_ends_with_what_serves_now_or_with_every_finding_on_a_line(
     done = push(gateway, folder, "m", "--wait")
     assert done.returncode == 0, done.stderr
     assert done.stderr.splitlines()[-1] == (
-        "version 1 is ready on 2 replicas; calls still go to version 7. "
+        "version 1 is ready on 2 replicas; version 7 still receives the traffic. "
         "Try: servegate route set m 1=100"
     )
     findings = ["dims differ", "no y"]

@@ -144,7 +144,7 @@ def test_nothing_is_changed_at_another_gateway(
     ):
         done = servegate(*words, folder=folder)
         assert (done.returncode, gateway.asked) == (5, []), words
-        assert "is not the one of this folder" in done.stderr and OURS in done.stderr
+        assert "does not belong to this folder" in done.stderr and OURS in done.stderr
         assert "code: another_gateway" in done.stderr
 
 
@@ -173,14 +173,14 @@ def test_doctor_says_which_gateway_it_asked_and_whose_it_is(folder: Path, gatewa
     has_run(folder, OTHER)
     done = servegate("doctor", folder=folder)
     assert done.returncode == 1
-    assert f"FAIL  control plane: the gateway at {gateway.url} is not the one" in done.stdout
+    assert f"FAIL  control plane: the gateway at {gateway.url} does not belong" in done.stdout
 
 
 def test_calls_go_to_the_data_port_that_the_folder_configures(tmp_path: Path) -> None:
     (tmp_path / "servegate.toml").write_text("http_port = 9\n")
     done = servegate("infer", "m", folder=tmp_path)
     assert done.stderr.startswith("using http://127.0.0.1:9 (servegate.toml)\n")
-    assert "the gateway at http://127.0.0.1:9 does not answer" in done.stderr
+    assert "the gateway at http://127.0.0.1:9 does not respond" in done.stderr
     given = servegate("infer", "m", "--url", "http://127.0.0.1:9", folder=tmp_path)
     assert "using http://127.0.0.1:9 " in given.stderr  # for the gRPC port, which is not given
 

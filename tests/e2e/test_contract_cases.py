@@ -74,7 +74,7 @@ def test_compare_shows_both_answers_and_fails_when_they_differ_too_much(up, tmp_
     lines = fine.stdout.splitlines()
     assert lines[0] == "output\t\tm@1\tm@2"
     assert lines[1] == "y\trow 0 #1\t3 8\t3 12"
-    assert f"kept: {up.admin}/runs/" in fine.stderr
+    assert f"stored: {up.admin}/runs/" in fine.stderr
     failed = harness.servegate(*words, "--fail-if", "max_abs>0.01", "--json")
     assert failed.returncode == 7, failed.stderr
     assert json.loads(failed.stdout)["difference"]["y"]["max_abs"] == 4

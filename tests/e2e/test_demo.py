@@ -55,7 +55,7 @@ def test_each_printed_command_works_as_printed(demo):
     assert rows.returncode == 0 and '"predictions": [[' in rows.stdout
     assert classify.returncode == 0 and "from version" in classify.stdout
     assert load.returncode == 0 and "http-binary" in load.stdout, load.stdout + load.stderr
-    assert push.returncode == 0 and "digits:fresh names it" in push.stderr, push.stderr
+    assert push.returncode == 0 and "digits:fresh points to it" in push.stderr, push.stderr
 
 
 def test_the_printed_page_is_there_with_both_versions(demo):

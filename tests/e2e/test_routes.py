@@ -96,4 +96,4 @@ def test_the_command_line_shows_models_routes_labels_and_replicas(gateway):
     assert missing.returncode == 3 and "unknown model: 'nope'" in missing.stderr
     assert "Traceback" not in missing.stderr
     nobody = harness.servegate("model", "ls", "--admin-url", "http://127.0.0.1:9")
-    assert nobody.returncode == 6 and "does not answer" in nobody.stderr
+    assert nobody.returncode == 6 and "does not respond" in nobody.stderr
