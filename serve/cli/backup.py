@@ -32,10 +32,10 @@ def backup(
     state: State = None,
     database: DatabaseUrl = None,
 ) -> None:
-    """Back up the store to a file: routes, labels, key digests, version records and history.
+    """Back up the store to a file.
 
-    You can run it while the gateway is running. Model files are not included; they are in the
-    storage.
+    The file contains routes, labels, key digests, version records and the history, but not the
+    model files, which are in the storage. You can run this command while the gateway is running.
 
     Example: servegate backup servegate-monday.jsonl
     """

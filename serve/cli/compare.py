@@ -69,7 +69,7 @@ def compare(
     key_file: KeyFile = None,
     json: AsJson = False,
 ) -> None:
-    """Call two versions of a model with the same input, and show how their results differ.
+    """Compare the results of two versions for the same input.
 
     Exit status 7 if a call fails, or a --fail-if condition holds.
 

@@ -20,7 +20,7 @@ _HIDDEN = frozenset({"secret", "database"})
 
 @app.command("show")
 def show(json: AsJson = False) -> None:
-    """Show the effective settings of this folder in the format of servegate.toml.
+    """Show the effective settings as servegate.toml.
 
     Example: servegate config show
     """
@@ -35,7 +35,7 @@ def show(json: AsJson = False) -> None:
 
 @app.command("explain")
 def explain(json: AsJson = False) -> None:
-    """Show the meaning of each setting, its value, and where the value comes from.
+    """Show each setting with its value, source and meaning.
 
     Example: servegate config explain
     """

@@ -65,10 +65,10 @@ def onnx(
     timeout: options.Timeout = "30m",
     json: AsJson = False,
 ) -> None:
-    """Convert a model to ONNX, verify it, and write it to a model repository.
+    """Convert a model to ONNX and verify it.
 
-    Writes nothing if the results of the converted model differ from the source. The exit status is
-    then 7. It is 1 if the source cannot be converted.
+    Writes the converted model to a model repository. If its results differ from the source, writes
+    nothing and exits with status 7. Exit status 1 if the source cannot be converted.
 
     Example: servegate convert onnx saved_model --name digits --out model_repo
 
@@ -124,7 +124,7 @@ def verify(
     timeout: options.Timeout = "30m",
     json: AsJson = False,
 ) -> None:
-    """Compare an ONNX file with the model that it was converted from.
+    """Compare an ONNX file with its source model.
 
     Writes nothing. Exit status 7 if the results differ.
 

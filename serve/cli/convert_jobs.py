@@ -54,7 +54,7 @@ def show_job(
     key_file: KeyFile = None,
     json: AsJson = False,
 ) -> None:
-    """Show a conversion: its request, its progress, and the error if it failed.
+    """Show a conversion and its progress.
 
     With --follow, the exit status is 7 if the gate refused the model, and 1 if the conversion
     failed.
@@ -94,7 +94,7 @@ def retry_job(
     key_file: KeyFile = None,
     json: AsJson = False,
 ) -> None:
-    """Retry a conversion that failed, was refused, or was cancelled.
+    """Retry a failed, refused or cancelled conversion.
 
     Example: servegate convert retry 3f9c01ab27d4
     """

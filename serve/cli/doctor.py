@@ -53,7 +53,13 @@ def _settings() -> list[Finding]:
     repository = Path(settings.model_repo)
     if repository.is_dir():
         models = sum(1 for entry in repository.iterdir() if entry.is_dir())
-        found.append(Finding("model repository", True, f"{repository}: {models} models"))
+        found.append(
+            Finding(
+                "model repository",
+                True,
+                f"{repository}: {models} model{'' if models == 1 else 's'}",
+            )
+        )
     else:
         found.append(
             Finding(
@@ -75,7 +81,7 @@ def _triton() -> list[Finding]:
 def _gpu() -> Finding:
     devices = sorted(path.name for path in Path("/dev").glob("nvidia[0-9]*"))
     if devices:
-        return Finding("GPU", True, f"{len(devices)} NVIDIA devices: {', '.join(devices)}")
+        return Finding("GPU", True, ", ".join(devices))
     return Finding("GPU", True, "none; models run on the CPU")
 
 

@@ -78,7 +78,9 @@ def show_diff(
     key_file: KeyFile = None,
     json: AsJson = False,
 ) -> None:
-    """Show what a revision changed, or the difference between two revisions.
+    """Show what a revision changed.
+
+    With a second revision, shows the difference between the two.
 
     Example: servegate history diff 12 17
     """
@@ -121,10 +123,10 @@ def restore(
     key_file: KeyFile = None,
     json: AsJson = False,
 ) -> None:
-    """Restore a route, label, model, pool or configuration to its state after a revision.
+    """Restore an object to its state after a revision.
 
-    To undo a revision, use `servegate history undo`. To restore the whole store from a backup, use
-    `servegate restore`.
+    The object is a route, label, model, pool or configuration. To undo a revision, use `servegate
+    history undo`. To restore the whole store from a backup, use `servegate restore`.
 
     Example: servegate history restore 12 --reason 'the last good split'
     """

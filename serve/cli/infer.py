@@ -55,7 +55,9 @@ def infer(
     key_file: KeyFile = None,
     json: AsJson = False,
 ) -> None:
-    """Call a model, and show the result, the version that was chosen, and why.
+    """Call a model and show the result.
+
+    Also shows the version that was chosen, and why.
 
     Example: servegate infer digits --input x=@examples/digits/seven.png --top-k 3
 

@@ -25,7 +25,7 @@ def test_what_differs_is_data_and_the_rest_is_talk() -> None:
     done = run(gateway, "--max-batch-size", "16", "--delay", "500us")
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
-    assert lines[:2] == ["--- present", "+++ after"]
+    assert lines[:2] == ["--- before", "+++ after"]
     assert "-max_batch_size: 8" in lines and "+max_batch_size: 16" in lines
     assert "+  max_queue_delay_microseconds: 500" in lines
     assert "warning: dynamic_batching.preferred_batch_size: batches hardly exceed" in done.stderr

@@ -117,7 +117,7 @@ def test_a_file_is_sent_as_it_is_under_its_name(tmp_path):
 
 
 def test_what_is_no_dataset_is_not_sent(tmp_path):
-    with pytest.raises(Invalid, match="is empty"):
+    with pytest.raises(Invalid, match="contains no files"):
         sent(tmp_path)
     (tmp_path / "rows.xlsx").write_bytes(b"")
     for name in ("rows.xlsx", "missing.csv"):

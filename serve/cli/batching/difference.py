@@ -24,7 +24,7 @@ def difference(present: "Configuration", after: "Configuration") -> list[str]:
     from serve.triton.canonical import canonical_text
 
     one, other = (canonical_text(each).splitlines() for each in (present, after))
-    return list(difflib.unified_diff(one, other, "present", "after", lineterm=""))
+    return list(difflib.unified_diff(one, other, "before", "after", lineterm=""))
 
 
 def print_difference(lines: Iterable[str]) -> None:

@@ -36,9 +36,10 @@ def lint(
     key_file: KeyFile = None,
     json: AsJson = False,
 ) -> None:
-    """Check the batching of a version, with or without a change that the options describe.
+    """Check the batching of a version.
 
-    Changes nothing. Exit status 1 if there are errors, 0 if there are only warnings.
+    With options, checks the change that they describe. Changes nothing. Exit status 1 if there are
+    errors, 0 if there are only warnings.
 
     Example: servegate batching lint digits
 

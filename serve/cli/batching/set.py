@@ -60,11 +60,11 @@ def set_configuration(
     key_file: KeyFile = None,
     json: AsJson = False,
 ) -> None:
-    """Change the serving configuration of a version, one replica after the other.
+    """Change the serving configuration of a version.
 
     Prints the difference and the findings, tries the change on a temporary Triton, applies it to
-    the replicas, and prints the command that reverts it. The model's files do not change. Exit
-    status 7 if the change is refused or rolled back.
+    one replica after the other, and prints the command that reverts it. The model's files do not
+    change. Exit status 7 if the change is refused or rolled back.
 
     Example: servegate batching set digits --max-batch-size 16 --delay 500us
 

@@ -17,7 +17,7 @@ def show(
     key_file: KeyFile = None,
     json: AsJson = False,
 ) -> None:
-    """Show the batching of a version, its recent batches, and advice.
+    """Show the batching of a version, and advice.
 
     Without a version, shows the one that receives most of the model's traffic.
 

@@ -133,10 +133,10 @@ def tune(
     key_file: KeyFile = None,
     json: AsJson = False,
 ) -> None:
-    """Find the batching configuration with the highest throughput under an objective.
+    """Find the best batching configuration.
 
-    Measures on a temporary Triton, or on a replica taken out of rotation. Changes nothing without
-    --apply.
+    Searches for the highest throughput under an objective. Measures on a temporary Triton, or on a
+    replica taken out of rotation. Changes nothing without --apply.
 
     Example: servegate batching tune digits --slo 'p99<50ms' --budget 5m
 

@@ -30,7 +30,9 @@ def resume(
     key_file: KeyFile = None,
     json: AsJson = False,
 ) -> None:
-    """Continue an evaluation with the rows that are missing or failed.
+    """Continue an evaluation.
+
+    Calls the model for the rows that are missing or failed.
 
     Example: servegate eval resume 3f9c01ab27d4
     """

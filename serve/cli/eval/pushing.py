@@ -87,7 +87,7 @@ def _zip(folder: Path, archive: BinaryIO, talk: Talk) -> None:
     except OSError as error:
         raise Invalid(f"cannot read '{folder}'", why=error.strerror or str(error)) from error
     if not count:
-        raise Invalid(f"the folder '{folder}' is empty")
+        raise Invalid(f"the folder '{folder}' contains no files")
     talk.tell("packed", f"{count} files, {amount(size)}", files=count, bytes=size)
 
 

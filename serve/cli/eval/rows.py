@@ -51,7 +51,7 @@ def list_rows(
     key_file: KeyFile = None,
     json: AsJson = False,
 ) -> None:
-    """List rows of an evaluation, for example those that only one version classified correctly.
+    """List rows of an evaluation with their predictions.
 
     Example: servegate eval rows 3f9c01ab27d4 --bucket only-a
     """

@@ -115,7 +115,7 @@ def run(
     key_file: KeyFile = None,
     json: AsJson = False,
 ) -> None:
-    """Evaluate one or two versions on a labelled dataset, through the gateway.
+    """Evaluate one or two versions on a labelled dataset.
 
     The evaluation runs in the gateway. Ctrl-C does not stop it.
 

@@ -14,7 +14,9 @@ def explain(
     key_file: KeyFile = None,
     json: AsJson = False,
 ) -> None:
-    """Explain a pool's scaling hint: demand, capacity of a replica, and what would change it.
+    """Explain the scaling hint of a pool.
+
+    Shows the demand, the capacity of a replica, and what would change the hint.
 
     Example: servegate hints explain default
     """

@@ -77,7 +77,9 @@ def set_pool(
     key_file: KeyFile = None,
     json: AsJson = False,
 ) -> None:
-    """Set the bounds of a pool's scaling hint. Settings that you leave out stay as they are.
+    """Set the bounds of a pool.
+
+    The scaling hint stays within these bounds. Settings that you leave out stay as they are.
 
     Example: servegate hints set default --least 1 --most 8 --gpu-budget 6
 

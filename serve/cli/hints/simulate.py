@@ -162,11 +162,12 @@ def simulate(
     key_file: KeyFile = None,
     json: AsJson = False,
 ) -> None:
-    """Compare this scaling policy with others on simulated replicas, under named loads or a trace.
+    """Compare this scaling policy with others in a simulation.
 
-    Simulates each call, with batches, queues and cold starts. Prints the share of late calls, and
-    the replica-hours compared with an oracle that knows all calls in advance. The same seeds give
-    the same results. Needs no gateway, except with --model.
+    Runs named loads, or a trace of your own calls, on simulated replicas. Simulates each call, with
+    batches, queues and cold starts. Prints the share of late calls, and the replica-hours compared
+    with an oracle that knows all calls in advance. The same seeds give the same results. Needs no
+    gateway, except with --model.
 
     Example: servegate hints simulate --load spikes --seeds 5
 

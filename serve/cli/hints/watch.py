@@ -22,7 +22,7 @@ def watch(
     key_file: KeyFile = None,
     json: AsJson = False,
 ) -> None:
-    """Print each scaling hint, and again whenever its number or its reasons change.
+    """Print scaling hints when they change.
 
     Example: servegate hints watch
 
