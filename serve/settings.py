@@ -34,110 +34,145 @@ def _row(default: Any, text: str) -> Any:
 class Settings:
     """Everything that is fixed at start. Times are in seconds, sizes in bytes."""
 
-    model_repo: str = _row("model_repo", "folder of the models; empty: what the Tritons hold")
-    state: str = _row(".servegate", "folder for the store, the saved snapshot and run-time files")
-    replicas: int = _row(1, "how many local Triton servers `up` starts")
-    autoscale: str = _row("", "LEAST..MOST local Tritons, by the hints for them; for `up`")
-    workers: int = _row(1, "data-plane processes")
+    model_repo: str = _row(
+        "model_repo",
+        "model repository in Triton's layout; empty: the models that the Tritons have loaded",
+    )
+    state: str = _row(
+        ".servegate", "folder for the store, the saved snapshot and other run-time files"
+    )
+    replicas: int = _row(1, "number of local Triton servers that `up` starts")
+    autoscale: str = _row("", "MIN..MAX local Tritons, by their scaling hints; for `up`")
+    workers: int = _row(1, "worker processes of the gateway")
     host: str = _row("127.0.0.1", "address of the data ports and the metrics port")
-    http_port: int = _row(8000, "data port, KServe v2 over HTTP")
-    grpc_port: int = _row(8001, "data port, KServe v2 over gRPC")
-    metrics_port: int = _row(8002, "Prometheus metrics")
+    http_port: int = _row(8000, "data port for KServe v2 over HTTP")
+    grpc_port: int = _row(8001, "data port for KServe v2 over gRPC")
+    metrics_port: int = _row(8002, "port of the Prometheus metrics")
     admin_host: str = _row("127.0.0.1", "address of the admin API")
-    admin_port: int = _row(8080, "admin API and web UI")
-    admin_hosts: tuple[str, ...] = _row((), "further Host names of the admin API")
-    admin_url: str = _row("", "the admin API that commands talk to; default: control, or this one")
-    keda_port: int = _row(0, "KEDA's external scaler over gRPC, on admin_host; 0: none")
+    admin_port: int = _row(8080, "port of the admin API and the web UI")
+    admin_hosts: tuple[str, ...] = _row(
+        (), "further values of the Host header that the admin API accepts"
+    )
+    admin_url: str = _row(
+        "", "URL of the admin API, for commands; default: control, or this machine"
+    )
+    keda_port: int = _row(0, "port of KEDA's external scaler (gRPC) on admin_host; 0: off")
     triton: tuple[str, ...] = _row(
-        (), "running Tritons, [NAME=]HOST:HTTP:GRPC:METRICS[@POOL], with commas"
+        (), "running Tritons, comma-separated: [NAME=]HOST:HTTP:GRPC:METRICS[@POOL]"
     )
     discover: tuple[str, ...] = _row(
-        (), "how control finds Tritons: kubernetes[=[URL/]NAMESPACE], dns=H:HTTP:GRPC:METRICS@POOL"
+        (), "sources of Tritons: kubernetes[=[URL/]NAMESPACE], dns=HOST:HTTP:GRPC:METRICS[@POOL]"
     )
-    control: str = _row("", "URL of the control plane, for `proxy`; default: this machine's")
+    control: str = _row("", "URL of the control plane, for `proxy`; default: this machine")
     gateway: tuple[str, ...] = _row(
-        (), "URLs of a gateway for `control` and its pages: data HTTP, gRPC, metrics; default: here"
+        (),
+        "URLs of the gateway that the control plane calls: HTTP, gRPC, metrics; default: "
+        "this machine",
     )
-    secret: str = _row("", "shared by control and workers; default: made in the state folder")
-    max_in_flight: int = _row(256, "calls in flight per model, over all workers")
-    max_body_bytes: int = _row(1 << 30, "largest request body, or gRPC message")
-    max_inflated_bytes: int = _row(1 << 30, "what a compressed request body may grow to")
+    secret: str = _row(
+        "", "secret shared by control plane and workers; default: generated in the state folder"
+    )
+    max_in_flight: int = _row(256, "limit of calls in flight per model, over all workers")
+    max_body_bytes: int = _row(1 << 30, "largest request body or gRPC message")
+    max_inflated_bytes: int = _row(1 << 30, "largest request body after decompression")
     max_in_flight_bytes: int = _row(
-        1 << 28, "bytes that one worker holds of bodies, and to convert them"
+        1 << 28, "memory per worker for request bodies and their conversion"
     )
     max_head_bytes: int = _row(1 << 16, "largest request head: path and headers, or metadata")
-    max_chunks: int = _row(1 << 16, "pieces of a chunked request body")
+    max_chunks: int = _row(1 << 16, "chunks of a chunked request body")
     max_incomplete: int = _row(
-        128, "calls of one key, or one address, whose bodies have not come whole, per worker"
+        128, "calls of one key or address whose bodies are incomplete, per worker"
     )
-    max_connections: int = _row(4096, "client connections of one worker, per port")
-    max_streams: int = _row(256, "calls at one time on one gRPC connection")
+    max_connections: int = _row(4096, "client connections per worker and port")
+    max_streams: int = _row(256, "concurrent calls on one gRPC connection")
     max_frame_bytes: int = _row(1 << 18, "largest HTTP/2 frame")
     max_continuations: int = _row(8, "CONTINUATION frames of one HTTP/2 header block")
     max_resets: int = _row(
-        500, "streams that a gRPC client may reset within ten seconds; ten times that for calls"
+        500, "streams that a gRPC client may reset within ten seconds; ten times as many for calls"
     )
-    max_pings: int = _row(2000, "HTTP/2 control frames of a client within ten seconds")
-    head_timeout: float = _row(10.0, "longest time for a request head to come")
-    body_timeout: float = _row(30.0, "longest time without a byte of a body that is owed")
+    max_pings: int = _row(2000, "HTTP/2 control frames that a client may send within ten seconds")
+    head_timeout: float = _row(10.0, "longest time until a request head is complete")
+    body_timeout: float = _row(30.0, "longest pause while a request body is received")
     min_body_rate: int = _row(
-        8192, "bytes per second of a body, over body_timeout, or over 5 s once it is being sent on"
+        8192,
+        "lowest rate of a request body, in bytes per second, over body_timeout; over 5 s "
+        "while the gateway forwards it",
     )
-    idle_timeout: float = _row(75.0, "how long a client connection is kept without a call")
-    cancel: str = _row("auto", "cancelled gRPC calls: auto, forward to Triton, or absorb")
+    idle_timeout: float = _row(75.0, "time after which a client connection without calls is closed")
+    cancel: str = _row("auto", "cancelled gRPC calls: auto, forward (to Triton) or absorb")
     call_timeout: float = _row(300.0, "longest time for one call")
     connect_timeout: float = _row(1.0, "longest time to connect to a Triton")
-    drain_timeout: float = _row(5.0, "longest time for calls in flight to finish at a stop")
+    drain_timeout: float = _row(5.0, "longest time for calls in flight to finish at shutdown")
     start_timeout: float = _row(120.0, "longest time for local Tritons to become ready")
-    tick: float = _row(0.5, "how often each replica is asked what it holds")
-    scan_interval: float = _row(2.0, "how often the model repository is looked at")
-    seed: int = _row(-1, "seed of the split's draws, for tests; -1 draws from the system")
+    tick: float = _row(0.5, "interval between probes of a replica")
+    scan_interval: float = _row(2.0, "interval between scans of the model repository")
+    seed: int = _row(-1, "random seed of the traffic split, for tests; -1: chosen by the system")
     log_level: str = _row("info", "debug, info, warning or error")
     log_format: str = _row("text", "text or json")
-    auth: str = _row("auto", "API keys: auto (once there is one), keys (always) or none")
-    tls_cert: str = _row("", "certificate chain of every listener, PEM; read anew when it changes")
-    tls_key: str = _row("", "its private key, PEM")
-    tls_client_ca: str = _row("", "who signs the certificates that clients must show, PEM")
-    insecure: bool = _row(False, "allow addresses other than loopback without keys or in clear")
-    access_log: str = _row("-", "where a line per call goes: a file, - for the log, or empty")
-    access_log_share: float = _row(0.01, "share of good calls that are logged; failed ones always")
-    otel: str = _row("", "OTLP endpoint for spans; needs the extra servegate[otel]")
+    auth: str = _row(
+        "auto",
+        "when API keys are required: auto (one exists, or host is not loopback), keys (always) "
+        "or none (never)",
+    )
+    tls_cert: str = _row("", "certificate chain of every listener, PEM; reloaded when it changes")
+    tls_key: str = _row("", "private key of tls_cert, PEM")
+    tls_client_ca: str = _row("", "CA of the certificates that clients must present, PEM")
+    insecure: bool = _row(False, "allow addresses other than loopback without API keys or TLS")
+    access_log: str = _row(
+        "-", "destination of the access log: a file, - for the log, or empty for none"
+    )
+    access_log_share: float = _row(
+        0.01, "share of successful calls in the access log; failed calls are always logged"
+    )
+    otel: str = _row("", "OTLP endpoint for traces; needs the extra servegate[otel]")
     allow_management: bool = _row(
         False, "serve Triton's repository, trace, logging and shared-memory extensions"
     )
     triton_args: tuple[str, ...] = _row((), "further flags for local Tritons, comma-separated")
     database: str = _row("", "PostgreSQL URL of the store; default: SQLite in the state folder")
     storage: str = _row(
-        "", "where published versions are kept: a folder, s3://, gs:// or az://; default: state"
+        "",
+        "storage of published versions: a folder, s3://, gs:// or az://; default: the state folder",
     )
     delivery: str = _row("folder", "how Tritons get published versions: folder, agents or bucket")
     delivery_folder: str = _row(
-        "", "where Tritons read them from; default: in state, for local ones"
+        "",
+        "folder that Tritons read published versions from; default: in the state folder, "
+        "for local Tritons",
     )
-    max_upload_bytes: int = _row(20 << 30, "largest version that may be uploaded")
-    upload_quota: int = _row(100 << 30, "bytes of unfinished uploads, all together")
-    upload_keep: float = _row(7 * 86400.0, "how long an unfinished upload is kept")
-    allow_code_models: bool = _row(False, "allow uploads that bring code: python models, .so files")
-    quarantine: str = _row("auto", "a throw-away Triton tries each version: auto, required or off")
-    quarantine_bytes: int = _row(4 << 30, "memory that a version may take in quarantine")
+    max_upload_bytes: int = _row(20 << 30, "largest version that can be uploaded")
+    upload_quota: int = _row(100 << 30, "total size of unfinished uploads")
+    upload_keep: float = _row(7 * 86400.0, "time after which an unfinished upload is deleted")
+    allow_code_models: bool = _row(
+        False, "allow uploads that contain code: Python models, .so files"
+    )
+    quarantine: str = _row(
+        "auto", "trial of each version on a temporary Triton: auto, required or off"
+    )
+    quarantine_bytes: int = _row(4 << 30, "memory limit of a version in quarantine")
     quarantine_timeout: float = _row(300.0, "longest time for a version to load in quarantine")
-    conversions: int = _row(1, "uploaded models that are converted at one time; 0: none are")
-    conversion_memory: int = _row(8 << 30, "memory that a conversion may take")
+    conversions: int = _row(1, "conversions of uploaded models that run at the same time; 0: none")
+    conversion_memory: int = _row(8 << 30, "memory limit of a conversion")
     conversion_timeout: float = _row(1800.0, "longest time for a conversion")
-    contract_interval: float = _row(60.0, "how often each replica's contracts are run again")
-    min_available: float = _row(0.5, "share of a pool that goes on serving while a replica loads")
-    without_spare: str = _row("warn", "load on the only replica that serves: warn, or refuse")
-    unload_after: float = _row(300.0, "how long a version that nothing refers to stays loaded")
-    keep_loaded: int = _row(2, "newest versions of a model that stay loaded without being used")
-    keep_versions: int = _row(10, "versions of a model that garbage collection leaves")
-    pool_memory: tuple[str, ...] = _row((), "memory of each replica of a pool, POOL=BYTES")
-    gpu_metrics: tuple[str, ...] = _row(
-        (), "dcgm-exporters beside Tritons, POOL=URL or REPLICA=URL; {host} is the Triton's"
+    contract_interval: float = _row(60.0, "interval between contract runs on a replica")
+    min_available: float = _row(
+        0.5, "share of a pool that keeps serving while a replica loads a version"
     )
-    waking_calls: int = _row(256, "calls that one worker keeps for models whose pool is waking")
-    waking_timeout: float = _row(120.0, "longest time for a call to wait for its pool to wake")
+    without_spare: str = _row("warn", "loading on the only replica that serves: warn or refuse")
+    unload_after: float = _row(
+        300.0, "time after which a version that nothing refers to is unloaded"
+    )
+    keep_loaded: int = _row(2, "newest versions of a model that stay loaded without being used")
+    keep_versions: int = _row(10, "versions of a model that garbage collection keeps")
+    pool_memory: tuple[str, ...] = _row((), "memory of each replica of a pool: POOL=BYTES")
+    gpu_metrics: tuple[str, ...] = _row(
+        (), "dcgm-exporters of Tritons: POOL=URL or REPLICA=URL; {host} is the Triton's host"
+    )
+    waking_calls: int = _row(256, "calls per worker that wait for a sleeping pool")
+    waking_timeout: float = _row(120.0, "longest time that a call waits for a sleeping pool")
     machine_facts: tuple[str, ...] = _row(
-        (), "what is known of machines, POOL.FACT=VALUE or REPLICA.FACT=VALUE, for flavours"
+        (),
+        "hardware of replicas, for the choice of flavours: POOL.FACT=VALUE or REPLICA.FACT=VALUE",
     )
 
     @property
@@ -171,8 +206,8 @@ class Settings:
                 url.startswith(("http://", "https://")) for url in self.gateway
             ):
                 raise Invalid(
-                    f"'{','.join(self.gateway)}' is no gateway",
-                    why="three URLs with commas are needed: data HTTP, data gRPC, metrics",
+                    f"'{','.join(self.gateway)}' is not a valid gateway",
+                    why="expected three URLs separated by commas: HTTP, gRPC, metrics",
                     try_this="--gateway http://gw:8000,http://gw:8001,http://gw:8002",
                 )
             http, grpc, metrics = (url.rstrip("/") for url in self.gateway)
@@ -230,20 +265,20 @@ class Settings:
         numbers = [int(each) if _is_count(each) else -1 for each in (least, most)]
         if not 0 <= numbers[0] <= numbers[1] or numbers[1] < 1:
             raise Invalid(
-                f"'{self.autoscale}' is no range of replicas",
-                why="LEAST..MOST is needed, of whole numbers, the most being at least 1",
-                try_this="--autoscale 1..4, or 0..4 to have none while nobody calls",
+                f"'{self.autoscale}' is not a valid range of replicas",
+                why="expected MIN..MAX: whole numbers, with MAX at least MIN and at least 1",
+                try_this="--autoscale 1..4, or 0..4 to scale to zero when there are no calls",
             )
         return numbers[0], numbers[1]
 
     def dcgm_url(self, replica: Replica) -> str:
-        """Where the dcgm-exporter beside a replica is asked, as `gpu_metrics` has it; or empty."""
+        """The URL of the dcgm-exporter of a replica, from `gpu_metrics`; or empty."""
         urls = dict(text.partition("=")[::2] for text in self.gpu_metrics)
         for name, url in urls.items():
             if not name or not url.startswith(("http://", "https://")):
                 raise Invalid(
-                    f"'{name}={url}' is no gpu_metrics",
-                    why="POOL=URL or REPLICA=URL is needed",
+                    f"'{name}={url}' is not a valid value for 'gpu_metrics'",
+                    why="expected POOL=URL or REPLICA=URL",
                     try_this="--gpu-metrics default=http://{host}:9400/metrics",
                 )
         found = urls.get(replica.name) or urls.get(replica.pool) or ""
@@ -255,7 +290,9 @@ class Settings:
         for text in self.pool_memory:
             pool, _, number = text.partition("=")
             if not pool or not (number.isascii() and number.isdigit()):
-                raise Invalid(f"'{text}' is no pool_memory", why="POOL=BYTES is needed")
+                raise Invalid(
+                    f"'{text}' is not a valid value for 'pool_memory'", why="expected POOL=BYTES"
+                )
             budgets[pool] = int(number)
         return budgets
 
@@ -269,8 +306,8 @@ class Settings:
             where, _, value = text.partition("=")
             name, _, fact = where.rpartition(".")
             if not name or not value:
-                why = "POOL.FACT=VALUE is needed, such as a100.compute_capability=8.0"
-                raise Invalid(f"'{text}' is no machine fact", why=why)
+                why = "expected POOL.FACT=VALUE, for example a100.compute_capability=8.0"
+                raise Invalid(f"'{text}' is not a valid value for 'machine_facts'", why=why)
             facts.setdefault(name, {})[fact] = value
             Machine.of(facts[name])
         return Machine.of(facts.get(pool, {}) | facts.get(replica, {}))
@@ -299,7 +336,9 @@ def load(flags: Mapping[str, Any], environment: Mapping[str, str], folder: Path)
     rows = {row.name: row for row in dataclasses.fields(Settings)}
     for name in from_file:
         if name not in rows:
-            raise Invalid(f"{FILE}: there is no setting '{name}'", try_this="servegate config show")
+            raise Invalid(
+                f"{FILE} contains the unknown setting '{name}'", try_this="servegate config show"
+            )
     for name, row in rows.items():
         variable = PREFIX + name.upper()
         if flags.get(name) is not None:
@@ -343,8 +382,8 @@ def _convert(name: str, given: Any, default: Any, source: str) -> Any:
         return reader(given)
     except (ValueError, TypeError) as error:
         kind = _KINDS[type(default)]
-        why = f"{kind} is needed"
-        raise Invalid(f"'{given}' is no value for {name} ({source})", why=why) from error
+        why = f"expected {kind}"
+        raise Invalid(f"'{given}' is not a valid value for '{name}' ({source})", why=why) from error
 
 
 def _boolean(value: Any) -> bool:
@@ -403,7 +442,7 @@ _KINDS = {
     bool: "true or false",
     int: "a whole number",
     float: "a number",
-    str: "a text",
+    str: "a string",
     tuple: "a list",
 }
 
@@ -415,23 +454,23 @@ def _to_text(value: Any) -> str:
 
 
 def _one_of(*words: str) -> tuple[Callable[[Any], bool], str]:
-    return lambda value: value in words, f"one of {', '.join(words)} is needed"
+    return lambda value: value in words, f"expected one of {', '.join(words)}"
 
 
-_PORT = (lambda value: 0 < value < 65536, "a port from 1 to 65535 is needed")
-_NONE_OR_MORE = (lambda value: 0 <= value < math.inf, "0 or more is needed")
-_COUNT = (lambda value: value >= 1, "at least 1 is needed")
-_TIME = (lambda value: 0 < value < math.inf, "a number of seconds above 0 is needed")
+_PORT = (lambda value: 0 < value < 65536, "expected a port from 1 to 65535")
+_NONE_OR_MORE = (lambda value: 0 <= value < math.inf, "expected 0 or more")
+_COUNT = (lambda value: value >= 1, "expected at least 1")
+_TIME = (lambda value: 0 < value < math.inf, "expected a number of seconds above 0")
 _RULES: dict[str, tuple[Callable[[Any], bool], str]] = {
     **dict.fromkeys(("http_port", "grpc_port", "metrics_port", "admin_port"), _PORT),
     **dict.fromkeys(("replicas", "workers", "max_in_flight", "max_body_bytes"), _COUNT),
     **dict.fromkeys(("max_inflated_bytes", "max_in_flight_bytes", "max_chunks"), _COUNT),
     "max_incomplete": _COUNT,
     **dict.fromkeys(("max_connections", "max_streams", "max_resets", "max_pings"), _COUNT),
-    "max_head_bytes": (lambda value: value >= 1024, "at least 1024 is needed"),
-    "max_continuations": (lambda value: value >= 0, "0 or more is needed"),
-    "min_body_rate": (lambda value: value >= 0, "0 or more is needed"),
-    "max_frame_bytes": (lambda value: 1 << 14 <= value < 1 << 24, "16384 to 16777215 is needed"),
+    "max_head_bytes": (lambda value: value >= 1024, "expected at least 1024"),
+    "max_continuations": (lambda value: value >= 0, "expected 0 or more"),
+    "min_body_rate": (lambda value: value >= 0, "expected 0 or more"),
+    "max_frame_bytes": (lambda value: 1 << 14 <= value < 1 << 24, "expected 16384 to 16777215"),
     **dict.fromkeys(("head_timeout", "body_timeout", "idle_timeout"), _TIME),
     "cancel": _one_of("auto", "forward", "absorb"),
     **dict.fromkeys(("call_timeout", "connect_timeout", "drain_timeout", "start_timeout"), _TIME),
@@ -441,7 +480,7 @@ _RULES: dict[str, tuple[Callable[[Any], bool], str]] = {
     "auth": _one_of("auto", "keys", "none"),
     **dict.fromkeys(("max_upload_bytes", "upload_quota", "quarantine_bytes"), _COUNT),
     "conversions": _NONE_OR_MORE,
-    "keda_port": (lambda value: 0 <= value < 65536, "0, or a port from 1 to 65535, is needed"),
+    "keda_port": (lambda value: 0 <= value < 65536, "expected 0, or a port from 1 to 65535"),
     "waking_calls": _NONE_OR_MORE,
     "waking_timeout": _TIME,
     "conversion_memory": _COUNT,
@@ -452,8 +491,8 @@ _RULES: dict[str, tuple[Callable[[Any], bool], str]] = {
     "delivery": _one_of("folder", "agents", "bucket"),
     "quarantine": _one_of("auto", "required", "off"),
     "without_spare": _one_of("warn", "refuse"),
-    "min_available": (lambda value: 0 <= value <= 1, "a share from 0 to 1 is needed"),
-    "access_log_share": (lambda value: 0 <= value <= 1, "a share from 0 to 1 is needed"),
+    "min_available": (lambda value: 0 <= value <= 1, "expected a share from 0 to 1"),
+    "access_log_share": (lambda value: 0 <= value <= 1, "expected a share from 0 to 1"),
 }
 _PARSED: dict[str, Callable[[Settings], object]] = {
     "triton": Settings.tritons,
@@ -466,12 +505,13 @@ def _check(settings: Settings, sources: Mapping[str, str]) -> None:
     for name, (fits, why) in _RULES.items():
         value = getattr(settings, name)
         if not fits(value):
-            raise Invalid(f"'{value}' is no value for {name} ({sources[name]})", why=why)
+            raise Invalid(f"'{value}' is not a valid value for '{name}' ({sources[name]})", why=why)
     ports = [settings.http_port, settings.grpc_port, settings.metrics_port, settings.admin_port]
     ports += [settings.keda_port] if settings.keda_port else []
     if len(set(ports)) < len(ports):
         raise Invalid(
-            "two listeners have the same port", why=f"http, grpc, metrics, admin, keda: {ports}"
+            "two listeners have the same port",
+            why=f"ports of http, grpc, metrics, admin, keda: {ports}",
         )
     for name, read in _PARSED.items():
         try:

@@ -28,6 +28,7 @@ from serve.cli.eval import group as evaluation
 from serve.cli.hints import group as hints
 from serve.cli.load import group as load
 from serve.cli.output import complain, exit_code
+from serve.cli.panels import Grouped
 from serve.core.errors import CannotStart, ServegateError
 
 app = typer.Typer(
@@ -36,7 +37,7 @@ app = typer.Typer(
     add_completion=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
-    help="""The gateway in front of Triton inference servers.
+    help="""A gateway in front of NVIDIA Triton servers.
 
 Examples:
 
@@ -47,9 +48,9 @@ Examples:
   servegate route set digits 1=90 2=10
 """,
 )
-app.command("up")(up.up)
-app.command("proxy")(up.proxy)
-app.command("control")(up.control)
+app.command("up", cls=Grouped)(up.up)
+app.command("proxy", cls=Grouped)(up.proxy)
+app.command("control", cls=Grouped)(up.control)
 app.command("doctor")(doctor.doctor)
 app.command("infer")(infer.infer)
 app.command("compare")(compare.compare)
@@ -94,7 +95,11 @@ def main(words: Sequence[str] | None = None) -> None:
         first: BaseException = errors
         while isinstance(first, BaseExceptionGroup):
             first = first.exceptions[0]
-        complain(ServegateError("the operating system refuses", why=str(first) or "out of memory"))
+        complain(
+            ServegateError(
+                "the operating system returned an error", why=str(first) or "out of memory"
+            )
+        )
         sys.exit(1)
 
 
@@ -113,7 +118,7 @@ def _require_own_package() -> None:
     """`serve` is a common name: a file of that name beside the caller must not be taken for us."""
     if Path(__file__).parent.parent != Path(serve.__file__).parent:
         raise CannotStart(
-            "another module named 'serve' hides Servegate",
-            why=str(serve.__file__),
-            try_this="the servegate command from another folder, or rename that file",
+            "another Python module named 'serve' hides Servegate",
+            why=f"Python imported {serve.__file__}",
+            try_this="run servegate from another folder, or rename that file",
         )

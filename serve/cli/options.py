@@ -5,16 +5,25 @@ from typing import Annotated
 
 import typer
 
+_CONNECTION = "Connection"
+
 AdminUrl = Annotated[  # without envvar: a flag and a variable are not the same, see server.py
     str | None,
     typer.Option(
-        "--admin-url", help="The admin API.  [SERVEGATE_ADMIN_URL, or this folder's gateway]"
+        "--admin-url",
+        metavar="URL",
+        rich_help_panel=_CONNECTION,
+        help="URL of the admin API (default: SERVEGATE_ADMIN_URL, or this folder's gateway).",
     ),
 ]
 Url = Annotated[
     str | None,
     typer.Option(
-        "--url", envvar="SERVEGATE_URL", help="The data port, HTTP.  [this folder's gateway]"
+        "--url",
+        envvar="SERVEGATE_URL",
+        metavar="URL",
+        rich_help_panel=_CONNECTION,
+        help="URL of the HTTP data port (default: this folder's gateway).",
     ),
 ]
 GrpcUrl = Annotated[
@@ -22,7 +31,9 @@ GrpcUrl = Annotated[
     typer.Option(
         "--grpc-url",
         envvar="SERVEGATE_GRPC_URL",
-        help="The data port, gRPC.  [this folder's gateway]",
+        metavar="URL",
+        rich_help_panel=_CONNECTION,
+        help="URL of the gRPC data port (default: this folder's gateway).",
     ),
 ]
 KeyFile = Annotated[
@@ -30,8 +41,13 @@ KeyFile = Annotated[
     typer.Option(
         "--key-file",
         envvar="SERVEGATE_KEY_FILE",
-        help="A file with an API key; or set SERVEGATE_KEY. Never an argument: ps shows those.",
+        metavar="FILE",
+        rich_help_panel=_CONNECTION,
+        help="File with an API key. You can also set SERVEGATE_KEY.",
     ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-Reason = Annotated[str, typer.Option("--reason", help="Reason for the change; stored with it.")]
+Reason = Annotated[
+    str,
+    typer.Option("--reason", metavar="TEXT", help="Reason for the change, kept in the history."),
+]

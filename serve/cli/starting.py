@@ -4,109 +4,350 @@ from typing import Annotated
 
 import typer
 
+_NETWORK, _TRITONS, _LOGGING = "Network", "Tritons", "Logging"
+_PUBLISHING, _SECURITY = "Storage and publishing", "Security"
+
 ModelRepo = Annotated[
-    str | None, typer.Option(help="Folder of the models, in Triton's layout. [model_repo]")
+    str | None,
+    typer.Option(
+        metavar="DIR",
+        help="Model repository in Triton's layout (default: model_repo; for Tritons that run "
+        "elsewhere, the models that they have loaded).",
+    ),
 ]
-State = Annotated[str | None, typer.Option(help="Folder for run-time state. [.servegate]")]
-Workers = Annotated[int | None, typer.Option(help="Data-plane processes. [1]")]
-Host = Annotated[str | None, typer.Option(help="Address of the data ports. [127.0.0.1]")]
-HttpPort = Annotated[int | None, typer.Option(help="KServe v2 over HTTP. [8000]")]
-GrpcPort = Annotated[int | None, typer.Option(help="KServe v2 over gRPC. [8001]")]
-MetricsPort = Annotated[int | None, typer.Option(help="Prometheus metrics. [8002]")]
-AdminHost = Annotated[str | None, typer.Option(help="Address of the admin API. [127.0.0.1]")]
-AdminPort = Annotated[int | None, typer.Option(help="Admin API. [8080]")]
+State = Annotated[
+    str | None,
+    typer.Option(metavar="DIR", help="Folder of the run-time state (default: .servegate)."),
+]
+Workers = Annotated[
+    int | None, typer.Option(metavar="N", help="Worker processes of the gateway (default: 1).")
+]
+Seed = Annotated[
+    int | None, typer.Option(metavar="N", help="Random seed of the traffic split, for tests.")
+]
+
+Host = Annotated[
+    str | None,
+    typer.Option(
+        metavar="HOST",
+        rich_help_panel=_NETWORK,
+        help="Address of the data ports and the metrics port (default: 127.0.0.1).",
+    ),
+]
+HttpPort = Annotated[
+    int | None,
+    typer.Option(
+        metavar="PORT",
+        rich_help_panel=_NETWORK,
+        help="Port for KServe v2 over HTTP (default: 8000).",
+    ),
+]
+GrpcPort = Annotated[
+    int | None,
+    typer.Option(
+        metavar="PORT",
+        rich_help_panel=_NETWORK,
+        help="Port for KServe v2 over gRPC (default: 8001).",
+    ),
+]
+MetricsPort = Annotated[
+    int | None,
+    typer.Option(
+        metavar="PORT",
+        rich_help_panel=_NETWORK,
+        help="Port of the Prometheus metrics (default: 8002).",
+    ),
+]
+AdminHost = Annotated[
+    str | None,
+    typer.Option(
+        metavar="HOST",
+        rich_help_panel=_NETWORK,
+        help="Address of the admin API (default: 127.0.0.1).",
+    ),
+]
+AdminPort = Annotated[
+    int | None,
+    typer.Option(
+        metavar="PORT",
+        rich_help_panel=_NETWORK,
+        help="Port of the admin API and the web UI (default: 8080).",
+    ),
+]
+KedaPort = Annotated[
+    int | None,
+    typer.Option(
+        metavar="PORT",
+        rich_help_panel=_NETWORK,
+        help="Port of KEDA's external scaler (gRPC) on the admin host (default: off).",
+    ),
+]
+
 Triton = Annotated[
     list[str] | None,
-    typer.Option(help="HOST:HTTP:GRPC:METRICS of a running Triton; repeatable."),
+    typer.Option(
+        metavar="ADDRESS",
+        rich_help_panel=_TRITONS,
+        help="Running Triton as [NAME=]HOST:HTTP:GRPC:METRICS[@POOL], for example "
+        "gpu-1:8000:8001:8002 (repeatable).",
+    ),
 ]
 Discover = Annotated[
     list[str] | None,
     typer.Option(
-        help="Find Tritons: kubernetes[=[URL/]NAMESPACE] or dns=HOST:HTTP:GRPC:METRICS[@POOL]; "
-        "repeatable."
+        metavar="SOURCE",
+        rich_help_panel=_TRITONS,
+        help="Source of Tritons: kubernetes[=[URL/]NAMESPACE] or "
+        "dns=HOST:HTTP:GRPC:METRICS[@POOL] (repeatable).",
     ),
 ]
 TritonArg = Annotated[
-    list[str] | None, typer.Option(help="A further flag for local Tritons; repeatable.")
-]
-Seed = Annotated[int | None, typer.Option(help="Seed of the split's draws, for tests.")]
-Insecure = Annotated[
-    bool | None,
-    typer.Option("--insecure", help="Allow other addresses than loopback without keys or TLS."),
-]
-Auth = Annotated[
-    str | None, typer.Option(help="API keys: auto (once there is one), keys or none. [auto]")
-]
-TlsCert = Annotated[str | None, typer.Option(help="Certificate chain of every listener, PEM.")]
-TlsKey = Annotated[str | None, typer.Option(help="Its private key, PEM.")]
-TlsClientCa = Annotated[
-    str | None, typer.Option(help="Who signs the certificates that clients must show, PEM.")
-]
-AccessLog = Annotated[
-    str | None, typer.Option(help="Where a line per call goes: a file, - is the log. [-]")
-]
-AccessLogShare = Annotated[
-    float | None, typer.Option(help="Share of good calls that are logged. [0.01]")
-]
-AllowManagement = Annotated[
-    bool | None,
-    typer.Option("--allow-management", help="Serve Triton's load, trace, log and memory calls."),
-]
-LogLevel = Annotated[str | None, typer.Option(help="debug, info, warning or error. [info]")]
-LogFormat = Annotated[str | None, typer.Option(help="text or json. [text]")]
-Database = Annotated[
-    str | None, typer.Option(help="PostgreSQL URL of the store. [SQLite in the state folder]")
-]
-StorageUrl = Annotated[
-    str | None,
-    typer.Option("--storage", help="Where versions are kept: a folder, s3://, gs://, az://."),
-]
-Delivery = Annotated[
-    str | None, typer.Option(help="How Tritons get versions: folder, agents or bucket. [folder]")
-]
-DeliveryFolder = Annotated[
-    str | None, typer.Option(help="Where Tritons read published versions from.")
-]
-AllowCodeModels = Annotated[
-    bool | None,
-    typer.Option("--allow-code-models", help="Allow pushes that bring code: Python, .so files."),
-]
-Quarantine = Annotated[
-    str | None,
-    typer.Option(help="A throw-away Triton tries each version: auto, required or off. [auto]"),
-]
-QuarantineBytes = Annotated[
-    int | None, typer.Option(help="Memory that a version may take there. [4 GiB]")
-]
-QuarantineTimeout = Annotated[
-    float | None, typer.Option(help="Seconds that a version may take to load there. [300]")
-]
-Conversions = Annotated[
-    int | None, typer.Option(help="Uploaded models that are converted at one time; 0: none. [1]")
-]
-ConversionMemory = Annotated[
-    int | None, typer.Option(help="Memory that a conversion may take. [8 GiB]")
-]
-ConversionTimeout = Annotated[
-    float | None, typer.Option(help="Seconds that a conversion may take. [1800]")
-]
-ContractInterval = Annotated[
-    float | None, typer.Option(help="Seconds between two runs of a contract. [60]")
-]
-MinAvailable = Annotated[
-    float | None,
-    typer.Option(help="Share of a pool that goes on serving while a replica loads. [0.5]"),
-]
-WithoutSpare = Annotated[
-    str | None, typer.Option(help="Load on the only replica that serves: warn, or refuse. [warn]")
+    list[str] | None,
+    typer.Option(
+        metavar="FLAG",
+        rich_help_panel=_TRITONS,
+        help="Additional flag of local Tritons, for example --log-verbose=1 (repeatable).",
+    ),
 ]
 PoolMemory = Annotated[
-    list[str] | None, typer.Option(help="Memory of each replica, POOL=BYTES; repeatable.")
+    list[str] | None,
+    typer.Option(
+        metavar="POOL=BYTES",
+        rich_help_panel=_TRITONS,
+        help="Memory of each replica of a pool (repeatable).",
+    ),
 ]
 MachineFacts = Annotated[
     list[str] | None,
-    typer.Option(help="What is known of machines, [POOL|REPLICA].FACT=VALUE; repeatable."),
+    typer.Option(
+        metavar="NAME.FACT=VALUE",
+        rich_help_panel=_TRITONS,
+        help="Hardware of a pool or replica, for example a100.compute_capability=8.0 (repeatable).",
+    ),
+]
+GpuMetrics = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="NAME=URL",
+        rich_help_panel=_TRITONS,
+        help="dcgm-exporter of a pool or replica; {host} is the Triton's host (repeatable).",
+    ),
+]
+MinAvailable = Annotated[
+    float | None,
+    typer.Option(
+        metavar="SHARE",
+        rich_help_panel=_TRITONS,
+        help="Share of a pool that keeps serving while a replica loads a version, from 0 to 1 "
+        "(default: 0.5).",
+    ),
+]
+WithoutSpare = Annotated[
+    str | None,
+    typer.Option(
+        metavar="warn|refuse",
+        rich_help_panel=_TRITONS,
+        help="What to do when a version has to load on the only serving replica: warn (and load "
+        "it) or refuse (default: warn).",
+    ),
 ]
 KeepLoaded = Annotated[
-    int | None, typer.Option(help="Newest versions that stay loaded without being used. [2]")
+    int | None,
+    typer.Option(
+        metavar="N",
+        rich_help_panel=_TRITONS,
+        help="Newest versions of a model that stay loaded without being used (default: 2).",
+    ),
+]
+
+Database = Annotated[
+    str | None,
+    typer.Option(
+        metavar="URL",
+        rich_help_panel=_PUBLISHING,
+        help="PostgreSQL URL of the store (default: SQLite in the state folder).",
+    ),
+]
+StorageUrl = Annotated[
+    str | None,
+    typer.Option(
+        "--storage",
+        metavar="URL",
+        rich_help_panel=_PUBLISHING,
+        help="Storage of published versions: a folder, s3://, gs:// or az:// (default: the state "
+        "folder).",
+    ),
+]
+Delivery = Annotated[
+    str | None,
+    typer.Option(
+        metavar="folder|agents|bucket",
+        rich_help_panel=_PUBLISHING,
+        help="How Tritons get published versions (default: folder).",
+    ),
+]
+DeliveryFolder = Annotated[
+    str | None,
+    typer.Option(
+        metavar="DIR",
+        rich_help_panel=_PUBLISHING,
+        help="Folder that Tritons read published versions from.",
+    ),
+]
+AllowCodeModels = Annotated[
+    bool | None,
+    typer.Option(
+        "--allow-code-models",
+        rich_help_panel=_PUBLISHING,
+        help="Accept versions that contain code: Python models, .so files.",
+    ),
+]
+Quarantine = Annotated[
+    str | None,
+    typer.Option(
+        metavar="auto|required|off",
+        rich_help_panel=_PUBLISHING,
+        help="Trial of each version on a temporary Triton (default: auto).",
+    ),
+]
+QuarantineBytes = Annotated[
+    int | None,
+    typer.Option(
+        metavar="BYTES",
+        rich_help_panel=_PUBLISHING,
+        help="Memory limit of a version in quarantine (default: 4 GiB).",
+    ),
+]
+QuarantineTimeout = Annotated[
+    float | None,
+    typer.Option(
+        metavar="SECONDS",
+        rich_help_panel=_PUBLISHING,
+        help="Longest time for a version to load in quarantine (default: 300).",
+    ),
+]
+Conversions = Annotated[
+    int | None,
+    typer.Option(
+        metavar="N",
+        rich_help_panel=_PUBLISHING,
+        help="Conversions of uploaded models that run at the same time; 0: none (default: 1).",
+    ),
+]
+ConversionMemory = Annotated[
+    int | None,
+    typer.Option(
+        metavar="BYTES",
+        rich_help_panel=_PUBLISHING,
+        help="Memory limit of a conversion (default: 8 GiB).",
+    ),
+]
+ConversionTimeout = Annotated[
+    float | None,
+    typer.Option(
+        metavar="SECONDS",
+        rich_help_panel=_PUBLISHING,
+        help="Longest time for a conversion (default: 1800).",
+    ),
+]
+ContractInterval = Annotated[
+    float | None,
+    typer.Option(
+        metavar="SECONDS",
+        rich_help_panel=_PUBLISHING,
+        help="Interval between contract runs on a replica (default: 60).",
+    ),
+]
+
+Auth = Annotated[
+    str | None,
+    typer.Option(
+        metavar="auto|keys|none",
+        rich_help_panel=_SECURITY,
+        help="When API keys are required: auto (a key exists, or the address is not loopback), "
+        "keys (always) or none (never) (default: auto).",
+    ),
+]
+TlsCert = Annotated[
+    str | None,
+    typer.Option(
+        metavar="FILE",
+        rich_help_panel=_SECURITY,
+        help="Certificate chain of every listener (PEM).",
+    ),
+]
+TlsKey = Annotated[
+    str | None,
+    typer.Option(
+        metavar="FILE", rich_help_panel=_SECURITY, help="Private key of --tls-cert (PEM)."
+    ),
+]
+TlsClientCa = Annotated[
+    str | None,
+    typer.Option(
+        metavar="FILE",
+        rich_help_panel=_SECURITY,
+        help="CA of the certificates that clients must present (PEM).",
+    ),
+]
+Insecure = Annotated[
+    bool | None,
+    typer.Option(
+        "--insecure",
+        rich_help_panel=_SECURITY,
+        help="Allow addresses other than loopback without API keys or TLS.",
+    ),
+]
+AllowManagement = Annotated[
+    bool | None,
+    typer.Option(
+        "--allow-management",
+        rich_help_panel=_SECURITY,
+        help="Serve Triton's repository, trace, logging and shared-memory extensions.",
+    ),
+]
+
+AccessLog = Annotated[
+    str | None,
+    typer.Option(
+        metavar="FILE",
+        rich_help_panel=_LOGGING,
+        help="File of the access log; - for the log itself (default: -).",
+    ),
+]
+AccessLogShare = Annotated[
+    float | None,
+    typer.Option(
+        metavar="SHARE",
+        rich_help_panel=_LOGGING,
+        help="Share of successful calls in the access log, from 0 to 1 (default: 0.01). Failed "
+        "calls are always logged.",
+    ),
+]
+LogLevel = Annotated[
+    str | None,
+    typer.Option(
+        metavar="LEVEL",
+        rich_help_panel=_LOGGING,
+        help="Log level: debug, info, warning or error (default: info).",
+    ),
+]
+LogFormat = Annotated[
+    str | None,
+    typer.Option(metavar="text|json", rich_help_panel=_LOGGING, help="Log format (default: text)."),
+]
+Replicas = Annotated[
+    int | None,
+    typer.Option(
+        metavar="N", rich_help_panel=_TRITONS, help="Number of local Tritons (default: 1)."
+    ),
+]
+Autoscale = Annotated[
+    str | None,
+    typer.Option(
+        metavar="MIN..MAX",
+        rich_help_panel=_TRITONS,
+        help="Range for the number of local Tritons, which then follows the scaling hints; with "
+        "0..MAX, it scales to zero.",
+    ),
 ]

@@ -17,6 +17,7 @@ from serve.cli.starting import (
     AllowCodeModels,
     AllowManagement,
     Auth,
+    Autoscale,
     ContractInterval,
     ConversionMemory,
     Conversions,
@@ -25,10 +26,12 @@ from serve.cli.starting import (
     Delivery,
     DeliveryFolder,
     Discover,
+    GpuMetrics,
     GrpcPort,
     Host,
     HttpPort,
     Insecure,
+    KedaPort,
     KeepLoaded,
     LogFormat,
     LogLevel,
@@ -40,6 +43,7 @@ from serve.cli.starting import (
     Quarantine,
     QuarantineBytes,
     QuarantineTimeout,
+    Replicas,
     Seed,
     State,
     StorageUrl,
@@ -54,23 +58,12 @@ from serve.cli.starting import (
 from serve.core.errors import CannotStart
 from serve.settings import Settings, load
 
-KedaPort = Annotated[
-    int | None, typer.Option(help="KEDA's external scaler over gRPC, on the admin host. [none]")
-]
-GpuMetrics = Annotated[
-    list[str] | None,
-    typer.Option(help="dcgm-exporters, [POOL|REPLICA]=URL; {host} is the Triton's; repeatable."),
-]
-
 
 def up(
     model_repo: ModelRepo = None,
     state: State = None,
-    replicas: Annotated[int | None, typer.Option(help="Local Triton servers. [1]")] = None,
-    autoscale: Annotated[
-        str | None,
-        typer.Option(help="LEAST..MOST of them, by the hints; 0..MOST: none while nobody calls."),
-    ] = None,
+    replicas: Replicas = None,
+    autoscale: Autoscale = None,
     workers: Workers = None,
     host: Host = None,
     http_port: HttpPort = None,
@@ -111,7 +104,7 @@ def up(
     log_level: LogLevel = None,
     log_format: LogFormat = None,
 ) -> None:
-    """Start control plane, data plane and local Triton servers on this machine.
+    """Start the control plane, the gateway and local Triton servers on this machine.
 
     Every option can also be set in servegate.toml or as SERVEGATE_<OPTION>; see `servegate config`.
 
@@ -131,7 +124,9 @@ def up(
 
 
 def proxy(
-    control: Annotated[str | None, typer.Option(help="URL of the control plane.")] = None,
+    control: Annotated[
+        str | None, typer.Option(metavar="URL", help="URL of the control plane.")
+    ] = None,
     state: State = None,
     workers: Workers = None,
     host: Host = None,
@@ -150,9 +145,9 @@ def proxy(
     log_level: LogLevel = None,
     log_format: LogFormat = None,
 ) -> None:
-    """Start the data plane alone, in front of a control plane elsewhere.
+    """Start a gateway that uses a control plane elsewhere.
 
-    Control and proxy share a secret: SERVEGATE_SECRET, or the same state folder.
+    Both need the same secret: set SERVEGATE_SECRET, or share the state folder.
 
     Example: servegate proxy --control http://control:8080 --workers 4
     """
@@ -197,7 +192,7 @@ def control(
     log_level: LogLevel = None,
     log_format: LogFormat = None,
 ) -> None:
-    """Start the control plane alone, for Tritons that run elsewhere.
+    """Start a control plane for Tritons that run elsewhere.
 
     Examples:
 
@@ -241,8 +236,9 @@ def _cannot_start(errors: BaseExceptionGroup[OSError]) -> CannotStart:
     first: BaseException = errors
     while isinstance(first, BaseExceptionGroup):
         first = first.exceptions[0]
-    where = f" {first.filename}" if isinstance(first, OSError) and first.filename else ""
-    return CannotStart(f"the operating system refuses{where}", why=str(first))
+    file = first.filename if isinstance(first, OSError) else None
+    what = f"cannot use {file}" if file else "the operating system returned an error"
+    return CannotStart(what, why=str(first))
 
 
 def _welcome(ready: Any) -> None:
@@ -250,7 +246,7 @@ def _welcome(ready: Any) -> None:
     settings = ready.settings
     served = [model["name"] for model in ready.models if model["state"] in ("ready", "partial")]
     asleep = [model["name"] for model in ready.models if model["state"] == "asleep"]
-    sleep = f", {len(asleep)} asleep until a call wakes their pool" if asleep else ""
+    sleep = f", {len(asleep)} asleep until their first call" if asleep else ""
     count, replicas = f"{len(served)} of {len(ready.models)}", len(settings.triton)
     say("")
     say(f"ready: {count} models on {replicas} replicas{sleep}")
@@ -264,5 +260,5 @@ def _welcome(ready: Any) -> None:
     if served or asleep:
         say(f"try: servegate infer {(served or asleep)[0]} --input random")
     elif not ready.models:
-        say("no model yet; next: servegate model push FOLDER NAME --wait, or --model-repo FOLDER")
+        say("no models yet; push one with: servegate model push PATH NAME --wait")
     say("Ctrl-C stops everything")

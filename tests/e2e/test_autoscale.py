@@ -197,7 +197,7 @@ def test_what_cannot_be_scaled_is_refused_at_the_start(tmp_path):
     for flags, env, wanted in (
         (("1..2", "--triton", "127.0.0.1:1:2:3"), {}, elsewhere),
         (("1..2",), {"SERVEGATE_DISCOVER": "dns=tritons:1:2:3"}, elsewhere),
-        (("4..1",), {}, "'4..1' is no range of replicas"),
+        (("4..1",), {}, "'4..1' is not a valid range of replicas"),
     ):
         words = ("up", "--state", str(tmp_path), "--autoscale", *flags)
         done = harness.servegate(*words, env=env)

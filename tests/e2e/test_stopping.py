@@ -113,7 +113,7 @@ def test_what_cannot_start_says_so_in_a_sentence(tmp_path):
     for arguments, code, wanted in (
         (("--model-repo", str(tmp_path / "none")), 1, "is not a folder"),
         (("--host", "0.0.0.0"), 1, "listening on 0.0.0.0 is refused"),
-        (("--replicas", "0"), 2, "'0' is no value for replicas (flag --replicas)"),
+        (("--replicas", "0"), 2, "'0' is not a valid value for 'replicas' (flag --replicas)"),
         (("--triton", "localhost:1"), 2, "is not the address of a Triton"),
     ):
         free = zip(NAMES, free_ports(4), strict=True)

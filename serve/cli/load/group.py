@@ -1,17 +1,18 @@
-"""`servegate load`: load tests that tell the truth, their reports, and what differs between two."""
+"""`servegate load`: load tests, their reports, and comparisons of two reports."""
 
 import typer
 
 from serve.cli.load import job, reports, run, scenario, worker
+from serve.cli.panels import Grouped
 
 app = typer.Typer(
     no_args_is_help=True,
-    help="Load tests, and their reports.\n\n"
+    help="Run load tests, and show their reports.\n\n"
     "Example: servegate load run --model digits --rate 200 --for 60s --slo 'p99<20ms,errors<0.1%'",
     rich_markup_mode=None,
 )
-app.command("run")(run.run)
-app.command("scenario")(scenario.run_scenario)
+app.command("run", cls=Grouped)(run.run)
+app.command("scenario", cls=Grouped)(scenario.run_scenario)
 app.command("scenarios")(scenario.list_scenarios)
 app.command("report")(reports.show_report)
 app.command("compare")(reports.compare_reports)

@@ -13,26 +13,57 @@ def run(
     context: typer.Context,
     model: options.Model,
     rate: Annotated[
-        float, typer.Option("--rate", min=0, help="Calls a second, over all protocols.")
+        float,
+        typer.Option(
+            "--rate",
+            min=0,
+            metavar="RATE",
+            rich_help_panel=options.LOAD,
+            help="Calls per second, over all protocols.",
+            show_default=False,
+        ),
     ] = 0.0,
     seconds: Annotated[
-        str, typer.Option("--for", metavar="TIME", help="How long.  [60s, or the trace's length]")
+        str,
+        typer.Option(
+            "--for",
+            metavar="DURATION",
+            rich_help_panel=options.LOAD,
+            help="Duration of the run, for example 30s or 5m (default: 60s, or the length of the "
+            "trace).",
+        ),
     ] = "",
     arrivals: Annotated[
         str,
         typer.Option(
             "--arrivals",
-            help="poisson, constant, ramp:10..200, step:50,100, spike:x5@30s+10s, diurnal:x9@60s, "
-            "trace:FILE.csv[*2].",
+            metavar="PROCESS",
+            rich_help_panel=options.LOAD,
+            help="Arrival process: poisson, constant, ramp:10..200, step:50,100, spike:x5@30s+10s, "
+            "diurnal:x9@60s or trace:FILE.csv[*2].",
         ),
     ] = "poisson",
     closed: Annotated[
         int,
         typer.Option(
-            "--closed", metavar="USERS", min=0, help="Users who wait for each answer instead."
+            "--closed",
+            metavar="USERS",
+            min=0,
+            rich_help_panel=options.LOAD,
+            help="Closed loop: number of users, each of whom waits for a response before the next "
+            "call (default: open loop).",
+            show_default=False,
         ),
     ] = 0,
-    think: Annotated[str, typer.Option("--think", help="Between answer and next call.")] = "0s",
+    think: Annotated[
+        str,
+        typer.Option(
+            "--think",
+            metavar="DURATION",
+            rich_help_panel=options.LOAD,
+            help="Pause of a closed-loop user between a response and the next call.",
+        ),
+    ] = "0s",
     protocol: options.Protocols = None,
     inputs: options.Inputs = None,
     batch: options.Batch = 0,
@@ -41,10 +72,23 @@ def run(
     sequences: options.SequenceLength = 0,
     slo: options.Objective = "",
     find_max: Annotated[
-        bool, typer.Option("--find-max", help="Search the highest rate that meets --slo.")
+        bool,
+        typer.Option(
+            "--find-max",
+            rich_help_panel=options.LOAD,
+            help="Search for the highest rate that meets --slo.",
+        ),
     ] = False,
     most: Annotated[
-        float, typer.Option("--most", min=0, help="The highest rate to search.  [100000]")
+        float,
+        typer.Option(
+            "--most",
+            min=0,
+            metavar="RATE",
+            rich_help_panel=options.LOAD,
+            help="Highest rate that --find-max tries, in calls per second (default: 100000).",
+            show_default=False,
+        ),
     ] = 0.0,
     workers: options.Workers = 1,
     listen: options.Listen = "",
@@ -65,9 +109,9 @@ def run(
     no_check: options.NoCheck = False,
     json: AsJson = False,
 ) -> None:
-    """Call a model at intended times, and report what users would have seen.
+    """Run a load test, and write a report.
 
-    Latency counts from the time at which a call was meant to start, so a stall is not hidden.
+    Latency is measured from the time at which a call was scheduled to start, so that stalls count.
 
     Example: servegate load run --model digits --rate 200 --for 60s --slo 'p99<20ms,errors<0.1%'
 
@@ -121,7 +165,7 @@ def run(
             name,
             asked=model,
             scenario=kind,
-            title=f"{model}: {f'the highest rate with {slo}' if find_max else pace}",
+            title=f"{model}: {f'highest rate with {slo}' if find_max else pace}",
             command=command_of(context, **ends.urls),
         )
         if find_max:

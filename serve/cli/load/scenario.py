@@ -13,7 +13,7 @@ from serve.cli.output import as_json, table
 
 
 def list_scenarios(json: AsJson = False) -> None:
-    """List the scenarios.
+    """List the load test scenarios.
 
     Example: servegate load scenarios
     """
@@ -27,20 +27,37 @@ def list_scenarios(json: AsJson = False) -> None:
         as_json(pages)
         return
     rows = [(one.name, one.summary, one.changes or "nothing") for one in SCENARIOS.values()]
-    table(("NAME", "WHAT IT DOES, AND ASKS", "CHANGES"), rows)
+    table(("NAME", "DESCRIPTION", "CHANGES"), rows)
 
 
 def run_scenario(
     context: typer.Context,
     scenario: Annotated[
-        str, typer.Argument(metavar="NAME", help="One of `servegate load scenarios`.")
+        str,
+        typer.Argument(
+            metavar="NAME", help="Name of the scenario; list them with `servegate load scenarios`."
+        ),
     ],
     model: options.Model,
     rate: Annotated[
-        float, typer.Option("--rate", min=0, help="Calls a second.  [the scenario's]")
+        float,
+        typer.Option(
+            "--rate",
+            min=0,
+            metavar="RATE",
+            rich_help_panel=options.LOAD,
+            help="Calls per second (default: as the scenario defines).",
+            show_default=False,
+        ),
     ] = 0.0,
     seconds: Annotated[
-        str, typer.Option("--for", metavar="TIME", help="How long.  [the scenario's]")
+        str,
+        typer.Option(
+            "--for",
+            metavar="DURATION",
+            rich_help_panel=options.LOAD,
+            help="Duration, for example 30s or 5m (default: as the scenario defines).",
+        ),
     ] = "",
     protocol: options.Protocols = None,
     inputs: options.Inputs = None,
@@ -50,7 +67,12 @@ def run_scenario(
     slo: options.Objective = "",
     kill_command: Annotated[
         str,
-        typer.Option("--kill-command", help="How a replica is killed that is not on this machine."),
+        typer.Option(
+            "--kill-command",
+            metavar="COMMAND",
+            rich_help_panel=options.LOAD,
+            help="Shell command that kills a replica on another machine.",
+        ),
     ] = "",
     workers: options.Workers = 1,
     connections: options.Connections = 1000,
@@ -68,7 +90,7 @@ def run_scenario(
     yes: Yes = False,
     json: AsJson = False,
 ) -> None:
-    """Play a ready scenario, and say whether the model bore it. Exit status 7 if it did not.
+    """Run a load test scenario. Exit status 7 if the model fails it.
 
     Example: servegate load scenario smoke --model digits
 
