@@ -1,4 +1,4 @@
-"""`servegate key`: who may call, and who may administer."""
+"""`servegate key`: API keys for clients and administrators."""
 
 import contextlib
 import os
@@ -21,10 +21,13 @@ from serve.settings import Settings, load
 
 app = typer.Typer(
     no_args_is_help=True,
-    help="API keys.\n\nExample: servegate key create --role predictor --models 'digits*'",
+    help="Manage API keys.\n\nExample: servegate key create --role predictor --models 'digits*'",
     rich_markup_mode=None,
 )
-State = Annotated[str | None, typer.Option(help="Folder for run-time state. [.servegate]")]
+State = Annotated[
+    str | None,
+    typer.Option(metavar="DIR", help="Folder of the run-time state (default: .servegate)."),
+]
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
 
 
@@ -45,7 +48,7 @@ class Keys(Protocol):
 
 @app.callback()
 def group() -> None:
-    """API keys. From the first one on, calls without a key are refused.
+    """Manage API keys. Once a key exists, calls need one.
 
     Example: servegate key create --role predictor --models 'digits*' --expires 30d
     """
@@ -53,23 +56,37 @@ def group() -> None:
 
 @app.command("create")
 def create_key(
-    role: Annotated[Role, typer.Option(help="predictor calls models, admin may do everything.")],
+    role: Annotated[
+        Role, typer.Option(help="Permissions: predictor calls models, admin does everything.")
+    ],
     models: Annotated[
-        list[str] | None, typer.Option(help="Patterns of models' names; repeatable, or by commas.")
+        list[str] | None,
+        typer.Option(
+            metavar="PATTERNS",
+            help="Models that the key may call, as comma-separated patterns such as 'digits*' "
+            "(repeatable; default: all).",
+        ),
     ] = None,
     expires: Annotated[
-        str | None, typer.Option(help="When it ends: 30d, 12h, 90m, 2w. [never]")
+        str | None,
+        typer.Option(
+            metavar="DURATION",
+            help="Time until the key expires, for example 90m, 12h, 30d or 2w (default: never).",
+        ),
     ] = None,
-    note: Annotated[str, typer.Option(help="What it is for.")] = "",
+    note: Annotated[
+        str, typer.Option(metavar="TEXT", help="Purpose of the key, shown by `key ls`.")
+    ] = "",
     reason: Reason = "",
     state: State = None,
     admin_url: AdminUrl = None,
     key_file: KeyFile = None,
     json: AsJson = False,
 ) -> None:
-    """Make a key and print it, once: nobody can ask for it again.
+    """Create an API key and print it. It is shown only once.
 
-    While the gateway stands still, the key is written to its store and holds from the next start.
+    If no gateway is running, the command writes the key to the store. It takes effect at the next
+    start.
 
     Example: servegate key create --role predictor --models 'digits*' --expires 30d --note 'the app'
     """
@@ -80,8 +97,8 @@ def create_key(
         as_json(made)
     else:
         print(made["key"])
-    _tell(made, f"{role} key {made['id']} is made", where)
-    say("keep it: it is shown only now")
+    _tell(made, f"created {role} key {made['id']}", where)
+    say("store the key now: it is not shown again")
 
 
 @app.command("ls")
@@ -91,7 +108,7 @@ def list_keys(
     key_file: KeyFile = None,
     json: AsJson = False,
 ) -> None:
-    """List all keys, without the keys themselves.
+    """List all API keys, without their secrets.
 
     Example: servegate key ls
     """
@@ -120,28 +137,30 @@ def list_keys(
 
 @app.command("revoke")
 def revoke_key(
-    identity: Annotated[str, typer.Argument(metavar="ID", help="The key's id, not the key.")],
+    identity: Annotated[
+        str, typer.Argument(metavar="ID", help="Id of the key, as `key ls` shows it.")
+    ],
     reason: Reason = "",
     state: State = None,
     admin_url: AdminUrl = None,
     key_file: KeyFile = None,
     json: AsJson = False,
 ) -> None:
-    """Revoke a key; returns when every worker refuses it.
+    """Revoke an API key. The command returns when every worker refuses the key.
 
     Example: servegate key revoke 3f9c01ab27
     """
     if identity.startswith("sg_"):
         raise Invalid(
-            "revoke wants a key's id, not the key",
-            why="a key on the command line could be read by every user of this machine",
+            "revoke expects the id of the key, not the key",
+            why="every user of this machine could read a key on the command line",
             try_this="servegate key ls",
         )
     with _keys(state, admin_url, key_file, reason) as (keys, where):
         answer = keys.revoke(identity)
     if json:
         as_json(answer)
-    _tell(answer, f"key {identity} is revoked", where)
+    _tell(answer, f"revoked key {identity}", where)
 
 
 def seconds_of(text: str | None) -> float | None:
@@ -150,7 +169,7 @@ def seconds_of(text: str | None) -> float | None:
         return None
     match = re.fullmatch(r"([1-9][0-9]{0,8})([smhdw])", text)
     if match is None:
-        raise Invalid(f"'{text}' is no length of time", try_this="30d, 12h, 90m or 2w")
+        raise Invalid(f"'{text}' is not a valid duration", try_this="90m, 12h, 30d or 2w")
     return float(match[1]) * _UNITS[match[2]]
 
 
@@ -222,15 +241,15 @@ def _at_rest(settings: Settings, silence: NoControl, reason: str) -> Iterator[Ke
         except CannotStart as error:
             raise NoControl(
                 silence.what,
-                why=f"{silence.why}; but {error.what}: {error.why}",
-                try_this="--admin-url URL if it listens elsewhere, SERVEGATE_CACERT if it uses TLS",
+                why=f"{silence.why}; {error.what}: {error.why}",
+                try_this="--admin-url URL if it uses another address, or SERVEGATE_CACERT for TLS",
             ) from error
         yield keys
 
 
 def _tell(answer: dict[str, Any], what: str, where: str) -> None:
     if where:
-        say(f"{what} in the store of {where}: no gateway runs there, it holds from the next start")
+        say(f"{what} in the store of {where}; it takes effect when the gateway starts")
     else:
         tell_done(answer, what)
 

@@ -11,14 +11,17 @@ from serve.cli.output import as_json, table
 
 app = typer.Typer(
     no_args_is_help=True,
-    help="Movable names for versions.\n\nExample: servegate label set digits stable 1",
+    help="Manage labels, which are movable names of versions.\n\n"
+    "Example: servegate label set digits stable 1",
     rich_markup_mode=None,
 )
+Model = Annotated[str, typer.Argument(metavar="MODEL", help="Name of the model.")]
+Label = Annotated[str, typer.Argument(metavar="LABEL", help="Name of the label.")]
 
 
 @app.command("ls")
 def list_labels(
-    name: str, admin_url: AdminUrl = None, key_file: KeyFile = None, json: AsJson = False
+    name: Model, admin_url: AdminUrl = None, key_file: KeyFile = None, json: AsJson = False
 ) -> None:
     """List the labels of a model.
 
@@ -33,35 +36,37 @@ def list_labels(
 
 @app.command("set")
 def set_label(
-    name: str,
-    label: str,
-    version: Annotated[int, typer.Argument(min=1)],
+    name: Model,
+    label: Label,
+    version: Annotated[
+        int, typer.Argument(min=1, metavar="VERSION", help="Number of the version.")
+    ],
     reason: Reason = "",
     admin_url: AdminUrl = None,
     key_file: KeyFile = None,
 ) -> None:
-    """Make a label name a version; the version must be ready.
+    """Point a label to a version. The version must be ready.
 
     Example: servegate label set digits stable 1
     """
     path = f"/api/models/{segment(name)}/labels/{segment(label)}"
     answer = connect(admin_url, key_file, reason=reason).put(path, {"version": version})
-    tell_done(answer, f"{name}:{label} is version {version}")
+    tell_done(answer, f"{name}:{label} points to version {version}")
 
 
 @app.command("rm")
 def remove_label(
-    name: str,
-    label: str,
+    name: Model,
+    label: Label,
     reason: Reason = "",
     admin_url: AdminUrl = None,
     key_file: KeyFile = None,
 ) -> None:
-    """Remove a label; calls that name it are refused from then on.
+    """Remove a label. Calls that use it then fail.
 
     Example: servegate label rm digits candidate
     """
     path = f"/api/models/{segment(name)}/labels/{segment(label)}"
     tell_done(
-        connect(admin_url, key_file, reason=reason).delete(path), f"{name}:{label} is removed"
+        connect(admin_url, key_file, reason=reason).delete(path), f"removed label {name}:{label}"
     )

@@ -1,4 +1,4 @@
-"""`servegate model lint`: what is wrong with a model folder, before anybody pushes it."""
+"""`servegate model lint`: checks a model folder before a push."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -38,13 +38,14 @@ class Examined:
 
 def lint(
     path: Annotated[
-        Path, typer.Argument(help="A model folder, a repository of them, or one .onnx file.")
+        Path,
+        typer.Argument(metavar="PATH", help="Model folder, model repository, or .onnx file."),
     ],
     json: AsJson = False,
 ) -> None:
-    """Hold configurations against model files; nothing is sent or changed.
+    """Check model configurations against the model files, without a gateway.
 
-    Exit status 1 when there are errors. Warnings alone leave it at 0.
+    Exit status 1 if there are errors; warnings do not count.
 
     Example: servegate model lint model_repo/digits
     """
@@ -82,7 +83,7 @@ def _models(path: Path) -> "list[ModelFolder]":
     if not models:
         raise Invalid(
             f"there is no model in '{path}'",
-            why="a model's folder holds config.pbtxt, or folders with numbers",
+            why="a model folder contains config.pbtxt or numbered version folders",
             try_this="servegate model lint model_repo/digits",
         )
     return models
@@ -147,14 +148,14 @@ def _here(finding: "Diagnosis") -> "Diagnosis":
         finding,
         severity=Severity.WARNING,
         why=f"{finding.why} in this folder",
-        fix="nothing if it is published: servegate model push checks that; else put it here",
+        fix="put it into this folder, unless it is published: servegate model push checks that",
     )
 
 
 def _unreadable(error: Invalid) -> "Diagnosis":
     from serve.triton.lint import Diagnosis, Severity
 
-    fix = error.try_this or "a file that can be read"
+    fix = error.try_this or "provide a readable file"
     return Diagnosis("unreadable", Severity.ERROR, error.what, error.why or error.what, fix)
 
 
@@ -168,7 +169,7 @@ def _code(subject: "Subject") -> "tuple[Diagnosis, ...]":
     why = next((why for one in configs if one and (why := code_in(one, subject.files))), "")
     if not why:
         return ()
-    fix = "servegate up --allow-code-models, if you trust everybody who may push"
+    fix = "servegate up --allow-code-models, if you trust everyone who can push"
     return (Diagnosis("brings-code", Severity.WARNING, "version", why, fix),)
 
 
@@ -190,4 +191,4 @@ def show(examined: Sequence[Examined]) -> None:
     if rows:
         table(("MODEL", "VERSION", "SEVERITY", "FIELD", "WHY", "FIX", "RULE"), rows)
     count = f"{len(examined)} version{'' if len(examined) == 1 else 's'}"
-    say(f"{len(rows)} findings in {count}" if rows else f"{count}: nothing to complain about")
+    say(f"{len(rows)} findings in {count}" if rows else f"{count}: no findings")

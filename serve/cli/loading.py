@@ -10,8 +10,11 @@ from serve.cli.options import AdminUrl, KeyFile, Reason
 from serve.cli.output import say
 from serve.cli.versions import number_of, path_of
 
-Which = Annotated[str, typer.Argument(metavar="NAME[@V]", help="A model, or one version of it.")]
-Wait = Annotated[float, typer.Option(min=0, max=3600, help="Seconds to wait until it is done.")]
+Which = Annotated[str, typer.Argument(metavar="NAME[@V]", help="Model, or one version of it.")]
+Wait = Annotated[
+    float,
+    typer.Option(min=0, max=3600, metavar="SECONDS", help="Longest time to wait for the result."),
+]
 
 
 def load(
@@ -21,7 +24,7 @@ def load(
     admin_url: AdminUrl = None,
     key_file: KeyFile = None,
 ) -> None:
-    """Load a model anew everywhere; or keep a version loaded although nothing refers to it.
+    """Reload a model on all replicas, or keep a version loaded that nothing refers to.
 
     Example: servegate model load digits@3
     """
@@ -29,12 +32,12 @@ def load(
     admin = connect(admin_url, key_file, reason=reason, timeout=wait + 10.0)
     if not asked.selector:
         admin.post(f"/api/models/{segment(asked.model)}/load?wait={wait:g}", {})
-        say(f"{asked.model} is loaded")
+        say(f"loaded {asked.model}")
         return
     number = number_of(admin, asked)
     page = admin.patch(path_of(asked.model, number), {"keep": True})
     name = f"{asked.model}@{number}"
-    say(f"{name} is {page['state']}, and stays loaded until: servegate model unload {name}")
+    say(f"{name} is {page['state']}; it stays loaded until you run servegate model unload {name}")
 
 
 def unload(
@@ -44,7 +47,7 @@ def unload(
     admin_url: AdminUrl = None,
     key_file: KeyFile = None,
 ) -> None:
-    """Unload a model everywhere; or let a version go that `model load` has kept.
+    """Unload a model from all replicas, or stop keeping a version loaded.
 
     Example: servegate model unload digits@3
     """
@@ -52,8 +55,8 @@ def unload(
     admin = connect(admin_url, key_file, reason=reason, timeout=wait + 10.0)
     if not asked.selector:
         admin.post(f"/api/models/{segment(asked.model)}/unload?wait={wait:g}", {})
-        say(f"{asked.model} is unloaded, until: servegate model load {asked.model}")
+        say(f"unloaded {asked.model}; load it again with: servegate model load {asked.model}")
         return
     number = number_of(admin, asked)
     page = admin.patch(path_of(asked.model, number), {"keep": False})
-    say(f"{asked.model}@{number} is {page['state']}, and goes once nothing else needs it")
+    say(f"{asked.model}@{number} is {page['state']}; it is unloaded when nothing refers to it")

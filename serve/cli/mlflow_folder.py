@@ -19,10 +19,10 @@ CONVERTIBLE = ("tensorflow", "keras")
 _LONGEST_TAG = 1000  # characters
 _WAYS: Mapping[str, str] = MappingProxyType(
     {
-        "sklearn": "skl2onnx.to_onnx(model, X[:1], options={'zipmap': False}), then push that",
+        "sklearn": "skl2onnx.to_onnx(model, X[:1], options={'zipmap': False}), then push it",
         "pytorch": "torch.onnx.export(model, example, 'model.onnx'), then push that file",
         "xgboost": "onnxmltools.convert_xgboost(model, …), then push the .onnx file",
-        "lightgbm": "onnxmltools.convert_lightgbm(model, zipmap=False, …), then push that",
+        "lightgbm": "onnxmltools.convert_lightgbm(model, zipmap=False, …), then push it",
         "transformers": "optimum-cli export onnx, then push the .onnx file",
     }
 )
@@ -49,7 +49,7 @@ def read_mlflow_folder(
     """The folder's ONNX file; `Invalid` when it lies elsewhere or is no model."""
     path = (folder / flavours.model_file).resolve()
     if not path.is_relative_to(folder.resolve()):
-        raise Invalid(f"{folder / MLMODEL} names a model outside its folder")
+        raise Invalid(f"{folder / MLMODEL} refers to a model outside its folder")
     source = read_onnx_file(path, name, read_model)
     tools = MappingProxyType({"mlflow": flavours.version} if flavours.version else {})
     return replace(
@@ -69,21 +69,23 @@ def read_flavours(folder: Path) -> Flavours:
         onnx = flavours.get("onnx") or {}
         model_file = str(onnx.get("data") or "model.onnx") if "onnx" in flavours else ""
     except (yaml.YAMLError, TypeError, KeyError, AttributeError, ValueError) as error:
-        raise Invalid(f"{path} is no description of an MLflow model", why=str(error)) from error
+        raise Invalid(f"{path} is not a valid MLmodel file", why=str(error)) from error
     except RecursionError as error:
-        raise Invalid(f"{path} is no description of an MLflow model", why="too deep") from error
+        raise Invalid(
+            f"{path} is not a valid MLmodel file", why="it is nested too deeply"
+        ) from error
     version = _text(page.get("mlflow_version"))
     return Flavours(names, model_file, MappingProxyType(dict(_tags(page))), version)
 
 
 def refused(folder: Path, flavours: Flavours) -> Invalid:
     """Why a model of these flavours cannot be pushed, and what can be done about it."""
-    names = ", ".join(flavours.names) or "none that is known"
+    names = ", ".join(flavours.names) or "none"
     way = next((_WAYS[name] for name in flavours.names if name in _WAYS), "")
     return Invalid(
-        f"the MLflow model {folder} cannot be served by Triton as it is",
-        why=f"flavours: {names}; only onnx is served",
-        try_this=way or "mlflow.onnx.log_model, and push that folder",
+        f"Triton cannot serve the MLflow model {folder}",
+        why=f"its flavors are {names}, but only onnx can be served",
+        try_this=way or "mlflow.onnx.log_model, then push that folder",
     )
 
 

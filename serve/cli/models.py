@@ -1,4 +1,4 @@
-"""`servegate model`: which models there are, and how each of them is."""
+"""`servegate model`: models, their versions and states."""
 
 from typing import Annotated, Any
 
@@ -9,13 +9,14 @@ from serve.cli.asked import parse_asked
 from serve.cli.client import connect, segment
 from serve.cli.options import AdminUrl, AsJson, KeyFile, Reason
 from serve.cli.output import as_json, say, table
+from serve.cli.panels import Grouped
 
 app = typer.Typer(
     no_args_is_help=True,
-    help="Models and their versions.\n\nExample: servegate model ls",
+    help="Manage models and their versions.\n\nExample: servegate model ls",
     rich_markup_mode=None,
 )
-app.command("push")(push.push)
+app.command("push", cls=Grouped)(push.push)
 app.command("lint")(lint.lint)
 app.command("skew")(skew.check_skew)
 app.command("diff")(versions.show_diff)
@@ -56,12 +57,14 @@ def list_models(admin_url: AdminUrl = None, key_file: KeyFile = None, json: AsJs
 
 @app.command("show")
 def show_model(
-    name: Annotated[str, typer.Argument(metavar="NAME[@V|:label]")],
+    name: Annotated[
+        str, typer.Argument(metavar="NAME[@V|:label]", help="Model, or one version of it.")
+    ],
     admin_url: AdminUrl = None,
     key_file: KeyFile = None,
     json: AsJson = False,
 ) -> None:
-    """Show one model, its versions and what is wrong; or one version and where it comes from.
+    """Show a model with its versions and problems, or one version with its origin.
 
     Example: servegate model show digits
 
@@ -100,11 +103,17 @@ def show_model(
 
 @app.command("set")
 def set_model(
-    name: str,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the model.")],
     objective: Annotated[
-        str | None, typer.Option(help="What callers are promised: 'p99<50ms'; '' removes it.")
+        str | None,
+        typer.Option(
+            metavar="CONDITION",
+            help="Service-level objective, for example 'p99<50ms'; '' removes it.",
+        ),
     ] = None,
-    pool: Annotated[str | None, typer.Option(help="The pool whose replicas hold it.")] = None,
+    pool: Annotated[
+        str | None, typer.Option(metavar="POOL", help="Pool whose replicas load the model.")
+    ] = None,
     reason: Reason = "",
     admin_url: AdminUrl = None,
     key_file: KeyFile = None,
@@ -117,13 +126,13 @@ def set_model(
         key: value for key, value in (("objective", objective), ("pool", pool)) if value is not None
     }
     path = f"/api/models/{segment(name)}"
-    tell_done(connect(admin_url, key_file, reason=reason).patch(path, body), f"{name} is set")
+    tell_done(connect(admin_url, key_file, reason=reason).patch(path, body), f"updated {name}")
 
 
 def tell_done(answer: dict[str, Any], what: str) -> None:
-    """Say where a change holds by now."""
-    where = "in force on every worker" if answer["in_force"] else "not yet in force everywhere"
-    say(f"{what}: {where} (generation {answer['generation']})")
+    """Report a change, and whether every worker uses it already."""
+    where = "active on every worker" if answer["in_force"] else "not yet active on every worker"
+    say(f"{what}; {where} (generation {answer['generation']})")
 
 
 def _state(version: dict[str, Any], model: dict[str, Any]) -> str:

@@ -19,9 +19,9 @@ def read_onnx_file(path: Path, name: str, read_model: ReadModel) -> Source:
     signature = read_model(path)
     beside = external_data(path, signature)
     text = generate(name, signature)
-    notes = ["config.pbtxt is generated from the model's inputs and outputs"]
+    notes = ["generated config.pbtxt from the model's inputs and outputs"]
     if beside:
-        notes.append(f"taken along: {', '.join(piece.path[2:] for piece in beside[:5])}")
+        notes.append(f"included external data: {', '.join(piece.path[2:] for piece in beside[:5])}")
     return Source(
         "onnx",
         path.name,
@@ -43,12 +43,12 @@ def _listed(named: object) -> Sequence[object]:
 def _beside(path: Path, name: str) -> Piece:
     inner = PurePosixPath(name)
     if inner.is_absolute() or ".." in inner.parts:
-        raise Invalid(f"{path.name} keeps data in '{name}', which is not beside it")
+        raise Invalid(f"{path.name} keeps data in '{name}', which is outside its folder")
     file = path.parent / inner
     try:
         real = file.resolve(strict=True)
     except OSError as error:
         raise unreadable(file, error) from error
     if not real.is_relative_to(path.parent.resolve()) or not real.is_file():
-        raise Invalid(f"{path.name} keeps data in '{name}', which is no file beside it")
+        raise Invalid(f"{path.name} keeps data in '{name}', which is not a file in its folder")
     return Piece(f"1/{inner}", real)

@@ -51,5 +51,5 @@ def read_small(path: Path, most: int = 1 << 20) -> bytes:
     except OSError as error:
         raise unreadable(path, error) from error
     if len(data) > most:
-        raise Invalid(f"{path} is larger than {most} bytes", why="it is read whole")
+        raise Invalid(f"{path} is larger than {most} bytes", why="it has to be read into memory")
     return data

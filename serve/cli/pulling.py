@@ -53,7 +53,7 @@ class Pulling:
             raise unreadable(target, error) from error
         if found != file.sha256:
             raise Conflict(
-                f"{target} is there already, and differs", try_this="--out with another folder"
+                f"{target} exists and has other content", try_this="--out with another folder"
             )
         return True
 
@@ -82,7 +82,7 @@ class Pulling:
             found = await channel.download(f"{self._path}/files/{parts}", opened)
             if found != file.sha256:
                 raise DigestMismatch(
-                    f"'{file.path}' is not what was published",
+                    f"'{file.path}' was not received correctly",
                     why=f"its SHA-256 is {found[:12]}…, not {file.sha256[:12]}…",
                 )
 

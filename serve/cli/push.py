@@ -1,4 +1,4 @@
-"""`servegate model push`: a version goes to the gateway, whole or not at all."""
+"""`servegate model push`: uploads a version and publishes it."""
 
 import asyncio
 import contextlib
@@ -24,39 +24,105 @@ if TYPE_CHECKING:
 
 _COMMIT = re.compile(r"^[0-9a-f]{7,64}(-dirty)?\Z")
 _WAIT = 900.0  # seconds
+_GOLDEN, _CONVERSION = "Golden cases", "Conversion"
 
 Labels = Annotated[
-    list[str] | None, typer.Option("--label", help="Name it so once it is ready; repeatable.")
+    list[str] | None,
+    typer.Option(
+        "--label",
+        metavar="LABEL",
+        help="Label to point to the version when it is ready (repeatable).",
+    ),
 ]
-Live = Annotated[bool, typer.Option("--live", help="Send it all calls once it is ready.")]
-Wait = Annotated[bool, typer.Option("--wait", help="Return when every replica serves it.")]
+Live = Annotated[
+    bool, typer.Option("--live", help="Send all traffic to the version when it is ready.")
+]
+Wait = Annotated[bool, typer.Option("--wait", help="Wait until the version is ready.")]
 Timeout = Annotated[
-    float, typer.Option("--timeout", min=0.1, help="How long --wait waits, in seconds.")
+    float, typer.Option("--timeout", min=0.1, metavar="SECONDS", help="Time limit of --wait.")
 ]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would be sent; change nothing.")]
-Again = Annotated[bool, typer.Option("--again", help="A new number, even for known content.")]
+DryRun = Annotated[
+    bool, typer.Option("--dry-run", help="Show what the push would upload, without changes.")
+]
+Again = Annotated[
+    bool, typer.Option("--again", help="Create a new version even if the content exists already.")
+]
 Golden = Annotated[
     list[Path] | None,
-    typer.Option("--golden", help="An .npz of inputs and the outputs they must give; repeatable."),
+    typer.Option(
+        "--golden",
+        metavar="FILE",
+        rich_help_panel=_GOLDEN,
+        help="Golden cases: an .npz file with inputs and expected outputs (repeatable).",
+    ),
 ]
-Atol = Annotated[float | None, typer.Option("--golden-atol", min=0, help="Absolute tolerance.")]
-Rtol = Annotated[float | None, typer.Option("--golden-rtol", min=0, help="Relative tolerance.")]
+Atol = Annotated[
+    float | None,
+    typer.Option(
+        "--golden-atol",
+        min=0,
+        metavar="TOLERANCE",
+        rich_help_panel=_GOLDEN,
+        help="Absolute tolerance of the golden cases.",
+    ),
+]
+Rtol = Annotated[
+    float | None,
+    typer.Option(
+        "--golden-rtol",
+        min=0,
+        metavar="TOLERANCE",
+        rich_help_panel=_GOLDEN,
+        help="Relative tolerance of the golden cases.",
+    ),
+]
 Top1 = Annotated[
     float | None,
-    typer.Option("--golden-top1", max=1, help="Share of rows whose highest score must agree."),
+    typer.Option(
+        "--golden-top1",
+        max=1,
+        metavar="SHARE",
+        rich_help_panel=_GOLDEN,
+        help="Share of rows whose top-1 class must agree, from 0 to 1.",
+    ),
 ]
 SourceVersion = Annotated[
-    int | None, typer.Option("--source-version", min=1, help="Which version folder. [the highest]")
+    int | None,
+    typer.Option(
+        "--source-version",
+        min=1,
+        metavar="N",
+        help="Version folder to push (default: the highest).",
+    ),
 ]
 Convert = Annotated[
-    bool, typer.Option("--convert", help="Convert a TensorFlow model to ONNX, and verify that.")
+    bool,
+    typer.Option(
+        "--convert",
+        rich_help_panel=_CONVERSION,
+        help="Convert a TensorFlow model to ONNX, and verify the result.",
+    ),
 ]
 ConvertTimeout = Annotated[
-    str, typer.Option("--convert-timeout", help="How long the conversion may take.")
+    str,
+    typer.Option(
+        "--convert-timeout",
+        metavar="DURATION",
+        rich_help_panel=_CONVERSION,
+        help="Time limit of the conversion.",
+    ),
 ]
-Tags = Annotated[list[str] | None, typer.Option("--tag", help="KEY=VALUE to remember; repeatable.")]
+Tags = Annotated[
+    list[str] | None,
+    typer.Option("--tag", metavar="KEY=VALUE", help="Tag of the version (repeatable)."),
+]
 GitCommit = Annotated[
-    str, typer.Option("--git-commit", help="The commit it was made from; auto asks git.")
+    str,
+    typer.Option(
+        "--git-commit",
+        metavar="SHA|auto",
+        help="Git commit that the version was made from; auto reads it from git.",
+    ),
 ]
 
 
@@ -64,10 +130,10 @@ def push(
     path: Annotated[
         Path,
         typer.Argument(
-            help="A folder of Triton or MLflow, FILE.onnx; with --convert a SavedModel."
+            help="Triton or MLflow model folder, or .onnx file; with --convert, a SavedModel."
         ),
     ],
-    name: Annotated[str, typer.Argument(help="The model whose version it becomes.")],
+    name: Annotated[str, typer.Argument(help="Name of the model.")],
     labels: Labels = None,
     live: Live = False,
     wait: Wait = False,
@@ -100,7 +166,7 @@ def push(
     key_file: KeyFile = None,
     json: AsJson = False,
 ) -> None:
-    """Publish a version of a model. Run again, it goes on where it stopped.
+    """Push a new version of a model. Run the command again to resume an interrupted push.
 
     Example: servegate model push model_repo/digits digits --label candidate --wait
 
@@ -172,7 +238,7 @@ def _print(result: Mapping[str, Any], name: str) -> None:
         print(f"{name}@{result['version']}")
         return
     table(
-        ("FILE", "BYTES", "SHA256", "THERE"),
+        ("FILE", "BYTES", "SHA256", "PRESENT"),
         [
             (
                 file["path"],
@@ -191,7 +257,7 @@ def _tags(words: Sequence[str]) -> Mapping[str, str]:
     for word in words:
         key, mark, value = word.partition("=")
         if not mark or not key:
-            raise Invalid(f"'{word}' is no tag", why="KEY=VALUE is needed")
+            raise Invalid(f"'{word}' is not a valid tag", why="expected KEY=VALUE")
         found[key] = value
     return MappingProxyType(found)
 
@@ -200,7 +266,7 @@ def _tolerance(atol: float | None, rtol: float | None, top1: float | None) -> "T
     from serve.tensors.judging import Tolerance
 
     if top1 is not None and not 0 < top1 <= 1:
-        raise Invalid("--golden-top1 is a share above 0, up to 1")
+        raise Invalid("--golden-top1 must be above 0 and at most 1")
     return Tolerance(atol, rtol, top1)
 
 
@@ -208,7 +274,10 @@ def _commit(given: str, path: Path) -> str:
     """The commit that was given, or with `auto` the one that git tells for the path's folder."""
     if given != "auto":
         if given and not _COMMIT.match(given):
-            raise Invalid(f"'{given}' is no git commit", why="7 to 64 hexadecimal digits, or auto")
+            raise Invalid(
+                f"'{given}' is not a valid git commit",
+                why="expected 7 to 64 hexadecimal digits, or auto",
+            )
         return given
     folder = path if path.is_dir() else path.parent
     changed = "-dirty" if _git(folder, "status", "--porcelain", "--", ".") else ""
@@ -223,6 +292,6 @@ def _git(folder: Path, *words: str) -> str:
     except (OSError, subprocess.CalledProcessError) as error:
         said = getattr(error, "stderr", "") or str(error)
         raise Invalid(
-            "git does not tell the commit", why=said.strip(), try_this="--git-commit SHA"
+            "git did not report the commit", why=said.strip(), try_this="--git-commit SHA"
         ) from error
     return done.stdout.strip()

@@ -1,4 +1,4 @@
-"""A push from end to end: source, digests, upload, commit, and what became of it."""
+"""A push from end to end: source, digests, upload, commit and result."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -63,7 +63,7 @@ class Pushing:
         """What lies at the path; `Invalid` says why it cannot be pushed."""
         source = open_source(path, self._model, read_model=read_model, version=version)
         if is_converting:
-            self.talk.tell("note", "nothing has to be converted: --convert is ignored")
+            self.talk.tell("note", "--convert is ignored: the model is not a TensorFlow model")
         return self.take(source)
 
     def take(self, source: Source) -> Source:
@@ -93,7 +93,7 @@ class Pushing:
             self.talk.tell("finding", f"{severity}: {sentence}", severity=severity, why=sentence)
         errors = [sentence for severity, sentence in found if severity == "error"]
         if errors:
-            raise CheckFailed("the gateway would refuse this version", errors)
+            raise CheckFailed("the gateway would reject this version", errors)
         return {
             "model": self._model,
             "existing": known.existing,
@@ -124,17 +124,20 @@ class Pushing:
             }
             if wish.wait is None:
                 look = f"servegate model show {self._model}@{self.committed.version}"
-                self.talk.tell("note", f"it is being checked and published. Look: {look}")
+                self.talk.tell(
+                    "note",
+                    f"the gateway checks and publishes the version; to see its state: {look}",
+                )
                 return page
             return page | await self._follow(channel, self.committed.version, wish.wait)
 
     def stopped(self) -> str:
         """What to say after Ctrl-C: what goes on without us, and how to look."""
         if self.committed is None:
-            return "stopped; what has arrived is kept: the same command goes on from there"
+            return "stopped; run the same command again to resume the upload"
         number = self.committed.version
         look = f"servegate model show {self._model}@{number}"
-        return f"stopped; the publication of version {number} goes on. Look: {look}"
+        return f"stopped; the publication of version {number} continues; to see its state: {look}"
 
     async def _follow(self, channel: Channel, number: int, within: float) -> dict[str, Any]:
         following = Following(channel, self.talk, model=self._model, number=number)
@@ -144,19 +147,19 @@ class Pushing:
 
     def _tell_sent(self, uploading: Uploading) -> None:
         sent, total = amount(uploading.sent), amount(uploading.total)
-        text = f"sent {sent} of {total}, the rest was there"
+        text = f"uploaded {sent} of {total}; the gateway had the rest"
         if uploading.sent == uploading.total:
-            text = f"sent {sent}"
+            text = f"uploaded {sent}"
         elif uploading.sent > uploading.total:
-            text = f"sent {sent} for {total}: some of it twice"
+            text = f"uploaded {sent} for {total}, because parts were sent again"
         if uploading.sent:
             self.talk.tell("sent", text, sent=uploading.sent)
 
     def _tell_committed(self, committed: Committed) -> None:
         name = f"version {committed.version}"
-        text = f"this is {name} of {self._model}"
+        text = f"created {name} of {self._model}"
         if not committed.created:
-            text = f"this content is {name} of {self._model} already ({committed.state})"
+            text = f"{name} of {self._model} already has this content ({committed.state})"
         self.talk.tell(
             "committed",
             text,

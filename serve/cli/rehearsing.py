@@ -56,12 +56,12 @@ def plan(known: Known, blobs: Sequence[Blob], model: str) -> str:
     sizes = {blob.file.sha256: blob.file.size for blob in blobs}
     total = sum(sizes.values())
     if known.existing is not None:
-        return f"this content is version {known.existing} of {model} already: nothing is sent"
+        return f"version {known.existing} of {model} already has this content; nothing to upload"
     if not known.is_sure:
-        return f"the gateway does not answer: at most {amount(total)} would be sent"
+        return f"would upload at most {amount(total)}; the gateway does not respond"
     there = sum(size for digest, size in sizes.items() if digest in known.blobs)
-    rest = f", {amount(there)} are there" if there else ""
-    return f"{amount(total - there)} in {len(blobs)} files would be sent{rest}"
+    rest = f"; the gateway has {amount(there)}" if there else ""
+    return f"would upload {amount(total - there)} in {len(blobs)} files{rest}"
 
 
 def _version(admin: AdminClient, path: str) -> Mapping[str, Any]:

@@ -8,14 +8,14 @@ from serve.cli.output import as_json, say, table
 
 app = typer.Typer(
     no_args_is_help=True,
-    help="The Triton servers.\n\nExample: servegate replica ls",
+    help="Show the Triton servers.\n\nExample: servegate replica ls",
     rich_markup_mode=None,
 )
 
 
 @app.callback()
 def group() -> None:
-    """The Triton servers.
+    """Show the Triton servers.
 
     Example: servegate replica ls
     """
@@ -25,7 +25,7 @@ def group() -> None:
 def list_replicas(
     admin_url: AdminUrl = None, key_file: KeyFile = None, json: AsJson = False
 ) -> None:
-    """List all replicas with what they hold, and what is wrong where they are discovered.
+    """List all replicas with their loaded models, and the problems of discovery.
 
     Example: servegate replica ls
     """
@@ -37,7 +37,7 @@ def list_replicas(
     zones = any(replica.get("zone") for replica in replicas)
     columns = ["REPLICA", "STATE", "FOR", "POOL", *(["ZONE"] if zones else []), "ADDRESS"]
     table(
-        (*columns, "HOLDS", "PENDING", "CPU", "PROBLEM"),
+        (*columns, "LOADED", "PENDING", "CPU", "PROBLEM"),
         [
             (
                 replica["name"],

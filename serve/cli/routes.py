@@ -1,4 +1,4 @@
-"""`servegate route`: how a model's calls are divided over its versions."""
+"""`servegate route`: the traffic split of a model."""
 
 from typing import Annotated
 
@@ -12,16 +12,19 @@ from serve.core.routes import Split
 
 app = typer.Typer(
     no_args_is_help=True,
-    help="Shares of traffic.\n\nExample: servegate route set digits 1=90 2=10",
+    help="Manage routes: the traffic split of a model over its versions.\n\n"
+    "Example: servegate route set digits 1=90 2=10",
     rich_markup_mode=None,
 )
+
+Model = Annotated[str, typer.Argument(metavar="MODEL", help="Name of the model.")]
 
 
 @app.command("show")
 def show_route(
-    name: str, admin_url: AdminUrl = None, key_file: KeyFile = None, json: AsJson = False
+    name: Model, admin_url: AdminUrl = None, key_file: KeyFile = None, json: AsJson = False
 ) -> None:
-    """Show how a model's calls are divided.
+    """Show the traffic split of a model.
 
     Example: servegate route show digits
     """
@@ -38,18 +41,23 @@ def show_route(
         ],
     )
     if not route["routed"]:
-        say(f"nobody has set a route: the newest version serves. Try: servegate route set {name} …")
+        say(
+            "no route is set, so the newest version gets all traffic; set one with: "
+            f"servegate route set {name} …"
+        )
 
 
 @app.command("set")
 def set_route(
-    name: str,
-    shares: Annotated[list[str], typer.Argument(help="VERSION=WEIGHT, once per version.")],
+    name: Model,
+    shares: Annotated[
+        list[str], typer.Argument(metavar="VERSION=WEIGHT...", help="Weight of each version.")
+    ],
     reason: Reason = "",
     admin_url: AdminUrl = None,
     key_file: KeyFile = None,
 ) -> None:
-    """Divide a model's calls; returns when every worker does so.
+    """Set the traffic split of a model. The command returns when every worker uses it.
 
     Example: servegate route set digits 1=90 2=10
     """
@@ -58,5 +66,6 @@ def set_route(
     path = f"/api/routes/{segment(name)}"
     shown = f"{split}" if split.total == 100 else f"{split} ({split.percent})"
     tell_done(
-        connect(admin_url, key_file, reason=reason).put(path, body), f"{name} is split {shown}"
+        connect(admin_url, key_file, reason=reason).put(path, body),
+        f"traffic split of {name}: {shown}",
     )

@@ -62,9 +62,9 @@ class Sending:
             self._lost += self._offset < before
             if self._lost > _MOST_BACK:
                 raise Conflict(
-                    f"the upload of '{self._blob.file.path}' does not get on",
-                    why="what arrives is lost again",
-                    try_this="push again, when nobody else pushes the same file",
+                    f"the upload of '{self._blob.file.path}' makes no progress",
+                    why="the gateway keeps losing the data that it received",
+                    try_this="push again when no other client uploads the same file",
                 )
 
     async def _next_piece(self) -> bool:
@@ -121,7 +121,7 @@ class Sending:
         if not offset.isdecimal() or int(offset) > self._blob.file.size:
             if answer.status_code == 409:
                 raise error_of(answer)
-            raise self._channel.stranger("it does not say how much of a file has arrived")
+            raise self._channel.stranger("its response has no valid Upload-Offset")
         return int(offset)
 
     async def _start_again(self, answer: "httpx2.Response") -> None:
@@ -135,7 +135,7 @@ class Sending:
         if self._spoilt > 1:
             raise error
         self._offset = 0
-        self._talk.tell("retry", f"'{self._blob.file.path}' is sent again: {error}", why=str(error))
+        self._talk.tell("retry", f"sending '{self._blob.file.path}' again: {error}", why=str(error))
 
     async def _read(self, offset: int, size: int) -> AsyncIterator[bytes]:
         """These bytes of the blob, counted as they are handed over."""

@@ -1,4 +1,4 @@
-"""`servegate model skew`: a training script's own samples against the recorded preprocessing."""
+"""`servegate model skew`: compares training samples with the recorded preprocessing."""
 
 import json as jsons
 from collections.abc import Iterator, Mapping
@@ -25,25 +25,31 @@ def check_skew(
     name: Annotated[
         str,
         typer.Argument(
-            metavar="NAME[@V|:label]", help="A model; its newest version if none is named."
+            metavar="NAME[@V|:label]", help="Model, or one version of it (default: the newest)."
         ),
     ] = "",
     samples: Annotated[
         Path | None,
-        typer.Option(help="An .npz file with raw/INPUT and tensor/INPUT, from the training."),
+        typer.Option(
+            metavar="FILE",
+            help="Samples from the training: an .npz file with raw/INPUT and tensor/INPUT.",
+        ),
     ] = None,
     preprocessing: Annotated[
         Path | None,
-        typer.Option(help="Check against this preprocessing.json, without a gateway."),
+        typer.Option(
+            metavar="FILE",
+            help="preprocessing.json to check instead of a model; needs no gateway.",
+        ),
     ] = None,
     admin_url: AdminUrl = None,
     key_file: KeyFile = None,
     json: AsJson = False,
 ) -> None:
-    """Check that training samples become the training's tensors, bit for bit.
+    """Check the preprocessing for skew: samples must become the same tensors as in training.
 
-    Exit status 7 when they do not; then common mistakes are tried, and the one that explains it is
-    told.
+    The comparison is bit by bit. Exit status 7 if there is a difference; the command then looks for
+    a common mistake that explains it.
 
     Example: servegate model skew digits@2 --samples samples.npz
 
@@ -51,8 +57,7 @@ def check_skew(
     """
     if samples is None or bool(name) == bool(preprocessing):
         raise Invalid(
-            "what is checked against what?",
-            why="--samples is needed, and a model or --preprocessing",
+            "the command needs --samples, and either a model or --preprocessing",
             try_this="servegate model skew digits --samples samples.npz",
         )
     if preprocessing is not None:
@@ -66,7 +71,7 @@ def check_skew(
             for line in _lines(one):
                 print(line)
     if report["skewed"]:
-        say("training and serving differ")
+        say("the preprocessing differs between training and serving")
         raise typer.Exit(SKEWED)
 
 
@@ -77,7 +82,7 @@ def _asked(name: str, samples: Path, url: str | None, key_file: Path | None) -> 
         data = read_small(samples, _LARGEST_SENT)
     except Invalid as error:
         if samples.is_file() and samples.stat().st_size > _LARGEST_SENT:
-            error.try_this = "fewer samples, or --preprocessing FILE to check on this machine"
+            error.try_this = "use fewer samples, or --preprocessing FILE to check on this machine"
         raise
     admin = connect(url, key_file, timeout=_PATIENCE)
     query = f"?version={number_of(admin, asked)}" if asked.selector else ""
@@ -93,26 +98,26 @@ def _here(preprocessing: Path, samples: Path) -> Any:
     try:
         document = jsons.loads(read_small(preprocessing))
     except (ValueError, RecursionError) as error:
-        raise Invalid(f"{preprocessing} is not JSON", why=str(error)) from error
+        raise Invalid(f"{preprocessing} is not valid JSON", why=str(error)) from error
     if not isinstance(document, dict):
-        raise Invalid(f"{preprocessing} must hold a JSON object")
+        raise Invalid(f"{preprocessing} does not contain a JSON object")
     return skew(parse(document), read_samples(read_small(samples, _LARGEST_HERE))).to_json()
 
 
 def _lines(one: Mapping[str, Any]) -> Iterator[str]:
     """One input for people."""
-    same = f"{one['equal']} of {one['rows']} samples become the training's tensor bit for bit"
+    same = f"{one['equal']} of {one['rows']} samples are bit-identical to the training"
     yield f"{one['name']}: {same}"
     if not one["skewed"]:
         return
-    yield f"  first that differs: {one['first_differing_row']}"
+    yield f"  first difference: sample {one['first_differing_row']}"
     if one["largest_difference"] is not None:
         yield f"  largest difference: {one['largest_difference']:.6g}"
     for note in one["notes"]:
         yield f"  note: {note}"
     for cause in one["causes"]:
-        yield f"  {'cause' if cause['exact'] else 'nearly'}: {cause['what']}"
+        yield f"  {'cause' if cause['exact'] else 'probable cause'}: {cause['what']}"
         if cause["change"]:
             yield f"    in preprocessing.json: {jsons.dumps(cause['change'])}"
     if not one["causes"]:
-        yield "  cause: none of the common mistakes explains it"
+        yield "  cause: unknown; no common mistake explains the difference"

@@ -30,12 +30,10 @@ def open_source(
     """What lies at `path`, as version of model `name`; `Invalid` says why it cannot be pushed."""
     check_model_name(name)
     if not path.exists():
-        raise Invalid(
-            f"there is no {path}", why=f"the current folder is {Path.cwd()}", try_this="ls"
-        )
+        raise Invalid(f"{path} does not exist", why=f"the current folder is {Path.cwd()}")
     is_folder = path.is_dir()
     if version is not None and not is_folder:
-        raise Invalid("--source-version is for folders with several versions")
+        raise Invalid("--source-version needs a folder with several versions")
     if not is_folder:
         return _file(path, name, read_model)
     if (path / MLMODEL).is_file():
@@ -58,13 +56,13 @@ def _file(path: Path, name: str, read_model: ReadModel) -> Source:
         raise _convertible(f"the Keras model {path}")
     if suffix in _BARE:
         raise Invalid(
-            f"{path.name} alone does not say how it is to be served",
-            why="its inputs and outputs stand in a config.pbtxt",
-            try_this=f"a folder with config.pbtxt and 1/{path.name}",
+            f"cannot push {path.name} alone",
+            why="Triton needs a config.pbtxt with its inputs and outputs",
+            try_this=f"push a folder with config.pbtxt and 1/{path.name}",
         )
     raise Invalid(
-        f"{path} is nothing that can be pushed",
-        why="an .onnx file, or a folder of Triton's or MLflow's, is needed",
+        f"cannot push {path}",
+        why="expected an .onnx file, or a Triton or MLflow model folder",
     )
 
 
@@ -84,8 +82,8 @@ def _convertible(what: str) -> Invalid:
     """What has to be converted to ONNX first, and that it can be."""
     error = Invalid(
         f"{what} has to be converted to ONNX",
-        why="Triton's TensorFlow backend ended with release 25.02",
-        try_this="--convert, which converts it and verifies the result",
+        why="Triton has had no TensorFlow backend since release 25.02",
+        try_this="pass --convert to convert it and verify the result",
     )
     error.code = "needs_conversion"
     return error

@@ -1,4 +1,4 @@
-"""`servegate sync`: the agent beside a Triton."""
+"""`servegate sync`: the agent that keeps a Triton's model folder up to date."""
 
 import os
 from pathlib import Path
@@ -16,20 +16,30 @@ from serve.trust import trust
 
 
 def sync(
-    replica: Annotated[str, typer.Option(help="The replica's name, as `replica ls` shows it.")],
-    folder: Annotated[Path, typer.Option(help="The folder that its Triton reads.")],
+    replica: Annotated[
+        str, typer.Option(metavar="NAME", help="Name of the replica, as `replica ls` shows it.")
+    ],
+    folder: Annotated[Path, typer.Option(metavar="DIR", help="Model folder of its Triton.")],
     admin_url: AdminUrl = None,
     storage: Annotated[
-        str | None, typer.Option(help="Where blobs are: a folder, s3://…. [the admin API]")
+        str | None,
+        typer.Option(
+            metavar="URL",
+            help="Storage to read files from: a folder, s3://, gs:// or az:// (default: the admin "
+            "API).",
+        ),
     ] = None,
     cache_bytes: Annotated[
-        int, typer.Option(min=0, help="Bytes of unused blobs that are kept for a return.")
+        int,
+        typer.Option(min=0, metavar="BYTES", help="Size of the cache for files of old versions."),
     ] = 10 << 30,
 ) -> None:
-    """Keep the folder of one Triton as the control plane wants it, until interrupted.
+    """Keep the model folder of a Triton in sync with the control plane, until Ctrl-C.
 
-    It fetches published versions, checks their digests, and never shows Triton half a version.
-    The control plane's secret comes from SERVEGATE_SECRET, servegate.toml or the state folder.
+    The agent fetches published versions and checks their digests. Triton never sees an incomplete
+    version.
+
+    It needs the control plane's secret from SERVEGATE_SECRET, servegate.toml or the state folder.
 
     Example: servegate sync --admin-url https://control:8080 --replica gpu-1 --folder /models
     """
@@ -37,8 +47,8 @@ def sync(
     secret = known_secret(settings)
     if not secret:
         raise Unauthenticated(
-            "an agent needs the control plane's secret",
-            try_this="SERVEGATE_SECRET, or the control plane's state folder",
+            "the agent needs the control plane's secret",
+            try_this="set SERVEGATE_SECRET, or share the control plane's state folder",
         )
     import uvloop
 

@@ -27,7 +27,7 @@ def read_triton_folder(folder: Path, version: int | None = None) -> Source:
         raise _no_version(folder)
     if version is not None and version not in numbers:
         raise Invalid(
-            f"{folder} holds no version {version}", why=f"versions: {', '.join(map(str, numbers))}"
+            f"{folder} has no version {version}", why=f"versions: {', '.join(map(str, numbers))}"
         )
     chosen = version or numbers[-1]
     walk = _Walk(folder, leave_out={str(number) for number in numbers if number != chosen})
@@ -35,13 +35,13 @@ def read_triton_folder(folder: Path, version: int | None = None) -> Source:
     notes = []
     if len(numbers) > 1:
         others = ", ".join(str(number) for number in numbers if number != chosen)
-        notes.append(f"version folder {chosen} is taken; left out: {others} (--source-version N)")
+        notes.append(f"using version folder {chosen}, not {others} (see --source-version)")
     if not any(piece.path.startswith(f"{chosen}/") for piece in pieces):
         pieces.append(_placeholder(folder, chosen))
     if walk.skipped:
         named = ", ".join(walk.skipped[:_MOST_NAMED])
         rest = len(walk.skipped) - _MOST_NAMED
-        notes.append(f"left out: {named}" + (f" and {rest} more" if rest > 0 else ""))
+        notes.append(f"skipped: {named}" + (f" and {rest} more" if rest > 0 else ""))
     return Source("triton", folder.resolve().name, tuple(pieces), tuple(notes))
 
 
@@ -67,8 +67,8 @@ class _Walk:
         for count, piece in enumerate(self._below(self._folder, (self._root,))):
             if count == MOST_FILES:
                 raise Invalid(
-                    f"{self._folder} holds more than {MOST_FILES} files",
-                    try_this="the folder of one model, not of a repository or a checkout",
+                    f"{self._folder} has more than {MOST_FILES} files",
+                    try_this="push the folder of one model, not a repository or a checkout",
                 )
             yield piece
 
@@ -99,12 +99,12 @@ class _Walk:
         try:
             real = entry.resolve(strict=True)
         except (OSError, RuntimeError) as error:
-            raise Invalid(f"the link '{path}' leads nowhere", why=str(error)) from error
+            raise Invalid(f"the link '{path}' is broken", why=str(error)) from error
         if not real.is_relative_to(self._root):
             raise Invalid(
-                f"the link '{path}' leads out of the folder",
-                why=f"to {real}, which is no part of {self._folder}",
-                try_this=f"a copy of the file in its place: cp --remove-destination {real} {entry}",
+                f"the link '{path}' points outside the folder",
+                why=f"its target is {real}, which is not in {self._folder}",
+                try_this=f"replace it with a copy: cp --remove-destination {real} {entry}",
             )
         return real
 
@@ -117,8 +117,8 @@ def _placeholder(folder: Path, version: int) -> Piece:
     text = read_small(config).decode("utf-8", "replace") if config.is_file() else ""
     if not parse(text).composing_models:
         raise Invalid(
-            f"the version folder {folder / str(version)} holds no file",
-            try_this=f"the model file there, such as {version}/model.onnx",
+            f"the version folder {folder / str(version)} is empty",
+            try_this=f"put the model file there, for example {version}/model.onnx",
         )
     return Piece(f"{version}/{PLACEHOLDER}", b"")
 
@@ -130,23 +130,23 @@ def _no_version(folder: Path) -> Invalid:
     except OSError as error:
         raise unreadable(folder, error) from error
     if not entries:
-        return Invalid(f"{folder} is empty", try_this="the folder of a model, or an .onnx file")
+        return Invalid(f"{folder} is empty", try_this="push a model folder or an .onnx file")
     models = [entry.name for entry in entries if entry.is_dir() and versions_of(entry)]
     if models:
         return Invalid(
-            f"{folder} is a repository of models, not one model",
-            why=f"models in it: {', '.join(models[:10])}",
+            f"{folder} is a model repository, not one model",
+            why=f"it contains the models {', '.join(models[:10])}",
             try_this=f"servegate model push {folder / models[0]} {models[0]}",
         )
     files = [entry for entry in entries if entry.suffix == ".onnx"]
     if files:
         return Invalid(
-            f"{folder} holds no version folder",
-            why=f"but {', '.join(file.name for file in files[:10])}",
+            f"{folder} has no version folder",
+            why=f"it only contains {', '.join(file.name for file in files[:10])}",
             try_this=f"servegate model push {files[0]} NAME",
         )
     return Invalid(
-        f"{folder} holds nothing that can be pushed",
-        why="no numbered version folder, no MLmodel, no saved_model.pb",
-        try_this="a folder with 1/model.onnx and config.pbtxt, or an .onnx file",
+        f"cannot push {folder}",
+        why="it has no numbered version folder, MLmodel or saved_model.pb",
+        try_this="push a folder with 1/model.onnx and config.pbtxt, or an .onnx file",
     )

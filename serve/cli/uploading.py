@@ -90,7 +90,7 @@ class Uploading:
             except (NotFound, Conflict) as error:
                 if not left or error.code not in _BEGIN_AGAIN:
                     raise
-                self._talk.tell("retry", f"the upload is begun again: {error}", why=str(error))
+                self._talk.tell("retry", f"starting the upload again: {error}", why=str(error))
         raise AssertionError("the last round returns or raises")
 
     async def _begin(self) -> Begun:
@@ -103,7 +103,7 @@ class Uploading:
             )
             begun = Begun(str(page["id"]), missing, page["existing"])
         except (KeyError, TypeError, ValueError) as error:
-            raise self._channel.stranger("its answer to an upload is malformed") from error
+            raise self._channel.stranger("its response to the upload is malformed") from error
         facts = {"id": begun.id, "missing": begun.lacking, "total": self.total}
         self._talk.tell("upload", self._plan(begun), **facts, existing=begun.existing)
         return begun
@@ -113,7 +113,7 @@ class Uploading:
         if begun.lacking in (0, self.total):
             return ""
         there = amount(self.total - begun.lacking)
-        return f"{there} of {amount(self.total)} are there already"
+        return f"the gateway already has {there} of {amount(self.total)}"
 
     async def _commit(self, identity: str, ask: Mapping[str, Any]) -> Committed:
         path = f"/api/uploads/{segment(identity)}/commit"
@@ -121,7 +121,7 @@ class Uploading:
         try:
             return Committed(int(page["version"]), str(page["state"]), bool(page["created"]))
         except (KeyError, TypeError, ValueError) as error:
-            raise self._channel.stranger("its answer to a commit is malformed") from error
+            raise self._channel.stranger("its response to the commit is malformed") from error
 
     async def _bring(self, begun: Begun) -> None:
         """Send all that is missing, several blobs at a time, the largest first."""

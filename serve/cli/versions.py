@@ -17,8 +17,10 @@ from serve.cli.output import as_json, say, table
 from serve.core.errors import Conflict, Invalid, NotFound, UnknownLabel, UnknownVersion
 from serve.core.versions import File
 
-Which = Annotated[str, typer.Argument(metavar="NAME[@V|:label]", help="A version, or a label.")]
-Exactly = Annotated[str, typer.Argument(metavar="NAME@V", help="A version.")]
+Which = Annotated[
+    str, typer.Argument(metavar="NAME[@V|:label]", help="Version, by number or label.")
+]
+Exactly = Annotated[str, typer.Argument(metavar="NAME@V", help="Version, by number.")]
 
 
 def show_version(admin: AdminClient, asked: Asked, *, json: bool) -> None:
@@ -47,7 +49,7 @@ def show_diff(
     key_file: KeyFile = None,
     json: AsJson = False,
 ) -> None:
-    """Compare two versions: their files, and their configurations.
+    """Compare the files and configurations of two versions.
 
     Example: servegate model diff digits@1 digits@2
     """
@@ -66,19 +68,20 @@ def show_diff(
         ("FILE", "CHANGE", one, other),
         [(row["path"], row["change"], _size(row["one"]), _size(row["other"])) for row in files],
     )
-    print("\n".join(config) if config else "the configurations are the same")
+    print("\n".join(config) if config else "the configurations are identical")
 
 
 def pull(
     which: Which,
     out: Annotated[
-        Path | None, typer.Option("--out", help="The model folder to write. [./NAME]")
+        Path | None,
+        typer.Option("--out", metavar="DIR", help="Model folder to write (default: ./NAME)."),
     ] = None,
     admin_url: AdminUrl = None,
     key_file: KeyFile = None,
     json: AsJson = False,
 ) -> None:
-    """Fetch the files of a version into a model folder, as Triton reads it.
+    """Download the files of a version into a model folder.
 
     Example: servegate model pull digits@3 --out copies/digits
     """
@@ -87,7 +90,7 @@ def pull(
     from serve.cli.talk import amount, talk
 
     channel = talk(json=json)
-    with told(channel, lambda: "stopped; the same command goes on with the files that are missing"):
+    with told(channel, lambda: "stopped; run the same command again to fetch the missing files"):
         asked = parse_asked(which)
         admin = connect(admin_url, key_file)
         number = number_of(admin, asked)
@@ -97,7 +100,7 @@ def pull(
         lacking = pulling.lacking(files)
         asyncio.run(pulling.run(lacking))
         size = amount(sum(file.size for file in lacking))
-        text = f"version {number} of {asked.model}: {len(files)} files, {size} fetched"
+        text = f"version {number} of {asked.model}: {len(files)} files, downloaded {size}"
         channel.tell("note", text)
         channel.tell("result", ok=True, exit=0, version=number, folder=str(folder))
     if not json:
@@ -107,22 +110,22 @@ def pull(
 def remove(
     which: Exactly,
     purge: Annotated[
-        bool, typer.Option("--purge", help="Remove its files, too: it cannot be restored.")
+        bool, typer.Option("--purge", help="Also delete its files, so that it cannot be restored.")
     ] = False,
     yes: Yes = False,
     reason: Reason = "",
     admin_url: AdminUrl = None,
     key_file: KeyFile = None,
 ) -> None:
-    """Retire a version: no replica holds it any more; `model restore` brings it back.
+    """Retire a version: all replicas unload it. `model restore` publishes it again.
 
-    A version that has failed was never loaded: it is removed for good.
+    A failed version is removed permanently.
 
     Example: servegate model rm digits@2
     """
     asked, number = _exactly(which)
     if purge and not yes:
-        require_yes(f"the files of version {number} of {asked.model} are removed for good")
+        require_yes(f"this permanently deletes the files of version {number} of {asked.model}")
     admin = connect(admin_url, key_file, reason=reason)
     page = admin.delete(path_of(asked.model, number) + ("?purge=true" if purge else ""))
     say(f"version {number} of {asked.model} is {page['state']}")
@@ -134,7 +137,7 @@ def restore(
     admin_url: AdminUrl = None,
     key_file: KeyFile = None,
 ) -> None:
-    """Publish a retired version again; calls stay where they are.
+    """Publish a retired version again. Labels and routes do not change.
 
     Example: servegate model restore digits@2
     """
@@ -146,16 +149,23 @@ def restore(
 
 def collect_garbage(
     keep: Annotated[
-        int | None, typer.Option(min=0, help="Versions of each model that stay. [as configured]")
+        int | None,
+        typer.Option(
+            min=0,
+            metavar="N",
+            help="Newest versions of each model to keep (default: the setting keep_versions).",
+        ),
     ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would go.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Show what would be removed, without changes.")
+    ] = False,
     yes: Yes = False,
     reason: Reason = "",
     admin_url: AdminUrl = None,
     key_file: KeyFile = None,
     json: AsJson = False,
 ) -> None:
-    """Remove old versions that are retired or failed, and files that nothing needs.
+    """Remove old retired or failed versions, and unused files.
 
     Example: servegate model gc --keep 5 --dry-run
     """
@@ -166,7 +176,9 @@ def collect_garbage(
     if not (dry_run or yes):
         going = admin.post("/api/gc", body | {"dry_run": True})
         if going["items"]:
-            require_yes(f"{len(going['items'])} things go, {amount(going['bytes'])}: see --dry-run")
+            require_yes(
+                f"this removes {len(going['items'])} items, {amount(going['bytes'])}; see --dry-run"
+            )
     found = admin.post("/api/gc", body | {"dry_run": dry_run})
     if json:
         as_json(found)
@@ -178,7 +190,7 @@ def collect_garbage(
                 for each in found["items"]
             ],
         )
-    say(f"{amount(found['bytes'])} {'would be freed' if dry_run else 'are freed'}")
+    say(f"{'would free' if dry_run else 'freed'} {amount(found['bytes'])}")
 
 
 def number_of(admin: AdminClient, asked: Asked) -> int:
@@ -248,7 +260,7 @@ def _files(page: Mapping[str, Any]) -> tuple[File, ...]:
     """The files of a version; `Conflict` when there are none to fetch."""
     if not page["files"]:
         raise Conflict(
-            f"version {page['version']} of model '{page['model']}' has no files to fetch",
+            f"version {page['version']} of model '{page['model']}' has no files to download",
             why=f"it is {page['state']}",
         )
     return tuple(File(file["path"], file["size"], file["sha256"]) for file in page["files"])
@@ -258,7 +270,7 @@ def _exactly(which: str) -> tuple[Asked, int]:
     """A version by its number: what is changed for good is not named by a label that may move."""
     asked = parse_asked(which)
     if not asked.selector.isdecimal():
-        raise Invalid(f"'{which}' names no version by its number", try_this=f"{asked.model}@1")
+        raise Invalid(f"'{which}' has no version number", try_this=f"{asked.model}@1")
     return asked, int(asked.selector)
 
 
@@ -296,7 +308,7 @@ def _lines(page: Mapping[str, Any]) -> Iterator[str]:
         "waiting": " ".join(
             [*(page["labels"] if "live" in page else ()), *(["route"] if page.get("live") else [])]
         ),
-        "kept": "loaded, until model unload" if page.get("keep") else "",
+        "kept": "loaded until model unload" if page.get("keep") else "",
         "in Triton": page.get("physical"),
         "content": page.get("content"),
         "size": amount(page["size"]) if page.get("size") else "",

@@ -38,7 +38,7 @@ def test_what_is_named_is_set_and_all_else_stays(url: str) -> None:
     assert stored(url)["settings"] == numbers | rest
     assert done.stdout == ""
     assert done.stderr.splitlines() == [
-        "updated pool default: in force on every worker (generation 1)",
+        "updated pool default; active on every worker (generation 1)",
         "bounds now: 0 to 9 replicas, GPUs for 6",
     ]
     etag = stored(url)["etag"]

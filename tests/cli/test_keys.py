@@ -33,7 +33,7 @@ def test_a_key_is_made_listed_and_revoked_while_the_gateway_stands_still(tmp_pat
     [words] = made.stdout.splitlines()
     identity = words.split("_")[1]
     assert words.startswith("sg_") and words not in made.stderr
-    assert "no gateway runs there, it holds from the next start" in made.stderr
+    assert "it takes effect when the gateway starts" in made.stderr
     listed = run(tmp_path, "ls").stdout.splitlines()
     assert listed[0].split("\t")[:4] == ["key", "role", "models", "state"]
     assert listed[1].split("\t")[:4] == [identity, "predictor", "a* b", "active"]

@@ -57,7 +57,7 @@ def test_a_file_of_many_rows_is_cut_into_requests_and_the_rest_is_told(tmp_path:
         rows(7)[:3].tolist(),
         rows(7)[3:6].tolist(),
     ]
-    assert ready.notes == ("the last 1 rows are left out: 3 make a request",)
+    assert ready.notes == ("the last 1 rows are not used: a request has 3 rows",)
     assert len(read(saved(tmp_path / "a.npz", x=rows(4))).requests) == 4
     (only,) = read(saved(tmp_path / "a.npz", x=rows(1)), batch=3).requests
     assert only.tensors["x"].shape == (3, 2), "one row fills a batch"

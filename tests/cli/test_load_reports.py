@@ -85,7 +85,7 @@ def test_a_report_can_be_shared_with_the_gateway_and_is_listed_there(folder: Pat
     with answering(keeper) as url:
         done = load(folder, "report", "before", "--share", "--admin-url", url)
         listed = load(folder, "ls", "--shared", "--admin-url", url)
-    assert done.returncode == 0 and f"{url} keeps it as before" in done.stderr
+    assert done.returncode == 0 and f"shared: before on {url}" in done.stderr
     assert listed.stdout.splitlines()[1].split("\t")[0] == "before"
 
 

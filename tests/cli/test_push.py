@@ -69,7 +69,7 @@ def test_a_push_prints_the_version_and_says_how_to_go_on(
 ) -> None:
     done = push(gateway, folder, "m", "--label", "candidate", "--tag", "k=v", "--reason", "why")
     assert (done.returncode, done.stdout) == (0, "m@1\n"), done.stderr
-    assert "this is version 1 of m" in done.stderr
+    assert "created version 1 of m" in done.stderr
     assert "Look: servegate model show m@1" in done.stderr
     [ask] = gateway.commits
     assert ask["labels"] == ["candidate"]
@@ -78,7 +78,7 @@ def test_a_push_prints_the_version_and_says_how_to_go_on(
     assert set(ask["tools"]) == {"servegate"}
     again = push(gateway, folder, "m", "--live")
     assert (again.returncode, again.stdout) == (0, "m@1\n")
-    assert "this content is version 1 of m already" in again.stderr
+    assert "version 1 of m already has this content" in again.stderr
     assert "sent " not in again.stderr and gateway.commits[-1]["live"]
 
 
@@ -171,8 +171,8 @@ def test_a_push_that_was_ended_goes_on_where_it_stopped(
     done = push(gateway, folder, "m")
     assert done.returncode == 0, done.stderr
     assert gateway.received == SIZE
-    assert "sent 8 MB of 20 MB, the rest was there" in done.stderr
-    assert "12 MB of 20 MB are there already" in done.stderr
+    assert "uploaded 8 MB of 20 MB; the gateway had the rest" in done.stderr
+    assert "the gateway already has 12 MB of 20 MB" in done.stderr
 
 
 def test_ctrl_c_while_waiting_says_that_the_publication_goes_on(
@@ -185,7 +185,9 @@ def test_ctrl_c_while_waiting_says_that_the_publication_goes_on(
     running.send_signal(signal.SIGINT)
     _, err = running.communicate(timeout=30)
     assert running.returncode == 130
-    assert "the publication of version 1 goes on. Look: servegate model show m@1" in err
+    assert (
+        "the publication of version 1 continues; to see its state: servegate model show m@1" in err
+    )
 
 
 def test_golden_cases_travel_as_a_contract(
@@ -223,7 +225,7 @@ def test_a_dry_run_only_reads(gateway: FakeGateway, folder: Path) -> None:
     assert {method for method, _ in gateway.asked} == {"GET"}
     rows = [line.split("\t") for line in done.stdout.splitlines()]
     assert rows[0] == ["file", "bytes", "sha256", "there"]
-    assert {row[3] for row in rows[1:]} == {"no"} and "would be sent" in done.stderr
+    assert {row[3] for row in rows[1:]} == {"no"} and "would upload" in done.stderr
 
     push(gateway, root, "digits")
     result = events(push(gateway, root, "digits", "--dry-run", "--json"))[-1]
@@ -231,4 +233,4 @@ def test_a_dry_run_only_reads(gateway: FakeGateway, folder: Path) -> None:
 
     refused = push(gateway, folder, "m", "--dry-run")
     assert refused.returncode == 7
-    assert "the gateway would refuse this version" in refused.stderr
+    assert "the gateway would reject this version" in refused.stderr

@@ -14,16 +14,19 @@ from serve.settings import Settings
 
 def test_a_start_without_models_says_what_to_do_next(capsys: pytest.CaptureFixture[str]) -> None:
     _welcome(Ready(Settings(), []))
-    assert "no model yet; next: servegate model push FOLDER NAME --wait" in capsys.readouterr().err
+    assert (
+        "no models yet; push one with: servegate model push PATH NAME --wait"
+        in capsys.readouterr().err
+    )
 
 
 def test_weights_that_are_no_percentages_are_echoed_as_percentages() -> None:
     gateway = Gateway("")
     with serving(gateway):
         for shares, said in (
-            (("1=90", "2=20"), "m is split 1=90 2=20 (81.8 % and 18.2 %): in force"),
-            (("1=90", "2=10"), "m is split 1=90 2=10: in force"),
-            (("1=1", "2=0"), "m is split 1=1 2=0 (100 %): in force"),
+            (("1=90", "2=20"), "traffic split of m: 1=90 2=20 (81.8 % and 18.2 %); active"),
+            (("1=90", "2=10"), "traffic split of m: 1=90 2=10; active"),
+            (("1=1", "2=0"), "traffic split of m: 1=1 2=0 (100 %); active"),
         ):
             done = servegate("route", "set", "m", *shares, "--admin-url", gateway.url)
             assert done.stderr.startswith(said)

@@ -58,17 +58,20 @@ def over(gateway: Gateway, folder: Path, name: str, *more: str) -> Done:
 def test_samples_that_fit_end_with_0(folder: Path) -> None:
     done = here(folder)
     assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout == "x: 3 of 3 samples become the training's tensor bit for bit\n"
+    assert done.stdout == "x: 3 of 3 samples are bit-identical to the training\n"
     page = json.loads(here(folder, "--json").stdout)
     assert (page["skewed"], page["inputs"][0]["rows"]) == (False, 3)
 
 
 def test_a_skew_ends_with_7_and_says_what_to_write_into_the_record(folder: Path) -> None:
     np.savez(folder / "samples.npz", **{"raw/x": PICTURES, "tensor/x": TENSORS * 0 + 2})
-    assert "none of the common mistakes" in here(folder).stdout
+    assert "no common mistake" in here(folder).stdout
     np.savez(folder / "samples.npz", **{"raw/x": PICTURES, "tensor/x": PICTURES[..., None] * 1.0})
     done = here(folder)
-    assert (done.returncode, done.stderr) == (7, "training and serving differ\n")
+    assert (done.returncode, done.stderr) == (
+        7,
+        "the preprocessing differs between training and serving\n",
+    )
     head, *lines = done.stdout.splitlines()
     assert head.startswith("x: 0 of 3")
     assert "  cause: in training pixels are not scaled, they reach to 255" in lines
@@ -90,14 +93,14 @@ def test_what_cannot_be_checked_ends_with_2_and_says_why(folder: Path) -> None:
     with (folder / "large.npz").open("wb") as large:
         large.truncate((1 << 23) + 1)
     for words, said in (
-        ("", "what is checked against what?"),
-        ("m", "what is checked against what?"),
-        ("--samples samples.npz", "what is checked against what?"),
+        ("", "the command needs --samples"),
+        ("m", "the command needs --samples"),
+        ("--samples samples.npz", "the command needs --samples"),
         ("m --samples none.npz", "none.npz cannot be read"),
         ("m --samples large.npz", "fewer samples, or --preprocessing FILE"),
         ("--preprocessing none.json --samples samples.npz", "none.json cannot be read"),
-        ("--preprocessing samples.npz --samples samples.npz", "is not JSON"),
-        ("--preprocessing list.json --samples samples.npz", "must hold a JSON object"),
+        ("--preprocessing samples.npz --samples samples.npz", "is not valid JSON"),
+        ("--preprocessing list.json --samples samples.npz", "does not contain a JSON object"),
         ("--preprocessing preprocessing.json --samples list.json", "no readable NPZ"),
     ):
         done = servegate("model", "skew", *words.split(), folder=folder)

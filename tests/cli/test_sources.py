@@ -96,15 +96,15 @@ def test_links_that_lead_nowhere_or_out_of_the_folder_are_refused(tmp_path: Path
     root = folder(tmp_path / "m", "1/model.onnx")
     for target in ("../../secret", "/etc/passwd", "../../outside"):
         (root / "1/link").symlink_to(target)
-        assert "the link '1/link' leads out of the folder" in refused(root).what, target
+        assert "the link '1/link' points outside the folder" in refused(root).what, target
         (root / "1/link").unlink()
     (root / "1/gone").symlink_to("nothing")
-    assert "'1/gone' leads nowhere" in refused(root).what
+    assert "'1/gone' is broken" in refused(root).what
 
 
 def test_only_an_ensemble_needs_no_file_of_its_own(tmp_path: Path) -> None:
     (tmp_path / "1").mkdir()
-    assert "holds no file" in refused(tmp_path).what
+    assert "is empty" in refused(tmp_path).what
     step = 'ensemble_scheduling { step { model_name: "a" model_version: -1 } }'
     (tmp_path / "config.pbtxt").write_text(f'platform: "ensemble" {step}')
     assert paths(opened(tmp_path)) == ["1/placeholder", "config.pbtxt"]
@@ -117,11 +117,11 @@ def test_only_an_ensemble_needs_no_file_of_its_own(tmp_path: Path) -> None:
         ([], "", None, "is empty"),
         (["a/1/model.onnx", "b/1/model.onnx"], "", None, "repository.*a, b"),
         (["net.onnx"], "", None, "Try: .*net.onnx"),
-        ([], "nothing", None, "there is no"),
+        ([], "nothing", None, "does not exist"),
         (["a.onnx"], "a.onnx", 1, "--source-version"),
-        (["m.keras"], "m.keras", None, "has to be converted.*Try: --convert"),
-        (["m.h5"], "m.h5", None, "has to be converted.*Try: --convert"),
-        (["saved/saved_model.pb"], "saved", None, "has to be converted.*Try: --convert"),
+        (["m.keras"], "m.keras", None, "has to be converted.*Try: pass --convert"),
+        (["m.h5"], "m.h5", None, "has to be converted.*Try: pass --convert"),
+        (["saved/saved_model.pb"], "saved", None, "has to be converted.*Try: pass --convert"),
         (["m.plan"], "m.plan", None, "Try: .*1/m.plan"),
         (["m.pt"], "m.pt", None, "Try: .*1/m.pt"),
         (["notes.txt"], "notes.txt", None, ""),

@@ -35,7 +35,7 @@ def test_with_a_seed_exactly_the_expected_calls_land_on_each_version(tmp_path):
         words = ("route", "set", "digits", "1=90", "2=10", "--admin-url", seeded.admin)
         done = harness.servegate(*words)
         assert done.returncode == 0, done.stderr
-        assert "in force on every worker" in done.stderr
+        assert "active on every worker" in done.stderr
         draws = random.Random(7)  # worker 0 of a gateway started with --seed 7
         split = Split.of({1: 90, 2: 10})
         for module, url in ((tritonclient.http, seeded.http), (tritonclient.grpc, seeded.grpc)):

@@ -1,7 +1,7 @@
-"""The first call of each lane, before a run: what fails is told as the error that it is.
+"""The test call of each lane before a run, so that failures are reported as errors of their own.
 
-The call is the lane's own, byte for byte. An answer that is right in form but not the expected one
-is only said: a model may be wrong about a row.
+The call is the lane's own, byte for byte. A well-formed response with another class than expected
+is only a note: a model may be wrong about a row.
 """
 
 from collections.abc import Iterator, Sequence
@@ -35,12 +35,12 @@ def check_lanes(lanes: Sequence[Lane], *, timeout: float) -> Iterator[str]:
         outcome = checker(lane)(payload, answer, length)
         if outcome == MALFORMED:
             raise ServegateError(
-                f"the answer over {lane.name} cannot be read",
-                why=repr(answer[:200]),
+                f"the test call over {lane.name} returned a malformed response",
+                why=f"it starts with {answer[:200]!r}",
                 try_this="--url and --grpc-url of the data ports, or --no-check",
             )
         if outcome == WRONG:
-            yield f"note: the first answer over {lane.name} is not the expected class"
+            yield f"note: the test call over {lane.name} did not return the expected class"
 
 
 def _call_http(
@@ -91,7 +91,7 @@ class _Grpc(GrpcCaller):
                 return _of_stream(bytes(answer))
         except self._error as error:
             raise grpc_error(error) from error
-        raise ServegateError("the stream ended without an answer", try_this="--protocol grpc")
+        raise ServegateError("the gRPC stream ended without a response", try_this="--protocol grpc")
 
 
 def _of_stream(message: bytes) -> bytes:

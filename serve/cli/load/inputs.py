@@ -1,4 +1,4 @@
-"""What a load test sends: the texts of `--input` and `--expect`, as requests of `--batch` rows.
+"""The requests of a load test, from the texts of `--input` and `--expect`, `--batch` rows each.
 
 | text                        | the requests                                                     |
 |-----------------------------|------------------------------------------------------------------|
@@ -63,7 +63,7 @@ def read_requests(
     if wish.batch and not batched:
         raise Invalid(
             f"--batch {wish.batch} does not fit model '{model}'",
-            why="not every input has a batch dimension",
+            why="some of its inputs have no batch dimension",
         )
     output, classes = _expected(model, metadata, wish.expect)
     batch = wish.batch or 1
@@ -77,15 +77,15 @@ def read_requests(
     notes = dict.fromkeys(note for each in found for note in each.notes)
     rows = max(map(len, found[0].tensors.values())) if batched else 0
     if rows > batch and rows % batch:
-        notes[f"the last {rows % batch} rows are left out: {batch} make a request"] = None
+        notes[f"the last {rows % batch} rows are not used: a request has {batch} rows"] = None
     return Ready(tuple(requests), found[0].datatypes, output, tuple(notes))
 
 
 def _random(read: Read, wish: Wish, batched: set[str]) -> list[Inputs]:
     if wish.expect:
         raise Invalid(
-            "--expect cannot be held against random inputs",
-            why="nobody knows their classes",
+            "--expect cannot be used with random inputs",
+            why="their classes are unknown",
             try_this="--input @FILE.npz",
         )
     if not batched:
@@ -114,8 +114,8 @@ def _turns(texts: Sequence[str]) -> list[list[str]]:
         by_name.setdefault(name, []).append(text)
     counts = {len(given) for given in by_name.values()}
     if len(counts) > 1:
-        told = ", ".join(f"{name or 'without a name'}: {len(x)}" for name, x in by_name.items())
-        raise Invalid("--input is not given as often for each input", why=told)
+        found = ", ".join(f"{name or 'without a name'}: {len(x)}" for name, x in by_name.items())
+        raise Invalid("the inputs have different numbers of --input options", why=found)
     return [list(turn) for turn in zip(*by_name.values(), strict=True)]
 
 
@@ -128,7 +128,9 @@ def _joined(found: Sequence[Inputs]) -> list[Inputs]:
             tensors[name] = np.concatenate(arrays)
         except ValueError as error:
             shapes = ", ".join(str(list(one.shape)) for one in arrays)
-            raise Invalid(f"the rows of input '{name}' differ in shape", why=shapes) from error
+            raise Invalid(
+                f"the rows of input '{name}' have different shapes", why=shapes
+            ) from error
     notes = tuple(note for each in found for note in each.notes)
     return [Inputs(tensors, found[0].datatypes, notes)]
 
@@ -141,12 +143,12 @@ def _expected(model: str, metadata: Metadata, text: str) -> tuple[str, Array | N
     name = name or (next(iter(metadata.outputs)) if len(metadata.outputs) == 1 else "")
     if name not in metadata.outputs:
         raise Invalid(
-            f"--expect {text} names no output of model '{model}'",
-            why=f"it gives {', '.join(metadata.outputs)}",
+            f"--expect {text} does not name an output of model '{model}'",
+            why=f"its outputs are {', '.join(metadata.outputs)}",
             try_this=f"--expect {next(iter(metadata.outputs), 'OUTPUT')}=@labels.npy",
         )
     if not source.startswith("@"):
-        raise Invalid(f"--expect {text} cannot be read", try_this=f"--expect {name}=@labels.npy")
+        raise Invalid(f"--expect '{text}' is not valid", try_this=f"--expect {name}=@labels.npy")
     classes: Array | None = None
     for called in (name, "labels"):  # in an .npz, as `convert --labelled` has it
         wanted = {called: TensorSpec(called, "INT64", (-1,))}

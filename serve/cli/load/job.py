@@ -8,24 +8,46 @@ import typer
 def print_job(
     options: Annotated[
         list[str],
-        typer.Argument(metavar="-- OPTIONS", help="What would stand behind `servegate load run`."),
+        typer.Argument(metavar="-- OPTIONS", help="Options of `servegate load run`."),
     ],
-    image: Annotated[str, typer.Option("--image", help="A Servegate image that has locust.")],
-    name: Annotated[str, typer.Option("--name", help="Of the Job.")] = "run",
+    image: Annotated[
+        str, typer.Option("--image", metavar="IMAGE", help="Servegate image that includes locust.")
+    ],
+    name: Annotated[str, typer.Option("--name", metavar="NAME", help="Name of the Job.")] = "run",
     workers: Annotated[
-        int, typer.Option("--workers", min=1, help="Pods that call, beside one that leads them.")
+        int,
+        typer.Option(
+            "--workers",
+            min=1,
+            metavar="N",
+            help="Number of pods that generate calls, in addition to the leading pod.",
+        ),
     ] = 1,
-    namespace: Annotated[str, typer.Option("--namespace", help="Where it runs.")] = "",
-    key_secret: Annotated[
-        str, typer.Option("--key-secret", help="A Secret whose entry `key` is the API key.")
+    namespace: Annotated[
+        str, typer.Option("--namespace", metavar="NAMESPACE", help="Namespace of the Job.")
     ] = "",
-    cpu: Annotated[str, typer.Option("--cpu", help="Cores of a pod.")] = "1",
-    memory: Annotated[str, typer.Option("--memory", help="Of a pod.")] = "1Gi",
+    key_secret: Annotated[
+        str,
+        typer.Option(
+            "--key-secret", metavar="NAME", help="Secret whose entry `key` is the API key."
+        ),
+    ] = "",
+    cpu: Annotated[
+        str, typer.Option("--cpu", metavar="CORES", help="CPU cores of each pod.")
+    ] = "1",
+    memory: Annotated[
+        str, typer.Option("--memory", metavar="BYTES", help="Memory of each pod.")
+    ] = "1Gi",
     deadline: Annotated[
-        str, typer.Option("--deadline", help="When it is given up; longer than the run.")
+        str,
+        typer.Option(
+            "--deadline",
+            metavar="DURATION",
+            help="Time limit of the Job; longer than the load test.",
+        ),
     ] = "1h",
 ) -> None:
-    """Print a Kubernetes Job that makes a load test, and shares its report with the gateway.
+    """Print a Kubernetes Job that runs a load test and uploads its report to the gateway.
 
     Example: servegate load job --image servegate --workers 3 -- --model digits --rate 2000
     """

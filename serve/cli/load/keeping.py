@@ -45,7 +45,7 @@ class Shelf:
         except OSError:
             is_writable = False
         if not is_writable:
-            raise Invalid(f"no report can be written to {folder}", try_this="--out FOLDER")
+            raise Invalid(f"cannot write a report to {folder}", try_this="--out DIR")
         begun = datetime.now(UTC)
         return cls(
             folder, name or name_of(begun, asked, scenario), asked, scenario, title, command, begun

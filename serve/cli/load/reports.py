@@ -20,9 +20,13 @@ if TYPE_CHECKING:
     from serve.load.reporting.report import Report
 
 Which = Annotated[
-    str, typer.Argument(metavar="PATH|NAME", help="A report's folder or file, or its name in DIR.")
+    str,
+    typer.Argument(metavar="PATH|NAME", help="Folder or file of a report, or its name in --out."),
 ]
-Html = Annotated[Path | None, typer.Option("--html", metavar="FILE", help="Write the page anew.")]
+Html = Annotated[
+    Path | None,
+    typer.Option("--html", metavar="FILE", help="File to write the report to, as an HTML page."),
+]
 _LIMIT = re.compile(r"([a-z0-9.]+)\s*([<>])\s*([0-9.]+)")
 
 
@@ -35,7 +39,7 @@ def show_report(
     key_file: KeyFile = None,
     json: AsJson = False,
 ) -> None:
-    """Show what a load test came to.
+    """Show the report of a load test.
 
     Example: servegate load report 20261122-101500-digits-smoke
 
@@ -60,23 +64,31 @@ def show_report(
 
 
 def compare_reports(
-    before: Annotated[str, typer.Argument(metavar="BEFORE", help="A report, as `load report`.")],
-    after: Annotated[str, typer.Argument(metavar="AFTER", help="Another one.")],
+    before: Annotated[
+        str,
+        typer.Argument(
+            metavar="BEFORE", help="Report of the first load test, as in `load report`."
+        ),
+    ],
+    after: Annotated[str, typer.Argument(metavar="AFTER", help="Report of the second load test.")],
     html: Annotated[
-        Path | None, typer.Option("--html", metavar="FILE", help="Write a page.")
+        Path | None,
+        typer.Option(
+            "--html", metavar="FILE", help="File to write the comparison to, as an HTML page."
+        ),
     ] = None,
     fail_if: Annotated[
         str,
         typer.Option(
             "--fail-if",
-            metavar="RATIOS",
-            help="Such as 'p99>1.1': status 7 if a whole interval is beyond.",
+            metavar="CONDITIONS",
+            help="Exit with status 7 if a whole interval is beyond a limit, for example 'p99>1.1'.",
         ),
     ] = "",
     out: options.Folder = options.DEFAULT_FOLDER,
     json: AsJson = False,
 ) -> None:
-    """Hold one load test against another: ratios after ÷ before, with 95 % intervals.
+    """Compare two load tests: ratios after ÷ before, with 95 % confidence intervals.
 
     Example: servegate load compare before after --fail-if 'p99>1.1,rate<0.95'
     """
@@ -92,10 +104,10 @@ def compare_reports(
     if json:
         as_json([{**_ratio(one), "beyond": one.name in beyond} for one in ratios])
     else:
-        heads = ("AFTER / BEFORE", "RATIO", "LOW", "HIGH", "WHAT THAT IS")
+        heads = ("AFTER / BEFORE", "RATIO", "LOW", "HIGH", "VERDICT")
         table(heads, [_line(one) for one in ratios])
     if beyond:
-        error = CheckFailed("the second load test is worse than allowed", beyond.values())
+        error = CheckFailed("the second load test is worse than --fail-if allows", beyond.values())
         error.code = "ratio_beyond"
         raise error
 
@@ -103,13 +115,13 @@ def compare_reports(
 def list_reports(
     out: options.Folder = options.DEFAULT_FOLDER,
     those_shared: Annotated[
-        bool, typer.Option("--shared", help="Those that the gateway keeps instead.")
+        bool, typer.Option("--shared", help="List the reports on the gateway instead.")
     ] = False,
     admin_url: AdminUrl = None,
     key_file: KeyFile = None,
     json: AsJson = False,
 ) -> None:
-    """List the reports that are kept here, the newest first.
+    """List the reports, newest first.
 
     Example: servegate load ls --out load-reports
     """
@@ -124,7 +136,7 @@ def list_reports(
         return
     verdicts = {True: "passed", False: "failed", None: ""}
     table(
-        ("NAME", "BEGUN", "MODEL", "KIND", "VERDICT", "FINDING"),
+        ("NAME", "STARTED", "MODEL", "KIND", "VERDICT", "FINDING"),
         [
             (
                 one["name"],
@@ -140,17 +152,17 @@ def list_reports(
 
 
 def shared(report: "Report", admin: "Server | str | None", key_file: Path | None) -> None:
-    """Give a report to the gateway, where everybody who may look finds it."""
+    """Upload a report to the gateway."""
     gateway = connect(admin, key_file)
     gateway.post("/api/load/reports", report.to_json())
-    say(f"  shared: {gateway.url} keeps it as {report.name}")
+    say(f"  shared: {report.name} on {gateway.url}")
 
 
 def _write(path: Path, text: str) -> None:
     try:
         path.write_text(text, encoding="utf-8")
     except OSError as error:
-        raise Invalid(f"{path} cannot be written", why=error.strerror or str(error)) from error
+        raise Invalid(f"cannot write {path}", why=error.strerror or str(error)) from error
     say(f"  page: {path}")
 
 
@@ -163,7 +175,7 @@ def _beyond(text: str, ratios: "Sequence[Ratio]") -> dict[str, str]:
         if match is None or match[1] not in by_name or match[3].count(".") > 1:
             raise Invalid(
                 f"--fail-if cannot be '{part}'",
-                why=f"it is about {', '.join(by_name)}, with < or > and a ratio",
+                why=f"expected NAME<RATIO or NAME>RATIO, with one of {', '.join(by_name)}",
                 try_this="--fail-if 'p99>1.1'",
             )
         one, limit = by_name[match[1]], float(match[3])

@@ -42,7 +42,7 @@ class Pace:
             return f"{self.users} user{'s' if self.users > 1 else ''}{paced}"
         kind = self.arrivals.partition(":")[0]
         if kind in ("poisson", "constant"):
-            return f"{self.rate:g} calls/s" + (", evenly" if kind == "constant" else "")
+            return f"{self.rate:g} calls/s" + (", constant" if kind == "constant" else "")
         return f"{self.rate:g} calls/s, {self.arrivals}" if kind in _SHAPED else self.arrivals
 
     def loop(self) -> "tuple[Arrivals | None, Closed | None]":
@@ -53,11 +53,15 @@ class Pace:
         if self.users:
             return None, Closed(self.users, self.think, self.rate)
         if self.think:
-            raise Invalid("--think is for users of the closed loop", try_this="--closed 10")
+            raise Invalid(
+                "--think needs --closed",
+                why="only users of a closed loop pause",
+                try_this="--closed 10",
+            )
         if not self.rate and self.arrivals.partition(":")[0] in ("poisson", "constant", *_SHAPED):
             raise Invalid(
-                "nothing says how many calls a second there should be",
-                try_this="--rate 100, or --closed 10, or --find-max",
+                "the rate of the load test is missing",
+                try_this="--rate 100, --closed 10 or --find-max",
             )
         return parse_arrivals(self.arrivals, self.rate), None
 

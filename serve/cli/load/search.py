@@ -27,10 +27,11 @@ def search(
     from serve.load.reporting.objectives import parse_objective
 
     if not objective:
-        raise Invalid("--find-max needs an objective to meet", try_this="--slo 'p99<20ms'")
+        raise Invalid("--find-max needs an objective", try_this="--slo 'p99<20ms'")
     if pace.users:
         raise Invalid(
-            "--find-max has no use for --closed", why="users who wait for answers set the rate"
+            "--find-max cannot be used with --closed",
+            why="in a closed loop, the users set the rate",
         )
     if not {"errors", "achieved"} & {each.name for each in parse_objective(objective)}:
         objective += f",{_REACHED}"
@@ -51,7 +52,7 @@ def search(
 
 
 class _Stopped(Exception):
-    """Somebody has ended the search."""
+    """The search was interrupted."""
 
 
 class _Trials:
@@ -89,7 +90,7 @@ class _Trials:
         row = total(run)
         running.talk.tell(
             "trial",
-            f"{rate_text(rate)}: {'; '.join(missed) or 'met'}",
+            f"{rate_text(rate)}: {'; '.join(missed) or 'objective met'}",
             rate=rate,
             passed=not missed,
         )
@@ -106,11 +107,11 @@ def _report(shelf: Shelf, trials: _Trials, found: "Found | None", objective: str
     above = found.failed if found else 0.0
     said = limits([run for rate, run in trials.runs if rate == above])  # what ended the search
     if found is None:
-        said.append("The search was ended early: no rate was found.")
+        said.append("The search was interrupted before it found a rate.")
     elif not found.rate:
-        said.append(f"No rate was found that meets {objective}.")
+        said.append(f"No rate meets {objective}.")
     else:
-        upper = "" if found.failed == float("inf") else f"; {rate_text(found.failed)} did not"
+        upper = "" if found.failed == float("inf") else f"; {rate_text(found.failed)} missed it"
         said.append(f"{rate_text(found.rate)} is the highest rate that met {objective}{upper}.")
     said += found.notes if found else ()
     passed = None if found is None else found.rate > 0

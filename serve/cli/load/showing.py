@@ -71,7 +71,7 @@ def refusal(report: "Report") -> CheckFailed | None:
         for one in judge_run(run)
         if not one.passed
     ]
-    what = "the objective is not met" if missed else "the scenario did not pass"
+    what = "the objective was missed" if missed else "the scenario failed"
     error = CheckFailed(what, missed or report.findings[:2])
     error.code = "objective_missed" if missed else "scenario_failed"
     return error
@@ -86,8 +86,8 @@ def with_interruption(runs: "Sequence[Run]", findings: Sequence[str]) -> list[st
             said = [one for one in said if one not in run.observed.problems[:1]]
             said.insert(
                 0,
-                f"The run was interrupted after {after:.1f} of {run.seconds:g} s; calls that were "
-                "in flight then are not counted.",
+                f"The run was interrupted after {after:.1f} of {run.seconds:g} s; calls in flight "
+                "at that moment are not counted.",
             )
     return said
 

@@ -10,7 +10,7 @@ from serve.cli.output import say
 
 Result = TypeVar("Result")
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
-STOPPED = "stopped; no report is written"
+STOPPED = "stopped; no report was written"
 
 
 @dataclass(slots=True)
@@ -41,7 +41,7 @@ def until_stopped(work: Callable[[Stopping], Coroutine[Any, Any, Result]]) -> Re
             nonlocal cut
             if not stopping.is_asked:
                 stopping.event.set()
-                say("ending the run early; once more to leave at once")
+                say("stopping the run and writing its report; press Ctrl-C again to exit at once")
             elif task is not None:
                 cut = True
                 for number in _SIGNALS:

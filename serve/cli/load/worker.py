@@ -9,12 +9,17 @@ def work(
     master: Annotated[
         str,
         typer.Option(
-            "--master", metavar="HOST:PORT", help="Where `servegate load run --listen` waits."
+            "--master", metavar="HOST:PORT", help="Address of `servegate load run --listen`."
         ),
     ],
-    patience: Annotated[str, typer.Option("--patience", help="How long to look for it.")] = "60s",
+    patience: Annotated[
+        str,
+        typer.Option(
+            "--patience", metavar="DURATION", help="Time to wait for the connection to it."
+        ),
+    ] = "60s",
 ) -> None:
-    """Make calls for a load test that another machine leads, run after run until it is over.
+    """Generate calls for a load test that runs on another machine.
 
     Example: servegate load worker --master loadmaster:5557
     """
