@@ -115,31 +115,31 @@ class Meters:
         for name, text, labels, counts in (
             (
                 "servegate_calls",
-                "Calls that got an answer from Triton, by the answer's status code",
+                "Calls with a response from Triton, by status code",
                 (*_CALL, "verb", "code"),
                 calls,
             ),
             (
                 "servegate_errors",
-                "Calls that failed: Triton's status code, or the gateway's own error code",
+                "Failed calls, by Triton's status code or the gateway's error code",
                 (*_CALL, "error"),
                 errors,
             ),
             (
                 "servegate_retries",
-                "Attempts that were provably not executed, so that another replica was tried",
+                "Attempts that were not executed and were retried on another replica",
                 ("model", "reason"),
                 self._retries,
             ),
             (
                 "servegate_ejections",
-                "Times that a replica was ejected after failures in a row of this version",
+                "Ejections of a replica after consecutive failures of the version",
                 ("replica", "model", "version"),
                 self._ejections,
             ),
             (
                 "servegate_stream_messages",
-                "Messages of gRPC streams that were routed and passed on",
+                "Messages of gRPC streams that were forwarded",
                 _CALL,
                 self._messages,
             ),
@@ -150,7 +150,7 @@ class Meters:
             yield family
         times = HistogramMetricFamily(
             "servegate_call_seconds",
-            "Time from a complete head to a complete answer, Triton's share included",
+            "Time from the complete request head to the complete response, including Triton",
             labels=_CALL,
         )
         for key, answers in seconds.items():

@@ -67,4 +67,4 @@ def _read(environment: Mapping[str, str], variable: str) -> bytes | None:
 
 def _unreadable(variable: str, name: str, error: OSError) -> Invalid:
     why = getattr(error, "reason", None) or error.strerror or str(error)
-    return Invalid(f"{variable}={name} cannot be used", why=why, try_this="a file in PEM form")
+    return Invalid(f"{variable}={name} cannot be used", why=why, try_this="use a PEM file")

@@ -454,7 +454,7 @@ async def test_on_a_full_disk_children_start_and_end_and_are_written_down_later(
     assert [one.name for one in tmp_path.iterdir()] == [path.name]  # noqa: ASYNC240
     said = [one.message for one in caplog.records if one.name == "servegate.processes"]
     assert [message.partition(": ")[0] for message in said] == [
-        f"the list of child processes, {path}, cannot be written"
+        f"cannot write the list of child processes, {path}"
     ]
 
 
@@ -484,7 +484,7 @@ def test_a_lock_that_is_held_names_its_holder(tmp_path: Path) -> None:
         pass
     assert str(caught.value) == (
         f"the state folder {tmp_path} is in use: process {os.getpid()} holds its lock, lock. "
-        "Try: stop that process, or give this one a state folder of its own"
+        "Try: stop that process, or use another state folder"
     )
 
 

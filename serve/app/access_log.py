@@ -107,7 +107,7 @@ class AccessLog:
         """How many lines were left out, for Prometheus."""
         dropped = CounterMetricFamily(
             "servegate_access_log_dropped",
-            "Access-log lines that were too many in their second, or could not be written",
+            "Lines missing from the access log: above its rate limit, or not writable",
         )
         dropped.add_metric((), self._dropped)
         return (dropped,)

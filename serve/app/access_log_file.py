@@ -36,12 +36,12 @@ class LogFile:
                 self._is_torn = bool(data)
         except OSError as error:
             if not self._is_failing:
-                _log.warning("the access log %r cannot be written: %s", self, error)
+                _log.warning("cannot write to the access log %r: %s", self, error)
             self._is_failing = True
             self.close()
             return False
         if self._is_failing:
-            _log.info("the access log %r is written again", self)
+            _log.info("the access log %r is writable again", self)
         self._is_failing = False
         return True
 

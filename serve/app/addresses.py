@@ -19,7 +19,7 @@ from serve.core.access import Key, Role
 from serve.core.errors import CannotStart
 from serve.settings import Settings, is_loopback
 
-_ELSE = "127.0.0.1, or --insecure when the network protects the port"
+_ELSE = "listen on 127.0.0.1, or pass --insecure if the network protects the port"
 
 
 async def require_safe_addresses(
@@ -63,15 +63,15 @@ async def kept_keys(settings: Settings) -> Collection[Key]:
 def _require_keys_and_tls(settings: Settings, hosts: str) -> None:
     if settings.auth == "none":
         raise CannotStart(
-            f"listening on {hosts} is refused",
-            why="auth is none, so anybody who reaches the port could use it",
-            try_this=f"auth auto, {_ELSE}",
+            f"listening on {hosts} is not safe",
+            why="'auth' is 'none', so every client that reaches the port could use it",
+            try_this=f"set 'auth' to 'auto', {_ELSE}",
         )
     if not settings.tls_cert:
         raise CannotStart(
-            f"listening on {hosts} is refused",
-            why="without TLS, API keys would cross the network in clear",
-            try_this=f"--tls-cert FILE --tls-key FILE, {_ELSE}",
+            f"listening on {hosts} is not safe",
+            why="without TLS, API keys would cross the network in clear text",
+            try_this=f"pass --tls-cert FILE and --tls-key FILE, {_ELSE}",
         )
 
 
@@ -81,7 +81,7 @@ def _require_key(host: str, kind: str, keys: Collection[Key]) -> None:
     role = Role.PREDICTOR if kind == "data" else Role.ADMIN
     what = "API key" if kind == "data" else "admin key"
     raise CannotStart(
-        f"listening on {host} is refused",
-        why=f"there is no {what}, so nobody could be let in",
-        try_this=f"servegate key create --role {role}, {_ELSE}",
+        f"listening on {host} is not safe",
+        why=f"there is no {what}, so every client would be refused",
+        try_this=f"run servegate key create --role {role}, {_ELSE}",
     )

@@ -144,11 +144,11 @@ class _Answering:
 
     def feed(self, data: bytes) -> None:
         if not data:
-            raise ConnectionResetError("the connection ended before the answer did")
+            raise ConnectionResetError("the connection was closed before the response was complete")
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserError as error:
-            raise ConnectionError(f"this is not HTTP/1.1: {error}") from error
+            raise ConnectionError(f"the response is not HTTP/1.1: {error}") from error
 
     def on_body(self, piece: bytes) -> None:
         self.body.append(piece)

@@ -171,7 +171,7 @@ class Autoscaler:
         for name, begun in self._begun.items():
             failure = self._tritons.failures.get(name)
             if failure is None and now - begun > self._within:
-                failure = TritonDidNotStart(name, f"no answer within {self._within:g} s", ())
+                failure = TritonDidNotStart(name, f"no response within {self._within:g} s", ())
             if failure is not None:
                 _log.warning("%s", failure)
                 self._not_before = now + RETRY
@@ -180,16 +180,16 @@ class Autoscaler:
     def _follow(self, todo: Plan, wish: Wish, tasks: asyncio.TaskGroup) -> None:
         for name in todo.take_back:
             del self._leaving[name]
-            self._say(f"{name} stays: {wish.sentence}")
+            self._say(f"keeping {name}: {wish.sentence}")
         for _ in range(todo.start if self._clock() >= self._not_before else 0):
             name = self._tritons.add()
             self._begun[name] = self._clock()
             self._say(f"starting {name}: {wish.sentence}")
         for name in todo.stop:
-            self._say(f"stopping {name}, which has not answered yet: {wish.sentence}")
+            self._say(f"stopping {name}, which is not ready yet: {wish.sentence}")
             self._stop(name, tasks)
         for name in todo.give_away:
-            self._say(f"giving {name} back: {wish.sentence}")
+            self._say(f"draining {name}: {wish.sentence}")
             self._leaving[name] = self._clock()
 
     async def _tell(self, tasks: asyncio.TaskGroup) -> None:
@@ -200,7 +200,7 @@ class Autoscaler:
         try:
             busy = await self._control.become(members, starting, leaving=leaving, within=WITHIN)
         except OSError as error:
-            _log.debug("the control plane is not told: %s", error or type(error))
+            _log.debug("cannot report to the control plane: %s", error or type(error))
             self._told = None
             return
         self._told = members, starting
@@ -209,7 +209,7 @@ class Autoscaler:
                 self._news.set()  # ask again at once: it waits for the calls
                 continue
             if name in busy:
-                _log.warning("%s is stopped with calls in flight: %s", name, busy[name])
+                _log.warning("stopping %s with calls in flight: %s", name, busy[name])
             self._stop(name, tasks)
 
     def _stop(self, name: str, tasks: asyncio.TaskGroup) -> None:
@@ -219,7 +219,7 @@ class Autoscaler:
         await self._tritons.remove(name)
         self._leaving.pop(name, None)
         del self._stopping[name]
-        self._say(f"{name} has stopped")
+        self._say(f"{name} stopped")
         self._news.set()
 
     def _awaited(self) -> list[str]:

@@ -29,7 +29,7 @@ def back_up(settings: Settings, path: Path) -> Backup:
     """Write the store to a file; `NotFound` when there is none."""
     place = store_place(settings)
     if isinstance(place, Path) and not place.exists():
-        raise NotFound(f"there is no store in {place.parent}", try_this="--state FOLDER")
+        raise NotFound(f"there is no store in {place.parent}", try_this="pass --state DIR")
     database = _opened(settings)
     try:
         return backup.back_up(database, path, clock=time.time)
@@ -68,8 +68,8 @@ async def _alone(settings: Settings, database: Database) -> AsyncIterator[None]:
     if not await leadership.try_acquire():
         raise CannotStart(
             f"the store {database.name} is in use",
-            why="a control plane runs on it",
-            try_this="stop every control plane of it first",
+            why="a control plane uses it",
+            try_this="stop all control planes that use it",
         )
     try:
         yield

@@ -72,9 +72,9 @@ class ControlPlane:
         replicas = settings.tritons()
         if not (replicas or may_begin_empty(settings)):
             raise CannotStart(
-                "the control plane knows no Triton",
-                try_this="--triton HOST:HTTP:GRPC:METRICS, --discover kubernetes, or servegate up "
-                "to start local ones",
+                "the control plane has no Tritons",
+                try_this="pass --triton HOST:HTTP:GRPC:METRICS or --discover kubernetes, or use "
+                "servegate up to start local ones",
             )
         where = store_place(settings)
         self._secret = shared_secret(settings)
@@ -254,12 +254,12 @@ class ControlPlane:
         self._meters = Meters()
         self._meters.gauge(
             "servegate_control_snapshot_generation",
-            "Generation of the snapshot that was published last",
+            "Generation of the newest published snapshot",
             lambda: self._publisher.snapshot.generation,
         )
         self._meters.gauge(
             "servegate_control_leads",
-            "1 while this control plane leads, 0 while it stands by",
+            "1 if this control plane is the leader, 0 if it is a standby",
             lambda: self._leads,
         )
         self._meters.table(FleetMeters(self._fleet, self._inventory).collect)
@@ -320,7 +320,7 @@ class ControlPlane:
         await self._leadership.release()
         self._store.close()
         if led_away:
-            raise Unavailable("another control plane leads now")
+            raise Unavailable("another control plane is now the leader")
 
     async def _led_away(self) -> None:
         """Return when another process leads instead of this one."""
@@ -348,7 +348,7 @@ class ControlPlane:
     async def _work(self) -> None:
         """Wait until nobody else leads, then do everything there is to do."""
         if not self._leads:
-            _log.info("another control plane leads, or nobody can tell: standing by")
+            _log.info("standing by: another control plane is the leader, or the leader is unknown")
             await self._leadership.acquire()
             await self._begin()
         async with asyncio.TaskGroup() as tasks:

@@ -42,7 +42,7 @@ class ControlLine:
                 number = int(told["number"])
                 hints = [dict(one) for one in told["hints"]]
             except (KeyError, TypeError, ValueError) as error:
-                raise ConnectionError(f"these are no hints: {error!r}") from error
+                raise ConnectionError(f"the response has no valid hints: {error!r}") from error
             if number != after:
                 return number, hints
 
@@ -72,7 +72,7 @@ class ControlLine:
         try:
             return dict(_read(answer)["leaving"])
         except (KeyError, TypeError, ValueError) as error:
-            raise ConnectionError(f"this is no answer about replicas: {error!r}") from error
+            raise ConnectionError(f"the response has no valid replicas: {error!r}") from error
 
     def close(self) -> None:
         """Close the connections."""
@@ -86,4 +86,4 @@ def _read(answer: Answer) -> Any:
     try:
         return json.loads(answer.body)
     except ValueError as error:
-        raise ConnectionError("the answer is no JSON") from error
+        raise ConnectionError("the response is not JSON") from error

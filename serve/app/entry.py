@@ -27,7 +27,7 @@ def main() -> None:
 
             run("control", _control(settings))
         case other:
-            sys.exit(f"there is no process of the kind {other}")
+            sys.exit(f"unknown kind of process: {other}")
 
 
 async def _control(settings: Settings) -> None:

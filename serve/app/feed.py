@@ -58,9 +58,9 @@ class Feed:
         except FileNotFoundError:
             return False
         except (OSError, ValueError, RecursionError, Invalid) as error:
-            _log.warning("the saved snapshot cannot be read: %s", error)
+            _log.warning("cannot read the saved snapshot: %s", error)
             return False
-        _log.info("serving generation %d from disk", snapshot.generation)
+        _log.info("serving generation %d, read from disk", snapshot.generation)
         return self._live.swap(snapshot)
 
     async def run(self) -> None:
@@ -80,7 +80,7 @@ class Feed:
                     pause = min(pause * 2, LAST_PAUSE)
                 else:
                     if away >= patience:
-                        _log.info("the control plane answers again")
+                        _log.info("the control plane responds again")
                     pause, away, patience = FIRST_PAUSE, 0, PATIENCE
 
     async def _poll(self) -> None:
@@ -92,7 +92,7 @@ class Feed:
         if answer.status == 204:
             return
         if answer.status != 200:
-            raise Invalid(f"the control plane answered {answer.status}")
+            raise Invalid(f"the control plane responded with status {answer.status}")
         snapshot = Snapshot.from_json(json.loads(answer.body))
         if self._live.swap(snapshot):
             _log.debug("serving generation %d", snapshot.generation)
@@ -107,6 +107,6 @@ class Feed:
                 file.write(data)
             scratch.replace(self._saved)
         except OSError as error:
-            _log.warning("the snapshot cannot be kept on disk: %s", error)
+            _log.warning("cannot save the snapshot to disk: %s", error)
             with contextlib.suppress(OSError):
                 scratch.unlink()

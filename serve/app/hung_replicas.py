@@ -102,15 +102,17 @@ class HungReplicas:
         ):
             silences += 1
             if silences == SILENCES:
-                _log.error("replica %s hangs: its calls end, and new ones avoid it", name)
+                _log.error(
+                    "replica %s hangs; its calls are cancelled, and it gets no new calls", name
+                )
             if silences >= SILENCES:
                 self._health.failed(name)
-                why = f"no health probe was answered for {silences * self._patience:g} s"
+                why = f"the replica answered no health probe for {silences * self._patience:g} s"
                 self._http.cut(replica, why)
                 self._grpc.cut(replica, why)
         if replica is not None and silences >= SILENCES:
             self._health.answered(name)
-            _log.warning("replica %s answers again", name)
+            _log.warning("replica %s responds again", name)
 
     async def _is_silent(self, replica: Replica) -> bool:
         """Whether nothing has come of a question in time; it takes as long then."""

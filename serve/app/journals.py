@@ -78,14 +78,14 @@ def require_otel(
         is_there = False
     if not is_there:
         raise CannotStart(
-            "otel is set, but OpenTelemetry is not installed",
-            try_this="pip install '.[otel]' in a checkout of Servegate",
+            "'otel' is set, but OpenTelemetry is not installed",
+            try_this="run pip install '.[otel]' in a checkout of Servegate",
         )
     if urlsplit(settings.otel).scheme not in ("http", "https"):
         raise CannotStart(
-            f"'{settings.otel}' is no OTLP endpoint",
-            why="spans are sent over HTTP",
-            try_this="a URL such as http://localhost:4318",
+            f"'{settings.otel}' is not a valid OTLP endpoint",
+            why="expected an HTTP or HTTPS URL",
+            try_this="set 'otel' to a URL such as http://localhost:4318",
         )
 
 

@@ -84,12 +84,12 @@ class Keda:
                 else:
                     server.add_secure_port(address, credentials)
             except RuntimeError:  # all that it raises for a port that it does not get
-                _log.log(level, "KEDA cannot ask: port %d of %s cannot be used", port, host)
+                _log.log(level, "the KEDA scaler cannot listen on port %d of %s", port, host)
                 level = logging.DEBUG  # said once
                 await asyncio.sleep(self._again)
                 continue
             await server.start()
-            _log.info("KEDA may ask on port %d of %s", port, host)
+            _log.info("the KEDA scaler listens on port %d of %s", port, host)
             return server
 
 
@@ -148,7 +148,7 @@ def _read(file: str) -> bytes:
         raise CannotStart(
             f"the certificates in {file} cannot be read",
             why=error.strerror or str(error),
-            try_this="--tls-client-ca with a file in PEM form",
+            try_this="pass --tls-client-ca with a PEM file",
         ) from error
 
 

@@ -65,7 +65,7 @@ class ControlManager:
                 answer = await line.post("/internal/management", self._headers, body.encode())
                 told = json.loads(answer.body)
         except (OSError, ValueError) as error:
-            raise NoControl("the control plane does not answer", why=str(error)) from error
+            raise NoControl("the control plane does not respond", why=str(error)) from error
         if answer.status == 200:
             return dict(told.get("settings") or {})
         raise _error(told)

@@ -77,6 +77,6 @@ async def calls_in_flight(gateway: Metered) -> Mapping[str, float] | None:
                 name = sample.labels["replica"]
                 found[name] = found.get(name, 0.0) + sample.value
     except (ServegateError, OSError, ValueError, KeyError) as error:
-        _log.debug("the gateway tells no metrics: %s", error or type(error))
+        _log.debug("no metrics from the gateway: %s", error or type(error))
         return None
     return found if any(sample.name == _ALL for sample in told) else None  # no worker has told

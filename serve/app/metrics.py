@@ -73,7 +73,7 @@ class Scrape:
         try:
             self._totals.take(name, reading)
         except ValueError as error:
-            _log.warning("the metrics of %s cannot be read: %s", name, error)
+            _log.warning("cannot read the metrics of %s: %s", name, error)
             return False
         return True
 
@@ -134,7 +134,7 @@ async def _get(line: Line, name: str, target: str, patience: float) -> str | Non
             raise ConnectionError(f"status {answer.status}")
         return answer.body.decode()
     except (OSError, ValueError) as error:
-        _log.debug("no answer from %s: %s", name, error or type(error))
+        _log.debug("no response from %s: %s", name, error or type(error))
         return None
 
 

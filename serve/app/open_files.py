@@ -22,18 +22,19 @@ def allow_open_files(settings: Settings, *, data: bool) -> str:
     allowed = _raise_limit(wanted)
     if allowed < LEAST:
         raise CannotStart(
-            f"a process may open only {allowed} files here (ulimit -n)",
-            why=f"it needs {LEAST} to work at all, and {wanted} for the connections that the "
+            f"the limit of open files (ulimit -n) is only {allowed}",
+            why=f"a process needs at least {LEAST}, and {wanted} for the connections that the "
             "settings allow"
             if data
-            else f"it needs {LEAST}",
-            try_this=f"ulimit -n {wanted} before the start, or LimitNOFILE={wanted} in systemd",
+            else f"a process needs at least {LEAST}",
+            try_this=f"run ulimit -n {wanted} before the start, or set LimitNOFILE={wanted} in "
+            "systemd",
         )
     if allowed < wanted:
         return (
-            f"warning: a process may open only {allowed} files here (ulimit -n). A worker needs "
+            f"warning: the limit of open files (ulimit -n) is only {allowed}. A worker needs "
             f"{wanted} for max_connections = {settings.max_connections} on each port; clients "
-            "beyond the limit wait until others leave"
+            "beyond the limit wait until others disconnect"
         )
     return ""
 

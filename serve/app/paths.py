@@ -45,7 +45,7 @@ def _socket(settings: Settings, name: str) -> Path:
     if len(os.fsencode(path)) > _LONGEST_SOCKET:
         raise CannotStart(
             f"the path of the state folder {settings.state_path} is too long",
-            why=f"the path of a Unix socket in it may have {_LONGEST_SOCKET} bytes",
-            try_this="--state with a shorter path",
+            why=f"the path of a Unix socket in it is limited to {_LONGEST_SOCKET} bytes",
+            try_this="pass --state with a shorter path",
         )
     return path

@@ -37,7 +37,7 @@ def reserve(host: str, port: int, flag: str) -> socket.socket:
         raise CannotStart(
             f"port {port} on {host} cannot be used",
             why=error.strerror or str(error),
-            try_this=f"--{flag} with a free port, or stop what listens there",
+            try_this=f"pass --{flag} with a free port, or stop the program that uses this one",
         ) from error
     # From here on our listeners may bind to it, thanks to SO_REUSEPORT, and no other claim can.
     claim.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)

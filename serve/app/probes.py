@@ -41,7 +41,7 @@ class Probes:
         """The status and the sentence of a probe; None where the path is none."""
         if path == LIVE:
             ends = not (self._runs() or self._drains)
-            why = "the workers' parent has ended, and is started again" if ends else ""
+            why = "the parent process of the workers ended and is restarting" if ends else ""
         elif path == READY:
             why = await self._not_ready()
         else:
@@ -50,7 +50,7 @@ class Probes:
 
     async def _not_ready(self) -> str:
         if self._drains:
-            return "it drains: the calls in flight finish, and no more should come"
+            return "draining: calls in flight finish, and no new calls should arrive"
         asked = (self._ask(name, path) for name, path in self._workers.items())
         return "; ".join(filter(None, await asyncio.gather(*asked)))
 
@@ -60,5 +60,5 @@ class Probes:
             async with asyncio.timeout(self._patience), Line(path) as line:
                 answer = await line.get(READY)
         except OSError:  # a timeout, too
-            return f"{name} does not answer"
+            return f"{name} does not respond"
         return "" if answer.status == 200 else f"{name} {answer.body.decode('utf-8', 'replace')}"

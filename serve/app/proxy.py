@@ -65,7 +65,7 @@ async def running(
 
     def report(now: Condition) -> None:
         if now.state is State.BACKING_OFF:
-            words = "%s has ended: %s; it is started again in %.1f s"
+            words = "%s ended: %s; it restarts in %.1f s"
             _log.warning(words, name, now.reason, now.delay)
 
     supervised = Supervised(
@@ -180,6 +180,6 @@ async def run_proxy(settings: Settings, *, say: Callable[[str], None]) -> None:
         plane.reserve()
         async with plane:
             ports = f"{settings.http_port} HTTP, {settings.grpc_port} gRPC"
-            say(f"data plane on {settings.host}: {ports}")
-            say(f"it follows the control plane at {settings.control_url}")
+            say(f"gateway on {settings.host}: {ports}")
+            say(f"control plane: {settings.control_url}")
             await stop.wait()

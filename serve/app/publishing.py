@@ -63,8 +63,8 @@ def quarantine_of(settings: Settings) -> Quarantine | None:
         installation = Installation.find(Facts.here())
     except CannotStart as problem:
         if settings.quarantine == "required":
-            raise CannotStart("there is no quarantine here", why=str(problem)) from problem
-        _log.warning("versions are published without being tried: %s", problem)
+            raise CannotStart("the quarantine cannot start a Triton", why=str(problem)) from problem
+        _log.warning("versions are published without a trial: %s", problem)
         return None
     return throw_away(settings, installation, settings.state_path / QUARANTINE_FOLDER)
 
@@ -195,5 +195,5 @@ class Publishing:
             try:
                 await self.uploads.sweep(waiting | sources)
             except (ServegateError, OSError) as error:
-                _log.warning("unfinished uploads cannot be looked through: %s", error)
+                _log.warning("cannot clean up unfinished uploads: %s", error)
             await asyncio.sleep(_SWEEP)

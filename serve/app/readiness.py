@@ -88,5 +88,5 @@ def _sentence(model: dict[str, Any]) -> str:
     if model["state"] == "failed":
         return f"model {model['name']} cannot be served: {'; '.join(model['problems'])}"
     if model["state"] == "asleep":
-        return f"model {model['name']}: asleep, the first call wakes its pool"
+        return f"model {model['name']}: asleep until its first call"
     return f"model {model['name']}: loading"

@@ -102,5 +102,5 @@ async def _gpus_of(gpus: Gpus, replica: Replica, watching: Watching) -> OfReplic
     try:
         return await gpus.gpus_of(replica, newest.readings if newest else None)
     except Exception:  # whatever is wrong with a GPU, there are hints without it
-        _log.exception("the GPUs of %s cannot be read", replica.name)
+        _log.exception("cannot read the GPU metrics of %s", replica.name)
         return {}

@@ -28,7 +28,7 @@ async def scrape_gpus(url: str, *, pod: str = "") -> Mapping[str, Gpu]:
     try:
         return {} if text is None else dcgm.read(text, pod=pod)
     except ValueError as error:
-        _log.debug("no metrics of GPUs from %s: %s", url, error)
+        _log.debug("no GPU metrics from %s: %s", url, error)
         return {}
 
 

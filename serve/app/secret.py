@@ -43,8 +43,8 @@ def _checked(path: Path) -> str:
     secret = path.read_bytes().strip()
     if not re.fullmatch(rb"[!-~]{16,200}", secret):
         raise CannotStart(
-            f"{path} holds no secret",
-            why="16 to 200 printable ASCII characters without spaces are needed",
-            try_this="remove the file: a new secret is made at the next start",
+            f"{path} does not contain a valid secret",
+            why="expected 16 to 200 printable ASCII characters without spaces",
+            try_this="remove the file; the next start creates a new secret",
         )
     return secret.decode("ascii")

@@ -47,7 +47,7 @@ class Protocol(HttpToolsProtocol):
         except httptools.HttpParserUpgrade as offer:
             method = self.parser.get_method()
             if method == b"CONNECT":
-                self.send_400_response("CONNECT is not served")
+                self.send_400_response("the method CONNECT is not supported")
                 return
             version = self.parser.get_http_version().encode()
             line = b"%b %b HTTP/%b\r\n" % (method, self.url, version)

@@ -93,16 +93,16 @@ class Agent(Watcher):
         took = self._clock() - self._begun.pop(slot, self._clock())
         why = self._folder.problems.get(slot)
         self._say(
-            f"{_named(slot)} is not here: {why}"
+            f"cannot fetch {_named(slot)}: {why}"
             if why
-            else f"{_named(slot)} is here ({took:.1f} s)"
+            else f"fetched {_named(slot)} in {took:.1f} s"
         )
         with contextlib.suppress(ServegateError):  # the report at the end is repeated until heard
             await self._report(self._page)
 
     def removed(self, slot: Slot) -> None:
         """See `Watcher`."""
-        self._say(f"{_named(slot)} is removed")
+        self._say(f"removed {_named(slot)}")
 
     async def _next(self) -> Page | None:
         """The next page, or None after a while; waits out every silence."""
@@ -111,12 +111,12 @@ class Agent(Watcher):
                 page = await self._line.wanted(self._page.name)
             except ServegateError as error:
                 if self._why != error.what:
-                    self._say(f"{error}; what is here stays as it is")
+                    self._say(f"{error}; the folder stays as it is")
                 self._why = error.what
                 await asyncio.sleep(pause)
             else:
                 if self._why:
-                    self._say("the control plane answers again")
+                    self._say("the control plane responds again")
                 self._why = ""
                 return page
         raise AssertionError("pauses never end")
@@ -133,7 +133,7 @@ class Agent(Watcher):
             except Unavailable:
                 pass
             except OSError as error:
-                self._say(f"the folder cannot be kept: {error}")
+                self._say(f"cannot update the folder: {error}")
             else:
                 if not self._folder.problems:
                     return
@@ -169,7 +169,7 @@ async def keep(
         async with line:
             source, cache = _source(orders, line)
             agent = Agent(line, RepositoryFolder(source, orders.folder), cache=cache, say=say)
-            say(f"keeping {orders.folder} for replica {orders.replica} as {orders.url} wants it")
+            say(f"syncing {orders.folder} for replica {orders.replica} with {orders.url}")
             await agent.run()
 
 
@@ -189,9 +189,9 @@ def _only_agent(folder: Path) -> Iterator[None]:
             stack.enter_context(hold_lock(folder / OWN / "lock"))
         except CannotStart as error:
             raise CannotStart(
-                f"the folder {folder} has an agent already",
+                f"another agent already uses the folder {folder}",
                 why=error.why,
-                try_this="--folder with another one, or stop that process",
+                try_this="pass --folder with another folder, or stop that process",
             ) from error
         yield
 

@@ -116,8 +116,8 @@ class ControlLine:
         try:
             return await work
         except (aiohttp.ClientError, ConnectionError, TimeoutError, json.JSONDecodeError) as error:
-            why = str(error) or "no answer in time"
-            raise NoControl(f"{self._url} does not answer", why=why) from error
+            why = str(error) or "the request timed out"
+            raise NoControl(f"{self._url} does not respond", why=why) from error
 
 
 def _require(answer: aiohttp.ClientResponse, status: int) -> None:
@@ -126,7 +126,7 @@ def _require(answer: aiohttp.ClientResponse, status: int) -> None:
     if answer.status == 404 and "wanted" in answer.url.path:
         raise Unauthenticated(
             "the control plane does not know this agent",
-            why='the secret is another one, or its settings do not say `delivery = "agents"`',
-            try_this="SERVEGATE_SECRET as the control plane has it",
+            why="the secret differs, or the control plane's setting 'delivery' is not 'agents'",
+            try_this="set SERVEGATE_SECRET to the secret of the control plane",
         )
-    raise NoControl(f"{answer.url.path} was answered with {answer.status}", why=answer.reason or "")
+    raise NoControl(f"{answer.url.path} returned status {answer.status}", why=answer.reason or "")

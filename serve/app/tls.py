@@ -72,7 +72,9 @@ class Tls:
         if not settings.tls_cert:
             if settings.tls_key or settings.tls_client_ca:
                 name = "tls_key" if settings.tls_key else "tls_client_ca"
-                raise CannotStart(f"{name} is set, but no certificate", try_this="--tls-cert FILE")
+                raise CannotStart(
+                    f"'{name}' is set, but 'tls_cert' is not", try_this="pass --tls-cert FILE"
+                )
             return None
         client_ca = Path(settings.tls_client_ca) if settings.tls_client_ca else None
         key = settings.tls_key or settings.tls_cert
@@ -104,7 +106,7 @@ class Tls:
                 raise CannotStart(
                     f"the certificates in {self._client_ca} cannot be read",
                     why=getattr(error, "reason", None) or error.strerror or str(error),
-                    try_this="--tls-client-ca with a file in PEM form",
+                    try_this="pass --tls-client-ca with a PEM file",
                 ) from error
         self._pair.give_to(context)
         self._contexts.append(context)
@@ -119,9 +121,9 @@ class Tls:
         if ends - now < _SOON and now - self._warned >= _DAY:
             self._warned = now
             if ends > now:
-                self._tell(logging.WARNING, f"the certificate {self._cert} ends on {day(ends)}")
+                self._tell(logging.WARNING, f"the certificate {self._cert} expires on {day(ends)}")
             else:
-                self._tell(logging.ERROR, f"the certificate {self._cert} ended on {day(ends)}")
+                self._tell(logging.ERROR, f"the certificate {self._cert} expired on {day(ends)}")
 
     async def keep(self) -> None:
         """Look again and again, until cancelled."""
@@ -146,13 +148,13 @@ class Tls:
             before, times = self._refused
             self._refused = (stamp, times + 1 if stamp == before else 1)
             if self._refused[1] == _TWICE:
-                self._tell(logging.ERROR, f"the certificate in use stays: {error}")
+                self._tell(logging.ERROR, f"keeping the present certificate: {error}")
             return
         for context in self._contexts:
             pair.give_to(context)
         self._pair, self._stamp = pair, stamp
         self._warned = self._wall() - _DAY
-        self._tell(logging.INFO, f"a new certificate is in use, which ends on {day(pair.ends)}")
+        self._tell(logging.INFO, f"loaded a new certificate, which expires on {day(pair.ends)}")
 
     def _tell(self, level: int, sentence: str) -> None:
         _log.log(level if self._is_loud else logging.DEBUG, "%s", sentence)
@@ -163,14 +165,14 @@ class Tls:
         if pair.ends <= now:
             return CannotStart(
                 f"the certificate {self._cert} has expired",
-                why=f"it ended on {day(pair.ends)}",
-                try_this="a new one from whoever signed it",
+                why=f"it expired on {day(pair.ends)}",
+                try_this="request a new certificate from its CA",
             )
         if pair.begins > now:
             return CannotStart(
                 f"the certificate {self._cert} is not valid yet",
-                why=f"it begins on {day(pair.begins)}",
-                try_this="another one, or set the clock of this machine",
+                why=f"it is valid from {day(pair.begins)}",
+                try_this="use another certificate, or set the clock of this machine",
             )
         return None
 
@@ -194,7 +196,7 @@ def families() -> Iterable[Metric]:
 
 def _end(*moments: float) -> Metric:
     family = GaugeMetricFamily(
-        "servegate_tls_not_after_seconds", "When the certificate ends, in seconds of the epoch"
+        "servegate_tls_not_after_seconds", "Unix time at which the certificate expires"
     )
     for moment in moments:
         family.add_metric((), moment)

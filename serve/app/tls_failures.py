@@ -24,12 +24,12 @@ class Failure:
     sentence: str
 
 
-_NO_TLS = Failure("no_tls", "a client did not speak TLS; it has to use https, or a secure channel")
+_NO_TLS = Failure("no_tls", "a client did not use TLS; use https, or a secure gRPC channel")
 _UNTRUSTED = Failure(
     "untrusted",
-    "a client does not trust our certificate; it needs the certificate of whoever signed it",
+    "a client does not trust the server certificate; give it the certificate of the CA",
 )
-_TOO_OLD = Failure("no_common_version", "a client wants a version of TLS or a cipher that is gone")
+_TOO_OLD = Failure("no_common_version", "a client offers no supported TLS version or cipher")
 _FAILURES = {
     "HTTP_REQUEST": _NO_TLS,
     "HTTPS_PROXY_REQUEST": _NO_TLS,
@@ -40,10 +40,12 @@ _FAILURES = {
     "SSLV3_ALERT_BAD_CERTIFICATE": _UNTRUSTED,
     "SSLV3_ALERT_CERTIFICATE_UNKNOWN": _UNTRUSTED,
     "SSLV3_ALERT_CERTIFICATE_EXPIRED": Failure(
-        "expired", "a client says that our certificate has expired, or its clock is wrong"
+        "expired",
+        "a client reports that the server certificate has expired; its clock may be wrong",
     ),
     "PEER_DID_NOT_RETURN_A_CERTIFICATE": Failure(
-        "no_client_certificate", "a client showed no certificate, which tls_client_ca asks for"
+        "no_client_certificate",
+        "a client presented no certificate, but 'tls_client_ca' requires one",
     ),
     "UNSUPPORTED_PROTOCOL": _TOO_OLD,
     "NO_SHARED_CIPHER": _TOO_OLD,
@@ -55,11 +57,11 @@ def failure(error: ssl.SSLError) -> Failure:
     """What the server's side of OpenSSL means by this error."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return Failure(
-            "client_certificate", f"a client's certificate is refused: {error.verify_message}"
+            "client_certificate", f"a client certificate was rejected: {error.verify_message}"
         )
     reason = error.reason or "no reason given"
     known = _FAILURES.get(reason)
-    return known or Failure("other", f"a handshake failed: {reason.replace('_', ' ').lower()}")
+    return known or Failure("other", f"a TLS handshake failed: {reason.replace('_', ' ').lower()}")
 
 
 class Failures:

@@ -37,7 +37,8 @@ class Pair:
         found = certificates(text)
         if not found:
             raise CannotStart(
-                f"{chain} holds no certificate", try_this="a file in PEM form, the server's first"
+                f"{chain} contains no certificate",
+                try_this="use a PEM file that starts with the server certificate",
             )
         try:
             dates = [_validity(ssl.PEM_cert_to_DER_cert(one)) for one in found]
@@ -77,22 +78,22 @@ def _bytes(path: Path, what: str) -> bytes:
         raise CannotStart(
             f"the {what} {path} cannot be read",
             why=error.strerror or str(error),
-            try_this="--tls-cert and --tls-key with files that this user may read",
+            try_this="pass --tls-cert and --tls-key with files that this user can read",
         ) from error
 
 
 def _no_password() -> str:
-    raise ValueError("the private key is encrypted, and nobody is there to type the password")
+    raise ValueError("the private key is encrypted, and its password cannot be entered here")
 
 
 def _unusable(chain: Path, key: Path, error: ssl.SSLError) -> CannotStart:
     if error.reason == "KEY_VALUES_MISMATCH":
         return CannotStart(
             f"the private key {key} does not belong to the certificate {chain}",
-            try_this="the two files that were made together",
+            try_this="use the key that the certificate was issued for",
         )
-    reason = (error.reason or "OpenSSL does not say").replace("_", " ").lower()
-    return CannotStart(f"{chain} and {key} cannot be used", why=reason, try_this="PEM files")
+    reason = (error.reason or "unknown reason").replace("_", " ").lower()
+    return CannotStart(f"{chain} and {key} cannot be used", why=reason, try_this="use PEM files")
 
 
 def _validity(der: bytes) -> tuple[float, float]:
@@ -109,7 +110,7 @@ def _validity(der: bytes) -> tuple[float, float]:
         _, _, at = _element(der, at)
     tag, at, _ = _element(der, at)
     if tag != _SEQUENCE:
-        raise ValueError("this is no X.509 certificate")
+        raise ValueError("not an X.509 certificate")
     kind, start, end = _element(der, at)
     begins = _moment(kind, der[start:end])
     kind, start, end = _element(der, end)

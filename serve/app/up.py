@@ -60,7 +60,7 @@ async def run_up(settings: Settings, *, say: Say, on_ready: "Callable[[Ready], N
         await require_safe_addresses(settings, data=True, admin=True)
         ledger = Ledger(settings.state_path / LEDGER_FILE)
         for entry in ledger.sweep():
-            say(f"ended what an earlier run had left: {entry.name} ({entry.pid})")
+            say(f"stopped a process of an earlier run: {entry.name} ({entry.pid})")
         stack.enter_context(_reserve(settings))
         shared_secret(settings)
         if warning := warning_of_management(settings):
@@ -102,8 +102,8 @@ async def run_control(settings: Settings, *, say: Say) -> None:
         await require_safe_addresses(settings, admin=True)
         with _reserve(settings):
             plane = ControlPlane(settings, tls=Tls.for_start(settings))
-            found = "".join(f" and those of {one}" for one in settings.discover)
-            say(f"control plane of {len(settings.triton)} Tritons{found}: {settings.control_url}/")
+            found = "".join(f", and those of {one}" for one in settings.discover)
+            say(f"control plane: {settings.control_url}/ ({len(settings.triton)} Tritons{found})")
             await plane.run(stop_on_signals())
 
 
@@ -112,11 +112,11 @@ def _require_own_tritons(settings: Settings) -> None:
     if settings.autoscale_bounds is None or not (settings.triton or settings.discover):
         return
     raise Invalid(
-        "--autoscale is for Tritons that are started here",
-        why="--triton names some that run already"
+        "--autoscale needs local Tritons",
+        why="--triton names Tritons that Servegate did not start"
         if settings.triton
-        else f"others are found by discover = {', '.join(settings.discover)}",
-        try_this="servegate hints show, and whoever started them to follow it",
+        else f"'discover' is set to {', '.join(settings.discover)}",
+        try_this="use their own autoscaler; servegate hints show prints the desired replicas",
     )
 
 
@@ -126,8 +126,8 @@ def warning_of_management(settings: Settings) -> str:
     if decides or not settings.allow_management:
         return ""
     return (
-        "warning: --allow-management opens trace settings, log settings and shared memory only; "
-        "loads and unloads are refused without --model-repo"
+        "warning: without --model-repo, --allow-management does not allow loading and unloading; "
+        "only trace settings, log settings and shared memory are available"
     )
 
 
@@ -249,7 +249,7 @@ def _repository(settings: Settings) -> str:
         return ""  # models come by `servegate model push`
     raise CannotStart(
         f"the model repository '{settings.model_repo}' is not a folder",
-        try_this="--model-repo DIR, in Triton's layout: DIR/<model>/<version>/…",
+        try_this="pass --model-repo DIR in Triton's layout: DIR/<model>/<version>/…",
     )
 
 

@@ -54,12 +54,19 @@ class Usage:
 def families(processes: Mapping[str, int]) -> tuple[Metric, ...]:
     """The numbers of these processes: process ids by the name of the source."""
     cpu = CounterMetricFamily(
-        "servegate_process_cpu_seconds", "CPU time of the process, user and system", labels=_SOURCE
+        "servegate_process_cpu_seconds",
+        "CPU time of the process, user and system, in seconds",
+        labels=_SOURCE,
     )
-    resident = _gauge("servegate_process_resident_bytes", "Memory, shared pages in full")
-    proportional = _gauge("servegate_process_proportional_bytes", "Memory, shared pages in part")
+    resident = _gauge("servegate_process_resident_bytes", "Resident memory (RSS)")
+    proportional = _gauge(
+        "servegate_process_proportional_bytes",
+        "Proportional memory (PSS): shared pages are divided among processes",
+    )
     files = _gauge("servegate_process_open_files", "Open file descriptors")
-    started = _gauge("servegate_process_start_time_seconds", "Unix time of the process's start")
+    started = _gauge(
+        "servegate_process_start_time_seconds", "Unix time at which the process started"
+    )
     for source, pid in processes.items():
         if (usage := Usage.of(pid)) is not None:
             cpu.add_metric([source], usage.cpu_seconds)

@@ -57,7 +57,10 @@ class Caller:
                 try:
                     await self._call(sorted(models))
                 except (OSError, ValueError) as error:  # a TimeoutError is an OSError
-                    _log.info("the control plane does not hear who waits: %s", error or type(error))
+                    _log.info(
+                        "cannot report waiting models to the control plane: %s",
+                        error or type(error),
+                    )
                     untold = models
                     await asyncio.sleep(pause)
                     pause = min(pause * 2, LAST_PAUSE)
@@ -74,4 +77,4 @@ class Caller:
             answer = await self._line.post("/internal/waking", self._headers, body)
         self._line.close()  # the next time is seconds away, and it would be closed by then
         if answer.status != 204:
-            raise ValueError(f"it answered {answer.status}")
+            raise ValueError(f"it responded with status {answer.status}")

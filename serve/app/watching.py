@@ -101,9 +101,9 @@ class Pulse:
         self.idle = 0 if used - self.used >= BUSY else self.idle + 1
         self.used = used
         if self.idle >= SILENCES:
-            return "hangs: it does not answer and uses no CPU time"
+            return "hangs: it does not respond and uses no CPU time"
         if self.silent >= BUSY_SILENCES:
-            return "is busy and has not answered for too long"
+            return "is busy and has not responded for too long"
         return ""
 
 
@@ -139,10 +139,10 @@ class Watch:
         if heard.is_well and pulse is not None:
             pulse.answered(used)
         elif heard.is_well:
-            _log.debug("%s (%d) answers and is watched", name, heard.pid)
+            _log.debug("%s (%d) responds; watching it", name, heard.pid)
             self._known[name] = Pulse(heard.pid, used)
         elif pulse is not None and (why := pulse.was_silent(used)):
-            _log.error("%s (%d) %s; it is killed", name, heard.pid, why)
+            _log.error("%s (%d) %s; killing it", name, heard.pid, why)
             del self._known[name]
             self._kill(heard.pid, signal.SIGKILL)
 

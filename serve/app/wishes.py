@@ -36,8 +36,8 @@ class Wish:
     @property
     def sentence(self) -> str:
         """For people."""
-        what = "1 replica is" if self.desired == 1 else f"{self.desired} replicas are"
-        return f"{what} wanted ({self.why})"
+        what = "1 replica" if self.desired == 1 else f"{self.desired} replicas"
+        return f"the hint is {what} ({self.why})"
 
 
 @dataclass(frozen=True, slots=True)

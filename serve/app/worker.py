@@ -210,7 +210,7 @@ class Worker:
         )
         self._meters.gauge(
             "servegate_calls_asleep",
-            "Calls that wait for a pool that has been scaled to zero",
+            "Calls that wait for a pool scaled to zero",
             lambda: self._waking.count,
         )
         self._meters.table(self._model_calls)
@@ -272,14 +272,14 @@ class Worker:
     def _lacks(self) -> str:
         """Why no calls should come, after the name of the worker; empty where they may."""
         if self._draining:
-            return "drains"
+            return "is draining"
         return "" if self._live.generation else "has no snapshot yet"
 
     def _model_calls(self) -> Iterable[Metric]:
         """Of every model that is known, also while nobody calls it."""
         calls = GaugeMetricFamily(
             "servegate_model_calls_in_flight",
-            "Calls of the model that have come and have not ended, those included that wait",
+            "Calls of the model that have not ended, including waiting calls",
             labels=["model"],
         )
         snapshot, present = self._live.current, self._gateway.calls
@@ -287,7 +287,7 @@ class Worker:
             calls.add_metric([name], float(present.get(name, 0)))
         limit = GaugeMetricFamily(
             "servegate_model_calls_limit",
-            "Calls of the model that may be in flight, where callers who gave up have lowered it",
+            "Limit of calls in flight of the model, while it is lowered because clients gave up",
             labels=["model"],
         )
         for name, most in sorted(self._gateway.admission.limits.items()):
@@ -297,7 +297,7 @@ class Worker:
     def _replica_states(self) -> Iterable[Metric]:
         usable = GaugeMetricFamily(
             "servegate_replica_usable",
-            "1 unless the worker avoids the replica after failures",
+            "0 while the worker ejects the replica after failures, otherwise 1",
             labels=["replica", "pool"],
         )
         busy = GaugeMetricFamily(

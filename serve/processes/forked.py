@@ -107,7 +107,7 @@ class Forked:
                 try:
                     place.start(self._fork(number, mask), now)
                 except OSError as error:  # no memory, or too many processes
-                    self._fail(place, f"cannot be started: {error.strerror or error}")
+                    self._fail(place, f"cannot start: {error.strerror or error}")
 
     def _patience(self) -> float:
         due = (place.due for place in self._places if place.pid is None)
@@ -117,12 +117,12 @@ class Forked:
         """Take leave of the children that have ended; one SIGCHLD may stand for several."""
         for place in self._places:
             if place.pid is not None and (status := _ended(place.pid)) is not None:
-                on_end(place, f"has ended: {Exit(os.waitstatus_to_exitcode(status))}")
+                on_end(place, f"ended: {Exit(os.waitstatus_to_exitcode(status))}")
 
     def _fail(self, place: Place, reason: str) -> None:
         name = place.name if place.pid is None else f"{place.name} ({place.pid})"
         delay = place.end(self._clock(), self._backoff)
-        _log.warning("%s %s; it is started again in %.1f s", name, reason, delay)
+        _log.warning("%s %s; it restarts in %.1f s", name, reason, delay)
 
     def _stop(self) -> None:
         until = self._clock() + self._grace
@@ -133,7 +133,7 @@ class Forked:
             self._reap(_leave)
         for place in self._places:
             if place.pid is not None:
-                _log.warning("%s (%d) did not end in time: it is killed", place.name, place.pid)
+                _log.warning("%s (%d) did not stop in time; killing it", place.name, place.pid)
         self._signal(signal.SIGKILL)
         for place in self._places:
             if place.pid is not None:
@@ -167,7 +167,7 @@ class Forked:
         except SystemExit as end:
             code = end.code if isinstance(end.code, int) else int(end.code is not None)
         except BaseException:
-            _log.critical("%s (%d) has crashed", name, os.getpid(), exc_info=True)
+            _log.critical("%s (%d) crashed", name, os.getpid(), exc_info=True)
         finally:
             _flush()
             os._exit(code)

@@ -109,8 +109,8 @@ class Ledger:
                 draft.unlink()
             if self._unwritten is None:
                 _log.warning(
-                    "the list of child processes, %s, cannot be written: %s. After a kill -9 of "
-                    "this process the next start may miss some of them",
+                    "cannot write the list of child processes, %s: %s. After a kill -9 of this "
+                    "process, the next start may not find all of them",
                     self._path,
                     error.strerror or error,
                 )
@@ -130,11 +130,11 @@ def hold_lock(path: Path) -> Iterator[None]:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            holder = file.read(20).strip() or "of unknown number"
+            holder = file.read(20).strip() or "(unknown pid)"
             raise CannotStart(
                 f"the state folder {path.parent} is in use",
                 why=f"process {holder} holds its lock, {path.name}",
-                try_this="stop that process, or give this one a state folder of its own",
+                try_this="stop that process, or use another state folder",
             ) from None
         file.truncate(0)
         file.write(str(os.getpid()))

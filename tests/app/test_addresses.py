@@ -69,15 +69,15 @@ def test_without_tls_a_port_that_others_reach_is_refused_whatever_keys_there_are
 ) -> None:
     scene.key(Role.ADMIN)
     told = scene.refusal("data", host="10.0.0.1")
-    assert told.startswith("listening on 10.0.0.1 is refused: without TLS, API keys would cross")
-    assert "--tls-cert FILE --tls-key FILE" in told and "--insecure" in told
+    assert told.startswith("listening on 10.0.0.1 is not safe: without TLS, API keys would cross")
+    assert "--tls-cert FILE and --tls-key FILE" in told and "--insecure" in told
     both = scene.refusal("data", "admin", host="10.0.0.1", admin_host="10.0.0.2")
     assert "10.0.0.1, 10.0.0.2" in both
 
 
 def test_without_any_authentication_tls_does_not_help(scene: Scene) -> None:
     told = scene.refusal("data", auth="none", **OPEN)
-    assert "auth is none" in told and "auth auto" in told
+    assert "'auth' is 'none'" in told and "set 'auth' to 'auto'" in told
 
 
 def test_a_data_port_opens_once_there_is_any_key_and_the_admin_port_once_there_is_an_admins(

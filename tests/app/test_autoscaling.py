@@ -170,7 +170,7 @@ async def test_what_is_wanted_is_started_and_told_once_it_answers() -> None:
         await scene.did()
         scene.tritons.answer("local-1")
         await scene.did("notified local-0 local-1 local-2 +0")
-        assert scene.said[0] == "starting local-1: 3 replicas are wanted (because of demand)"
+        assert scene.said[0] == "starting local-1: the hint is 3 replicas (because of demand)"
 
 
 @in_loop

@@ -143,7 +143,7 @@ async def test_calls_on_a_replica_that_hangs_end_and_new_ones_avoid_it_until_it_
         one.server.silences = math.inf
         one.look()
         one.look()
-        with pytest.raises(OutcomeUnknown, match="no health probe was answered for"):
+        with pytest.raises(OutcomeUnknown, match="answered no health probe for"):
             await over_http
         assert [type(error) for error in over_grpc.errors] == [OutcomeUnknown]
         assert one.server.questions == SILENCES

@@ -132,7 +132,7 @@ async def test_a_port_that_is_in_use_is_said_and_tried_again(
         await first.enter_async_context(port(one, hints(4)))
         assert await asked(in_clear(one)) == 4
         async with running(Keda(one, hints(5), admit=lambda credential: None, again=0.0)):
-            await until(lambda: "cannot be used" in caplog.text)
+            await until(lambda: "cannot listen on" in caplog.text)
             await first.aclose()
             assert await asked(in_clear(one)) == 5
 

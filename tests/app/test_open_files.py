@@ -24,8 +24,8 @@ for case in sys.argv[1:]:
     print(resource.getrlimit(resource.RLIMIT_NOFILE)[0], said, sep="|", flush=True)
     os._exit(0)
 """
-FEW = "a process may open only 64 files here (ulimit -n): it needs 256"
-LESS = "warning: a process may open only 500 files here (ulimit -n). "
+FEW = "the limit of open files (ulimit -n) is only 64: a process needs at least 256"
+LESS = "warning: the limit of open files (ulimit -n) is only 500. "
 CASES = {  # the soft and the hard limit, and whether it is a data plane: the soft limit then
     "64 4000 1": (2200, ()),
     "3000 4000 1": (3000, ()),

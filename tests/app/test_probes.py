@@ -35,15 +35,15 @@ async def test_a_data_plane_is_ready_when_every_worker_serves_a_snapshot(tmp_pat
         await worker.listen(path)
     probes = Probes(paths, runs=lambda: True)
     assert await probes.answer(READY) == (503, "worker-1 has no snapshot yet")
-    first.then = unready("drains")
-    said = "worker-0 drains; worker-1 has no snapshot yet"
+    first.then = unready("is draining")
+    said = "worker-0 is draining; worker-1 has no snapshot yet"
     assert await probes.answer(READY) == (503, said)
     first.then = second.then = answer()
     assert await probes.answer(READY) == OK
     assert set(first.asked) == {"GET /readyz"}
     probes.drain()
     status, why = await probes.answer(READY) or (0, "")
-    assert (status, why.split(":")[0]) == (503, "it drains")
+    assert (status, why.split(":")[0]) == (503, "draining")
     assert await probes.answer(LIVE) == OK
     assert repr(probes) == "<Probes of ['worker-0', 'worker-1'] draining>"
 
@@ -58,7 +58,7 @@ async def test_a_worker_that_hangs_or_is_not_there_makes_it_unready_and_not_dead
         one.listen()
         paths = {"worker-0": mute, "worker-1": absent}
         probes = Probes(paths, runs=lambda: True, patience=0.05)
-        said = "worker-0 does not answer; worker-1 does not answer"
+        said = "worker-0 does not respond; worker-1 does not respond"
         assert await probes.answer(READY) == (503, said)
         assert await probes.answer(LIVE) == OK
 
@@ -68,7 +68,7 @@ def test_it_lives_while_the_parent_of_the_workers_runs_or_while_it_drains() -> N
     probes = Probes({}, runs=lambda: runs[0])
     assert asyncio.run(probes.answer(LIVE)) == OK
     runs[0] = False
-    why = "the workers' parent has ended, and is started again"
+    why = "the parent process of the workers ended and is restarting"
     assert asyncio.run(probes.answer(LIVE)) == (503, why)
     probes.drain()
     assert asyncio.run(probes.answer(LIVE)) == OK
@@ -85,7 +85,7 @@ async def test_probes_are_asked_on_the_metrics_port() -> None:
         assert (await line.get(READY)).body == b"ok\n"
         probes.drain()
         said = await line.get(READY)
-        assert said.status == 503 and said.body.startswith(b"it drains: ")
+        assert said.status == 503 and said.body.startswith(b"draining: ")
         assert (await line.get(LIVE)).status == 200
     port.close()
 
@@ -105,4 +105,4 @@ async def test_a_real_worker_says_what_it_lacks(tmp_path: Path, saved: bool, sai
     assert await probes.answer(READY) == (200 if saved else 503, said)
     stop.set()
     await running
-    assert await probes.answer(READY) == (503, "worker-0 does not answer")
+    assert await probes.answer(READY) == (503, "worker-0 does not respond")

@@ -83,7 +83,7 @@ def test_hints_are_made_whatever_is_wrong_with_a_gpu(
     settings = Settings(gpu_metrics=("default=this is no URL",))
     scaling = composed(plane, settings=settings)
     asyncio.run(scaling.scaler.round())
-    assert "the GPUs of a cannot be read" in caplog.text
+    assert "cannot read the GPU metrics of a" in caplog.text
     assert scaling.board.of("default").hint.ready == 1
 
 

@@ -196,5 +196,5 @@ def test_without_the_extra_nothing_starts_that_wants_spans() -> None:
 
 def test_an_endpoint_that_is_no_url_is_refused() -> None:
     require_otel(Settings())
-    with pytest.raises(CannotStart, match="'localhost:4317' is no OTLP endpoint"):
+    with pytest.raises(CannotStart, match="'localhost:4317' is not a valid OTLP endpoint"):
         require_otel(Settings(otel="localhost:4317"))

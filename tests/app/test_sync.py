@@ -35,8 +35,8 @@ async def test_what_is_published_comes_and_is_reported_and_goes_again(scene: Sce
         await scene.agents.deliver([two], ())
         await until(lambda: "digits/1/model.onnx" not in tree(scene.repository))
         assert scene.agents.has("gpu-1", two) and not scene.agents.has("gpu-1", one)
-        assert any("digits version 1 is here" in line for line in scene.said)
-        await until(lambda: "digits version 1 is removed" in scene.said)
+        assert any("fetched digits version 1" in line for line in scene.said)
+        await until(lambda: "removed digits version 1" in scene.said)
 
 
 @in_loop
@@ -65,7 +65,7 @@ async def test_without_a_control_plane_everything_stays_and_it_is_found_again(sc
         assert tree(scene.repository) == before and not agent.done()
         async with scene.control(one, two):
             await until(lambda: scene.agents.has("gpu-1", two))
-        assert scene.said.count("the control plane answers again") == 2
+        assert scene.said.count("the control plane responds again") == 2
 
 
 @in_loop
@@ -158,7 +158,7 @@ async def test_a_folder_has_one_agent(scene: Scene) -> None:
         async with scene.agent() as second:
             await asyncio.wait((second,))
             error = second.exception()
-    assert isinstance(error, CannotStart) and "has an agent already" in str(error)
+    assert isinstance(error, CannotStart) and "another agent already uses" in str(error)
 
 
 @in_loop

@@ -139,9 +139,8 @@ async def test_each_kind_of_client_that_fails_is_told_of_in_one_line(
         assert await Client(stranger.path).is_refused(port)
     assert failures(tls) == {("http", "no_tls"): 2, ("http", "untrusted"): 1}
     assert caplog.messages == [
-        "http: a client did not speak TLS; it has to use https, or a secure channel",
-        "http: a client does not trust our certificate; "
-        "it needs the certificate of whoever signed it",
+        "http: a client did not use TLS; use https, or a secure gRPC channel",
+        "http: a client does not trust the server certificate; give it the certificate of the CA",
     ]
 
 
@@ -165,8 +164,8 @@ async def test_clients_have_to_show_a_certificate_when_that_is_asked(
         ("grpc", "client_certificate"): 2,
     }
     assert caplog.messages == [
-        "grpc: a client showed no certificate, which tls_client_ca asks for",
-        "grpc: a client's certificate is refused: certificate has expired",
+        "grpc: a client presented no certificate, but 'tls_client_ca' requires one",
+        "grpc: a client certificate was rejected: certificate has expired",
     ]
 
 
@@ -200,8 +199,10 @@ async def test_a_new_pair_is_for_new_connections_and_open_ones_stay(
         for one in (before, unchanged, after):
             one.close()
     told, renewed = caplog.messages
-    assert told.startswith(f"the certificate in use stays: the private key {key} does not belong")
-    assert renewed == "a new certificate is in use, which ends on 2077-01-01 00:00 UTC"
+    assert told.startswith(
+        f"keeping the present certificate: the private key {key} does not belong"
+    )
+    assert renewed == "loaded a new certificate, which expires on 2077-01-01 00:00 UTC"
     assert samples(tls)["servegate_tls_not_after_seconds",] == 3376684800
 
 
@@ -213,7 +214,7 @@ def test_an_expired_pair_never_takes_the_place_of_one_that_is_valid(
     tls.look()
     tls.look()
     (told,) = caplog.messages
-    assert "has expired: it ended on 2020-01-01" in told
+    assert "has expired: it expired on 2020-01-01" in told
     assert samples(tls)["servegate_tls_not_after_seconds",] > NOON
 
 
@@ -261,19 +262,19 @@ def settings_of(pair: tuple[Path, Path], **more: str) -> Settings:
 
 def test_nothing_starts_with_a_certificate_that_is_not_valid(authority: Authority) -> None:
     old = settings_of(authority.issue("old", ends=datetime(2020, 1, 1)))
-    with pytest.raises(CannotStart, match="has expired: it ended on 2020-01-01 00:00 UTC"):
+    with pytest.raises(CannotStart, match="has expired: it expired on 2020-01-01 00:00 UTC"):
         Tls.for_start(old)
     assert Tls.of(old) is not None  # a child that is started again serves on
     new = settings_of(authority.issue("new", begins=datetime(2090, 1, 1)))
-    with pytest.raises(CannotStart, match="is not valid yet: it begins on 2090-01-01"):
+    with pytest.raises(CannotStart, match="is not valid yet: it is valid from 2090-01-01"):
         Tls.for_start(new)
 
 
 def test_settings_that_lack_the_certificate_are_refused() -> None:
     assert Tls.of(Settings()) is None
-    with pytest.raises(CannotStart, match="tls_key is set, but no certificate"):
+    with pytest.raises(CannotStart, match="'tls_key' is set, but 'tls_cert' is not"):
         Tls.of(Settings(tls_key="key.pem"))
-    with pytest.raises(CannotStart, match="tls_client_ca is set, but no certificate"):
+    with pytest.raises(CannotStart, match="'tls_client_ca' is set, but 'tls_cert' is not"):
         Tls.of(Settings(tls_client_ca="ca.pem"))
 
 

@@ -62,7 +62,7 @@ def test_what_is_wrong_with_the_files_is_named(authority: Authority, tmp_path: P
         (nowhere, key, f"the certificate {nowhere} cannot be read: No such file"),
         (chain, nowhere, f"the private key {nowhere} cannot be read: No such file"),
         (chain, other, f"the private key {other} does not belong to the certificate {chain}"),
-        (key, key, f"{key} holds no certificate"),
+        (key, key, f"{key} contains no certificate"),
         (chain, garbage, "cannot be used"),
     ):
         assert words in refused(given_chain, given_key)

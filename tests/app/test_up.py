@@ -13,7 +13,7 @@ def test_management_without_a_place_for_models_opens_less_and_says_so(delivery: 
     opened = Settings(allow_management=True, triton=TRITON, model_repo="", delivery=delivery)
     warning = warning_of_management(opened)
     assert bool(warning) == (delivery == "folder")
-    assert not warning or "loads and unloads are refused without --model-repo" in warning
+    assert not warning or "--allow-management does not allow loading and unloading" in warning
 
 
 @pytest.mark.parametrize(

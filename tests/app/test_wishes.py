@@ -38,5 +38,5 @@ def test_a_wish_that_may_take_none_away_does_not() -> None:
 
 
 def test_people_read_how_many_are_wanted_and_why() -> None:
-    assert Wish(1, may_shrink=True, lasts=1.0, why="a").sentence == "1 replica is wanted (a)"
-    assert Wish(0, may_shrink=True, lasts=1.0, why="b").sentence == "0 replicas are wanted (b)"
+    assert Wish(1, may_shrink=True, lasts=1.0, why="a").sentence == "the hint is 1 replica (a)"
+    assert Wish(0, may_shrink=True, lasts=1.0, why="b").sentence == "the hint is 0 replicas (b)"

@@ -35,7 +35,7 @@ def test_calls_on_a_triton_that_hangs_end_and_it_is_called_again_once_it_answers
                 load.wait_calls(200)
             finally:
                 os.kill(stopped, signal.SIGCONT)
-            up.program.wait_line("replica local-0 answers again")
+            up.program.wait_line("replica local-0 responds again")
             load.wait_calls(200)
         executed = log.read_text().split()
     assert 0 < len(load.failures) <= CLIENTS, load.outcomes

@@ -73,7 +73,7 @@ def test_nothing_is_restored_while_a_control_plane_leads(
     leader = leadership_of(url, folder / "lock")
     assert asyncio.run(leader.try_acquire())
     done = run(folder, "restore", "monday", "--database", url)
-    assert done.returncode == 1 and "a control plane runs on it" in done.stderr
+    assert done.returncode == 1 and "a control plane uses it" in done.stderr
     asyncio.run(leader.release())
     assert run(folder, "restore", "monday", "--database", url).returncode == 0
 

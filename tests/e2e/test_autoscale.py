@@ -63,10 +63,10 @@ def test_tritons_come_and_go_and_no_call_fails(up):
         until_held_by(up, "local-0", "local-1")
     assert load.failed() == []
     assert len(load.done) > 20
-    said = [line for line in up.program.lines if line.startswith(("starting l", "giving l"))]
+    said = [line for line in up.program.lines if line.startswith(("starting l", "draining l"))]
     assert [line.partition(":")[0] for line in said] == [
         "starting local-1",
-        "giving local-1 back",
+        "draining local-1",
         "starting local-1",
     ]
 
@@ -178,7 +178,7 @@ def test_a_triton_is_not_stopped_before_its_last_call_has_ended(tmp_path):
         harness.until(lambda: busy(up) == {"local-0": 1, "local-1": 1}, what="both are called")
         bounds(up, 1, 1)
         harness.until(lambda: "local-1" not in up.get("/api/snapshot")["snapshot"]["replicas"])
-        up.program.wait_line("giving local-1 back")
+        up.program.wait_line("draining local-1")
         assert busy(up) == {"local-0": 1, "local-1": 1}
         restart_control(up)  # which knows nothing of local-1
         harness.until(lambda: list(up.get("/api/snapshot")["snapshot"]["replicas"]) == ["local-0"])
@@ -193,7 +193,7 @@ def test_a_triton_is_not_stopped_before_its_last_call_has_ended(tmp_path):
 
 
 def test_what_cannot_be_scaled_is_refused_at_the_start(tmp_path):
-    elsewhere = "--autoscale is for Tritons that are started here"
+    elsewhere = "--autoscale needs local Tritons"
     for flags, env, wanted in (
         (("1..2", "--triton", "127.0.0.1:1:2:3"), {}, elsewhere),
         (("1..2",), {"SERVEGATE_DISCOVER": "dns=tritons:1:2:3"}, elsewhere),

@@ -153,7 +153,7 @@ def test_a_process_that_hangs_is_replaced(tmp_path, name):
     flags = ("--model-repo", str(tmp_path / "models"), "--workers", "2", "--log-level", "debug")
     with harness.up(tmp_path / "state", *flags) as up:
         pid = up.children()[name]
-        up.program.wait_line(rf"\({pid}\) answers and is watched")
+        up.program.wait_line(rf"\({pid}\) responds; watching it")
         os.kill(pid, signal.SIGSTOP)
         harness.until(lambda: up.children().get(name, pid) != pid, what="it is killed")
         harness.until(lambda: all(_try(up) for _ in range(8)))

@@ -154,7 +154,7 @@ def test_a_replica_whose_model_process_has_died_is_avoided(own):
 def test_a_spoilt_state_folder_gives_a_sentence(tmp_path):
     for name, content, wanted in (
         ("control.sqlite", b"this is no database" * 100, "control.sqlite cannot be read"),
-        ("secret", b"caf\xc3\xa9", "holds no secret"),
+        ("secret", b"caf\xc3\xa9", "does not contain a valid secret"),
     ):
         state = tmp_path / name
         state.mkdir()

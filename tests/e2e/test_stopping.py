@@ -112,7 +112,7 @@ def test_a_second_start_on_the_same_state_or_ports_fails_with_a_sentence(tmp_pat
 def test_what_cannot_start_says_so_in_a_sentence(tmp_path):
     for arguments, code, wanted in (
         (("--model-repo", str(tmp_path / "none")), 1, "is not a folder"),
-        (("--host", "0.0.0.0"), 1, "listening on 0.0.0.0 is refused"),
+        (("--host", "0.0.0.0"), 1, "listening on 0.0.0.0 is not safe"),
         (("--replicas", "0"), 2, "'0' is not a valid value for 'replicas' (flag --replicas)"),
         (("--triton", "localhost:1"), 2, "is not the address of a Triton"),
     ):

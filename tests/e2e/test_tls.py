@@ -87,11 +87,11 @@ def test_clients_that_fail_give_sentences_in_the_log(authority, tmp_path):
             assert one.recv(100) == b""
         with pytest.raises(Exception, match=r"(?i)unavailable|unreachable|failed to connect"):
             tritonclient.grpc.InferenceServerClient(up.grpc).is_server_live(client_timeout=3)
-        said = "http: a client's certificate is refused: certificate has expired"
+        said = "http: a client certificate was rejected: certificate has expired"
         up.program.wait_line(said, PATIENCE)
-        up.program.wait_line("http: a client does not trust our certificate", PATIENCE)
-        up.program.wait_line("http: a client did not speak TLS", PATIENCE)
-        up.program.wait_line("grpc: a client did not speak TLS", PATIENCE)
+        up.program.wait_line("http: a client does not trust the server certificate", PATIENCE)
+        up.program.wait_line("http: a client did not use TLS", PATIENCE)
+        up.program.wait_line("grpc: a client did not use TLS", PATIENCE)
     assert "Traceback" not in up.program.output
 
 
@@ -108,12 +108,12 @@ def test_a_new_certificate_is_used_without_a_restart_and_drops_no_connection(aut
         first = shown(up.http_port, context)
         new_chain.replace(chain)
         new_key.replace(key)
-        up.program.wait_line("a new certificate is in use", PATIENCE)
+        up.program.wait_line("loaded a new certificate", PATIENCE)
         for port in (up.http_port, up.grpc_port, up.admin_port, up.metrics_port):
             harness.until(lambda port=port: shown(port, context) != first, PATIENCE)
         assert live(kept)
         kept.close()
-    assert up.program.output.count("a new certificate is in use") == 1
+    assert up.program.output.count("loaded a new certificate") == 1
 
 
 def shown(port, context):
@@ -133,7 +133,7 @@ def test_nothing_starts_with_a_certificate_that_nobody_would_accept(authority, t
     expired = authority.issue("old", ends=datetime(2020, 1, 1))
     good, other = authority.issue("one"), authority.issue("other")
     for pair, why in (
-        (expired, "has expired\n  why: it ended on 2020-01-01 00:00 UTC\n  try: a new one"),
+        (expired, "has expired\n  why: it expired on 2020-01-01 00:00 UTC\n  try: request a new"),
         ((good[0], other[1]), "does not belong to the certificate"),
         ((good[0], tmp_path / "nowhere"), "cannot be read\n  why: No such file or directory"),
     ):

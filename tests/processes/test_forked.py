@@ -154,7 +154,7 @@ def test_a_child_that_ends_is_started_again_and_why_it_ended_is_told_with_its_na
         crashed = one.line("one-2")
         assert crashed[2:] == ["has", "crashed"]
         assert one.line("LookupError:", "no", "such", "thing")
-        assert "status 1; it is started again in" in " ".join(one.line("one-2", crashed[1]))
+        assert "status 1; it restarts in" in " ".join(one.line("one-2", crashed[1]))
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
@@ -179,7 +179,7 @@ def test_a_child_that_ignores_sigterm_is_killed_after_the_grace() -> None:
     with parent(STUBBORN, count=1, grace=0.05) as one:
         pids = one.pids(1)
         assert one.signal(signal.SIGTERM) == 0
-        assert "did not end in time" in " ".join(one.line("one-0"))
+        assert "did not stop in time" in " ".join(one.line("one-0"))
         one.line("kept")
         assert ends(pids["0"], PATIENCE)
 
