@@ -132,7 +132,8 @@ class Settings:
     database: str = _row("", "PostgreSQL URL of the store; default: SQLite in the state folder")
     storage: str = _row(
         "",
-        "storage of published versions: a folder, s3://, gs:// or az://; default: the state folder",
+        "storage of published versions: a folder, s3://, gs:// or az://; default: in the state "
+        "folder",
     )
     delivery: str = _row("folder", "how Tritons get published versions: folder, agents or bucket")
     delivery_folder: str = _row(

@@ -107,7 +107,7 @@ class AccessLog:
         """How many lines were left out, for Prometheus."""
         dropped = CounterMetricFamily(
             "servegate_access_log_dropped",
-            "Lines missing from the access log: above its rate limit, or not writable",
+            "Access log lines that were dropped because of the rate limit or a write error",
         )
         dropped.add_metric((), self._dropped)
         return (dropped,)

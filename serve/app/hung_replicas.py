@@ -103,7 +103,7 @@ class HungReplicas:
             silences += 1
             if silences == SILENCES:
                 _log.error(
-                    "replica %s hangs; its calls are cancelled, and it gets no new calls", name
+                    "replica %s hangs; its calls in flight fail, and it gets no new calls", name
                 )
             if silences >= SILENCES:
                 self._health.failed(name)

@@ -148,7 +148,7 @@ class Tls:
             before, times = self._refused
             self._refused = (stamp, times + 1 if stamp == before else 1)
             if self._refused[1] == _TWICE:
-                self._tell(logging.ERROR, f"keeping the present certificate: {error}")
+                self._tell(logging.ERROR, f"keeping the current certificate: {error}")
             return
         for context in self._contexts:
             pair.give_to(context)

@@ -111,7 +111,7 @@ class Failures:
         """The counts, for Prometheus."""
         failed = CounterMetricFamily(
             "servegate_tls_handshake_failures",
-            "TLS handshakes that failed, by listener and reason",
+            "Failed TLS handshakes, by listener and reason",
             labels=("listener", "reason"),
         )
         for key, count in self._counts.items():

@@ -287,7 +287,7 @@ class Worker:
             calls.add_metric([name], float(present.get(name, 0)))
         limit = GaugeMetricFamily(
             "servegate_model_calls_limit",
-            "Limit of calls in flight of the model, while it is lowered because clients gave up",
+            "Lowered limit of calls in flight of the model, after clients gave up waiting",
             labels=["model"],
         )
         for name, most in sorted(self._gateway.admission.limits.items()):
@@ -297,7 +297,7 @@ class Worker:
     def _replica_states(self) -> Iterable[Metric]:
         usable = GaugeMetricFamily(
             "servegate_replica_usable",
-            "0 while the worker ejects the replica after failures, otherwise 1",
+            "0 while the worker avoids the replica after failures, otherwise 1",
             labels=["replica", "pool"],
         )
         busy = GaugeMetricFamily(

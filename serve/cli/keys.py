@@ -57,7 +57,8 @@ def group() -> None:
 @app.command("create")
 def create_key(
     role: Annotated[
-        Role, typer.Option(help="Permissions: predictor calls models, admin does everything.")
+        Role,
+        typer.Option(help="Role of the key: a predictor calls models, an admin does everything."),
     ],
     models: Annotated[
         list[str] | None,

@@ -148,7 +148,7 @@ def _here(finding: "Diagnosis") -> "Diagnosis":
         finding,
         severity=Severity.WARNING,
         why=f"{finding.why} in this folder",
-        fix="put it into this folder, unless it is published: servegate model push checks that",
+        fix="put the model into this folder, unless it is already published",
     )
 
 

@@ -82,7 +82,7 @@ class Pulling:
             found = await channel.download(f"{self._path}/files/{parts}", opened)
             if found != file.sha256:
                 raise DigestMismatch(
-                    f"'{file.path}' was not received correctly",
+                    f"'{file.path}' does not match the published file",
                     why=f"its SHA-256 is {found[:12]}…, not {file.sha256[:12]}…",
                 )
 

@@ -292,6 +292,6 @@ def _git(folder: Path, *words: str) -> str:
     except (OSError, subprocess.CalledProcessError) as error:
         said = getattr(error, "stderr", "") or str(error)
         raise Invalid(
-            "git did not report the commit", why=said.strip(), try_this="--git-commit SHA"
+            "git cannot determine the commit", why=said.strip(), try_this="--git-commit SHA"
         ) from error
     return done.stdout.strip()

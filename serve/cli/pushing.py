@@ -63,7 +63,7 @@ class Pushing:
         """What lies at the path; `Invalid` says why it cannot be pushed."""
         source = open_source(path, self._model, read_model=read_model, version=version)
         if is_converting:
-            self.talk.tell("note", "--convert is ignored: the model is not a TensorFlow model")
+            self.talk.tell("note", "--convert is ignored: the model needs no conversion")
         return self.take(source)
 
     def take(self, source: Source) -> Source:

@@ -174,8 +174,8 @@ StorageUrl = Annotated[
         "--storage",
         metavar="URL",
         rich_help_panel=_PUBLISHING,
-        help="Storage of published versions: a folder, s3://, gs:// or az:// (default: the state "
-        "folder).",
+        help="Storage of published versions: a folder, s3://, gs:// or az:// (default: in the "
+        "state folder).",
     ),
 ]
 Delivery = Annotated[

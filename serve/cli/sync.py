@@ -31,7 +31,9 @@ def sync(
     ] = None,
     cache_bytes: Annotated[
         int,
-        typer.Option(min=0, metavar="BYTES", help="Size of the cache for files of old versions."),
+        typer.Option(
+            min=0, metavar="BYTES", help="Cache size for files of earlier versions, in bytes."
+        ),
     ] = 10 << 30,
 ) -> None:
     """Keep the model folder of a Triton in sync with the control plane, until Ctrl-C.

@@ -27,7 +27,8 @@ def read_triton_folder(folder: Path, version: int | None = None) -> Source:
         raise _no_version(folder)
     if version is not None and version not in numbers:
         raise Invalid(
-            f"{folder} has no version {version}", why=f"versions: {', '.join(map(str, numbers))}"
+            f"{folder} has no version {version}",
+            why=f"its versions are {', '.join(map(str, numbers))}",
         )
     chosen = version or numbers[-1]
     walk = _Walk(folder, leave_out={str(number) for number in numbers if number != chosen})

@@ -301,15 +301,15 @@ def _lines(page: Mapping[str, Any]) -> Iterator[str]:
     at = origin.get("at")
     when = f", {datetime.fromtimestamp(at, UTC):%Y-%m-%d %H:%M}Z" if at else ""
     facts = {
-        "why": page["reason"],
-        "from": f"{origin['source']}{' by ' if origin['author'] else ''}{origin['author']}{when}",
+        "reason": page["reason"],
+        "source": f"{origin['source']}{' by ' if origin['author'] else ''}{origin['author']}{when}",
         "commit": origin.get("git_commit"),
         "labels": " ".join(page["named_by"]),
-        "waiting": " ".join(
+        "pending": " ".join(
             [*(page["labels"] if "live" in page else ()), *(["route"] if page.get("live") else [])]
         ),
-        "kept": "loaded until model unload" if page.get("keep") else "",
-        "in Triton": page.get("physical"),
+        "keep": "loaded until model unload" if page.get("keep") else "",
+        "Triton name": page.get("physical"),
         "content": page.get("content"),
         "size": amount(page["size"]) if page.get("size") else "",
         "memory": amount(page["memory"]) if page.get("memory") else "",

@@ -200,7 +200,7 @@ async def test_a_new_pair_is_for_new_connections_and_open_ones_stay(
             one.close()
     told, renewed = caplog.messages
     assert told.startswith(
-        f"keeping the present certificate: the private key {key} does not belong"
+        f"keeping the current certificate: the private key {key} does not belong"
     )
     assert renewed == "loaded a new certificate, which expires on 2077-01-01 00:00 UTC"
     assert samples(tls)["servegate_tls_not_after_seconds",] == 3376684800

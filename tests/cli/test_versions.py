@@ -53,7 +53,7 @@ def refused(gateway: FakeGateway, *words: object) -> ServegateError:
 def test_one_version_is_shown_with_where_it_comes_from(gateway: FakeGateway, name: str) -> None:
     gateway.versions[1].record |= {"tags": {"k": "v"}, "findings": ["no batching"], "size": 12}
     shown = run(gateway, "show", name).stdout
-    assert shown.startswith("m@1: ready on a b\n  from: onnx m.onnx by alice, 1970-01-01 00:00Z\n")
+    assert shown.startswith("m@1: ready on a b\n  source: onnx m.onnx by alice, 1970-01-01 00:00Z\n")
     assert "  tags: k=v\n  finding: no batching\n" in shown
     assert "1/model.onnx\t5\t" in shown
     assert json.loads(run(gateway, "show", name, "--json").stdout)["version"] == 1
@@ -61,7 +61,7 @@ def test_one_version_is_shown_with_where_it_comes_from(gateway: FakeGateway, nam
         assert exit_code(refused(gateway, "show", other)) == status
     gateway.faults.append(Fault("GET", "/versions/1", status=404, code="unknown_version"))
     plain = run(gateway, "show", "m@1").stdout
-    assert plain == "m@1: ready on a b\n  from: the gateway's model repository\n"
+    assert plain == "m@1: ready on a b\n  source: the gateway's model repository\n"
 
 
 def test_two_versions_are_compared_by_files_and_configuration(gateway: FakeGateway) -> None:

@@ -148,7 +148,11 @@ def _expected(model: str, metadata: Metadata, text: str) -> tuple[str, Array | N
             try_this=f"--expect {next(iter(metadata.outputs), 'OUTPUT')}=@labels.npy",
         )
     if not source.startswith("@"):
-        raise Invalid(f"--expect '{text}' is not valid", try_this=f"--expect {name}=@labels.npy")
+        raise Invalid(
+            f"--expect cannot be '{text}'",
+            why="expected [OUTPUT=]@FILE",
+            try_this=f"--expect {name}=@labels.npy",
+        )
     classes: Array | None = None
     for called in (name, "labels"):  # in an .npz, as `convert --labelled` has it
         wanted = {called: TensorSpec(called, "INT64", (-1,))}

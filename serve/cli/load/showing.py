@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from serve.load.reporting.report import Report, Run
     from serve.load.reporting.summary import Quantiles, Row
 
-_HEADS = ("PROTOCOL", "VERSION", "CALLS", "RIGHT/S", "P50", "P90", "P99", "P99.9", "MAX", "FAILED")
+_HEADS = ("PROTOCOL", "VERSION", "CALLS", "OK/S", "P50", "P90", "P99", "P99.9", "MAX", "FAILED")
 
 
 def show(talk: Talk, report: "Report", path: Path | None) -> None:

@@ -14,9 +14,7 @@ def work(
     ],
     patience: Annotated[
         str,
-        typer.Option(
-            "--patience", metavar="DURATION", help="Time to wait for the connection to it."
-        ),
+        typer.Option("--patience", metavar="DURATION", help="Time limit for connecting to it."),
     ] = "60s",
 ) -> None:
     """Generate calls for a load test that runs on another machine.
