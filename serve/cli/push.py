@@ -130,10 +130,11 @@ def push(
     path: Annotated[
         Path,
         typer.Argument(
-            help="Triton or MLflow model folder, or .onnx file; with --convert, a SavedModel."
+            metavar="PATH",
+            help="Triton or MLflow model folder, or .onnx file; with --convert, a SavedModel.",
         ),
     ],
-    name: Annotated[str, typer.Argument(help="Name of the model.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the model.")],
     labels: Labels = None,
     live: Live = False,
     wait: Wait = False,

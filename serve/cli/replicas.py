@@ -8,14 +8,14 @@ from serve.cli.output import as_json, say, table
 
 app = typer.Typer(
     no_args_is_help=True,
-    help="Show the Triton servers.\n\nExample: servegate replica ls",
+    help="Show the replicas (Triton servers).\n\nExample: servegate replica ls",
     rich_markup_mode=None,
 )
 
 
 @app.callback()
 def group() -> None:
-    """Show the Triton servers.
+    """Show the replicas (Triton servers).
 
     Example: servegate replica ls
     """

@@ -51,7 +51,7 @@ def show_route(
 def set_route(
     name: Model,
     shares: Annotated[
-        list[str], typer.Argument(metavar="VERSION=WEIGHT...", help="Weight of each version.")
+        list[str], typer.Argument(metavar="VERSION=WEIGHT", help="Weight of each version.")
     ],
     reason: Reason = "",
     admin_url: AdminUrl = None,
