@@ -57,11 +57,11 @@ async def test_without_a_control_plane_everything_stays_and_it_is_found_again(sc
     async with scene.control(one):
         pass
     async with scene.agent() as agent:
-        await until(lambda: any("does not answer" in line for line in scene.said))
+        await until(lambda: any("does not respond" in line for line in scene.said))
         async with scene.control(one):
             await until(lambda: scene.agents.has("gpu-1", one))
         before = tree(scene.repository)
-        await until(lambda: sum("does not answer" in line for line in scene.said) == 2)
+        await until(lambda: sum("does not respond" in line for line in scene.said) == 2)
         assert tree(scene.repository) == before and not agent.done()
         async with scene.control(one, two):
             await until(lambda: scene.agents.has("gpu-1", two))
@@ -75,7 +75,7 @@ async def test_a_control_plane_that_knows_nothing_yet_empties_no_folder(scene: S
         await until(lambda: scene.agents.has("gpu-1", one))
     transfers = len(scene.blobs.starts)
     async with scene.control(), scene.agent():
-        await until(lambda: scene.said[-1].startswith("keeping"))
+        await until(lambda: scene.said[-1].startswith("syncing"))
         assert await scene.agents.poll("", 0.3) is None
         assert "digits/1/model.onnx" in tree(scene.repository)
         await scene.agents.deliver([one], ())

@@ -248,11 +248,11 @@ def test_an_end_within_two_weeks_is_a_warning_a_day(
     for _ in range(4):
         wall.now += DAY / 2
         tls.look()
-    assert caplog.messages == [f"the certificate {pair[0]} ends on 2030-06-15 12:00 UTC"] * 2
+    assert caplog.messages == [f"the certificate {pair[0]} expires on 2030-06-15 12:00 UTC"] * 2
     caplog.clear()
     wall.now = NOON + 1
     tls.look()
-    assert caplog.messages == [f"the certificate {pair[0]} ended on 2030-06-15 12:00 UTC"]
+    assert caplog.messages == [f"the certificate {pair[0]} expired on 2030-06-15 12:00 UTC"]
     assert caplog.records[0].levelno == logging.ERROR
 
 

@@ -41,4 +41,4 @@ def test_kinds_and_listeners_do_not_silence_each_other(caplog: pytest.LogCapture
 
 def test_a_reason_that_nobody_foresaw_is_told_in_openssls_words() -> None:
     found = failure(error("BAD_EXTENSION"))
-    assert (found.kind, found.sentence) == ("other", "a handshake failed: bad extension")
+    assert (found.kind, found.sentence) == ("other", "a TLS handshake failed: bad extension")

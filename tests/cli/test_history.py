@@ -90,7 +90,7 @@ def test_differences_are_coloured_and_going_back_is_asked_on_a_terminal(url: str
     assert "this undoes revision 2:" in seen and "split.1: 60 → 100" in seen
     assert len(json.loads(run(url, "show", "--json").stdout)) == 2
     seen = on_a_terminal(url, "undo", "2", keys="y\n")
-    assert "undid revision 2 (route m): " in seen
+    assert "undid revision 2 (route m); " in seen
     assert len(json.loads(run(url, "show", "--json").stdout)) == 3
 
 

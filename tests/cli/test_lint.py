@@ -99,4 +99,4 @@ def test_a_part_that_is_not_in_the_folder_may_be_published(tmp_path: Path) -> No
     [one] = [each for each in found["findings"] if each["rule"] == "step-unknown"]
     assert (code, one["severity"]) == (0, "warning")
     assert one["why"] == "there is no model 'part' in this folder"
-    assert "if it is published" in one["fix"] and "publish it first" not in one["fix"]
+    assert "already published" in one["fix"] and "publish it first" not in one["fix"]

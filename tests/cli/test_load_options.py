@@ -39,7 +39,7 @@ def test_an_address_has_a_port_and_says_whether_it_speaks_tls() -> None:
 
 
 def test_a_run_needs_a_rate_unless_its_arrivals_have_one() -> None:
-    with pytest.raises(Invalid, match="how many calls a second"):
+    with pytest.raises(Invalid, match="the rate of the load test is missing"):
         Pace().loop()
     arrivals, _ = Pace(arrivals="ramp:10..30").loop()
     assert arrivals is not None and arrivals.shape is Shape.RAMP

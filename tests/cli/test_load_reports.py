@@ -41,7 +41,7 @@ def test_a_report_is_shown_by_its_name_its_folder_or_its_file(folder: Path) -> N
 def test_reports_are_listed(folder: Path) -> None:
     done = load(folder, "ls", "--json")
     assert {one["name"] for one in json.loads(done.stdout)} == {"before", "after"}
-    assert load(folder, "ls").stdout.startswith("name\tbegun\t")
+    assert load(folder, "ls").stdout.startswith("name\tstarted\t")
     done = load(folder / "none", "ls", "--json")
     assert (done.returncode, json.loads(done.stdout)) == (0, [])
 

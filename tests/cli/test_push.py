@@ -70,7 +70,7 @@ def test_a_push_prints_the_version_and_says_how_to_go_on(
     done = push(gateway, folder, "m", "--label", "candidate", "--tag", "k=v", "--reason", "why")
     assert (done.returncode, done.stdout) == (0, "m@1\n"), done.stderr
     assert "created version 1 of m" in done.stderr
-    assert "Look: servegate model show m@1" in done.stderr
+    assert "to see its state: servegate model show m@1" in done.stderr
     [ask] = gateway.commits
     assert ask["labels"] == ["candidate"]
     assert ask["tags"] == {"k": "v"}
@@ -166,7 +166,7 @@ def test_a_push_that_was_ended_goes_on_where_it_stopped(
     fault.held.set()
     if number == signal.SIGINT:
         assert running.returncode == 130
-        assert "the same command goes on from there" in err and "Traceback" not in err
+        assert "run the same command again" in err and "Traceback" not in err
         assert json.loads(out.splitlines()[-1])["code"] == "interrupted"
     done = push(gateway, folder, "m")
     assert done.returncode == 0, done.stderr
@@ -224,7 +224,7 @@ def test_a_dry_run_only_reads(gateway: FakeGateway, folder: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert {method for method, _ in gateway.asked} == {"GET"}
     rows = [line.split("\t") for line in done.stdout.splitlines()]
-    assert rows[0] == ["file", "bytes", "sha256", "there"]
+    assert rows[0] == ["file", "bytes", "sha256", "present"]
     assert {row[3] for row in rows[1:]} == {"no"} and "would upload" in done.stderr
 
     push(gateway, root, "digits")

@@ -29,7 +29,7 @@ def test_every_replica_is_a_row() -> None:
     out, said = listed([page()])
     head, row = [line.split("\t") for line in out.splitlines()]
     assert head == [
-        *("replica", "state", "for", "pool", "address", "holds", "pending", "cpu", "problem"),
+        *("replica", "state", "for", "pool", "address", "loaded", "pending", "cpu", "problem"),
     ]
     assert row[:6] == ["local-0", "up", "12 s", "default", "gpu-1:8000:8001:8002", "digits@1,2"]
     assert said == ""

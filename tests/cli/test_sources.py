@@ -64,7 +64,7 @@ def test_of_several_versions_the_highest_is_taken_and_that_is_said(tmp_path: Pat
 def test_dot_files_and_caches_are_left_out_and_that_is_said(tmp_path: Path) -> None:
     source = opened(folder(tmp_path, "1/a", "1/__pycache__/a.pyc", ".git/config", "1/.DS_Store"))
     assert paths(source) == ["1/a"]
-    assert source.notes == ("left out: .git, 1/.DS_Store, 1/__pycache__",)
+    assert source.notes == ("skipped: .git, 1/.DS_Store, 1/__pycache__",)
 
 
 def test_links_within_the_folder_are_followed(tmp_path: Path) -> None:
@@ -208,4 +208,4 @@ def test_what_is_no_mlmodel_is_refused(tmp_path: Path) -> None:
     attack = "!!python/object/apply:os.system ['true']"
     for text in ("", "[]", "flavors: 3", "flavors: [", attack, "a: &a [*a]"):
         (root / "MLmodel").write_text(text)
-        assert "MLmodel is no description" in refused(root).what, text
+        assert "MLmodel is not a valid" in refused(root).what, text

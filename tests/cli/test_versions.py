@@ -53,7 +53,9 @@ def refused(gateway: FakeGateway, *words: object) -> ServegateError:
 def test_one_version_is_shown_with_where_it_comes_from(gateway: FakeGateway, name: str) -> None:
     gateway.versions[1].record |= {"tags": {"k": "v"}, "findings": ["no batching"], "size": 12}
     shown = run(gateway, "show", name).stdout
-    assert shown.startswith("m@1: ready on a b\n  source: onnx m.onnx by alice, 1970-01-01 00:00Z\n")
+    assert shown.startswith(
+        "m@1: ready on a b\n  source: onnx m.onnx by alice, 1970-01-01 00:00Z\n"
+    )
     assert "  tags: k=v\n  finding: no batching\n" in shown
     assert "1/model.onnx\t5\t" in shown
     assert json.loads(run(gateway, "show", name, "--json").stdout)["version"] == 1
@@ -143,7 +145,7 @@ def test_garbage_is_shown_and_goes_only_with_a_word(gateway: FakeGateway) -> Non
     gateway.answers["/api/gc"] = {"bytes": 2_000_000, "items": [item]}
     result = run(gateway, "gc", "--keep", 5, "--dry-run")
     assert result.stdout.splitlines()[1] == "blob\tabc\t2000000\tnothing needs it"
-    assert result.stderr == "2 MB would be freed\n"
+    assert result.stderr == "would free 2 MB\n"
     assert gateway.changes == [("POST", "/api/gc", {"keep": 5, "dry_run": True})]
     assert exit_code(refused(gateway, "gc")) == 2
     assert run(gateway, "gc", "--yes").exit_code == 0

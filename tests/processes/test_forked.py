@@ -149,7 +149,7 @@ def test_a_child_that_ends_is_started_again_and_why_it_ended_is_told_with_its_na
     with parent(ENDS, count=1) as one:
         assert len({one.pids(1)["0"] for _ in range(3)}) == 3
     with parent(ENDS, count=2) as one:
-        assert "exit status 3; it is" in " ".join(one.line("one-1"))
+        assert "exit status 3; it restarts" in " ".join(one.line("one-1"))
     with parent(ENDS, count=3) as one:
         crashed = one.line("one-2")
         assert crashed[2:] == ["has", "crashed"]
