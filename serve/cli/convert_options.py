@@ -24,7 +24,8 @@ _SECONDS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0}
 _AMOUNT = re.compile(r"^\s*([0-9]+(?:\.[0-9]+)?)\s*([A-Za-z]*)\s*\Z")
 _LARGEST = 1e15  # of a number that anybody means: a petabyte, a tolerance
 _SHARE = re.compile(r"^\s*([0-9]+(?:\.[0-9]+)?)\s*(pp|%|)\s*\Z")
-VERIFICATION, LIMITS = "Verification", "Limits"  # groups in the help
+# Groups in the help:
+CONVERSION, VERIFICATION, LIMITS = "Conversion", "Verification", "Limits"
 
 Signature = Annotated[
     str,
@@ -32,11 +33,17 @@ Signature = Annotated[
         "--signature",
         metavar="NAME",
         help="Signature to convert, if the model has more than one.",
+        rich_help_panel=CONVERSION,
     ),
 ]
 Precision = Annotated[
     str,
-    typer.Option("--precision", metavar="fp32|fp16|int8", help="Precision of the computation."),
+    typer.Option(
+        "--precision",
+        metavar="fp32|fp16|int8",
+        help="Precision of the computation.",
+        rich_help_panel=CONVERSION,
+    ),
 ]
 Samples = Annotated[
     str,
@@ -91,6 +98,7 @@ Nchw = Annotated[
         "--nchw",
         metavar="INPUT",
         help="Input that the converted model takes in NCHW layout (repeatable).",
+        rich_help_panel=CONVERSION,
     ),
 ]
 MaxBatchSize = Annotated[
@@ -101,6 +109,7 @@ MaxBatchSize = Annotated[
         max=4096,
         metavar="N",
         help="Largest batch; 0 for no batching (default: 8).",
+        rich_help_panel=CONVERSION,
     ),
 ]
 Memory = Annotated[
@@ -115,7 +124,10 @@ Memory = Annotated[
 Timeout = Annotated[
     str,
     typer.Option(
-        "--timeout", metavar="TIME", help="Time limit, such as 90s or 1h.", rich_help_panel=LIMITS
+        "--timeout",
+        metavar="DURATION",
+        help="Time limit, such as 90s or 1h.",
+        rich_help_panel=LIMITS,
     ),
 ]
 AcceptUnverified = Annotated[

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 _COMMIT = re.compile(r"^[0-9a-f]{7,64}(-dirty)?\Z")
 _WAIT = 900.0  # seconds
-_GOLDEN, _CONVERSION = "Golden cases", "Conversion"
+_GOLDEN = "Golden cases"
 
 Labels = Annotated[
     list[str] | None,
@@ -99,7 +99,7 @@ Convert = Annotated[
     bool,
     typer.Option(
         "--convert",
-        rich_help_panel=_CONVERSION,
+        rich_help_panel=converting.CONVERSION,
         help="Convert a TensorFlow model to ONNX, and verify the result.",
     ),
 ]
@@ -108,7 +108,7 @@ ConvertTimeout = Annotated[
     typer.Option(
         "--convert-timeout",
         metavar="DURATION",
-        rich_help_panel=_CONVERSION,
+        rich_help_panel=converting.LIMITS,
         help="Time limit of the conversion.",
     ),
 ]

@@ -52,7 +52,7 @@ class Edits:
         _option(
             BATCHING,
             "--delay",
-            metavar="TIME",
+            metavar="DURATION",
             help="Longest time that a call waits for a batch, for example 500us or 2ms.",
         ),
     ] = None
@@ -167,7 +167,7 @@ class Edits:
         _option(
             SEQUENCES,
             "--sequence-idle",
-            metavar="TIME",
+            metavar="DURATION",
             help="Time without a call after which a sequence ends, for example 10s.",
         ),
     ] = None
@@ -186,7 +186,7 @@ class Edits:
         _option(
             SEQUENCES,
             "--sequence-delay",
-            metavar="TIME",
+            metavar="DURATION",
             help="Longest time that a call of a sequence waits for a batch.",
         ),
     ] = None

@@ -42,7 +42,7 @@ def set_configuration(
     watch: Annotated[
         str,
         typer.Option(
-            metavar="TIME",
+            metavar="DURATION",
             help="Roll the change back if the model misses its objective within this time, for "
             "example 60s (default: do not watch).",
         ),

@@ -28,7 +28,7 @@ def tune(
         str,
         typer.Option(
             "--budget",
-            metavar="TIME",
+            metavar="DURATION",
             help="Duration of the search, for example 5m.",
             rich_help_panel=_SEARCH,
         ),
@@ -124,7 +124,7 @@ def tune(
         str,
         typer.Option(
             "--watch",
-            metavar="TIME",
+            metavar="DURATION",
             help="Time for which --apply watches the objective, and rolls back if it is missed.",
             rich_help_panel=_RESULT,
         ),

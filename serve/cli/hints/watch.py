@@ -14,7 +14,7 @@ def watch(
         str,
         typer.Option(
             "--for",
-            metavar="TIME",
+            metavar="DURATION",
             help="Duration, for example 30s or 5m (default: until Ctrl-C).",
         ),
     ] = "",

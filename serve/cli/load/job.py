@@ -36,7 +36,7 @@ def print_job(
         str, typer.Option("--cpu", metavar="CORES", help="CPU cores of each pod.")
     ] = "1",
     memory: Annotated[
-        str, typer.Option("--memory", metavar="BYTES", help="Memory of each pod.")
+        str, typer.Option("--memory", metavar="SIZE", help="Memory of each pod.")
     ] = "1Gi",
     deadline: Annotated[
         str,
