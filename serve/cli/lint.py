@@ -43,9 +43,9 @@ def lint(
     ],
     json: AsJson = False,
 ) -> None:
-    """Check model configurations against the model files, without a gateway.
+    """Check model configurations against the model files.
 
-    Exit status 1 if there are errors; warnings do not count.
+    The command needs no gateway. Exit status 1 if there are errors; warnings do not count.
 
     Example: servegate model lint model_repo/digits
     """

@@ -24,7 +24,9 @@ def load(
     admin_url: AdminUrl = None,
     key_file: KeyFile = None,
 ) -> None:
-    """Reload a model on all replicas, or keep a version loaded that nothing refers to.
+    """Reload a model on all replicas, or keep a version loaded.
+
+    A version that you load stays loaded even if nothing refers to it.
 
     Example: servegate model load digits@3
     """
@@ -47,7 +49,7 @@ def unload(
     admin_url: AdminUrl = None,
     key_file: KeyFile = None,
 ) -> None:
-    """Unload a model from all replicas, or stop keeping a version loaded.
+    """Unload a model, or stop keeping a version loaded.
 
     Example: servegate model unload digits@3
     """

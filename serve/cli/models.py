@@ -64,7 +64,7 @@ def show_model(
     key_file: KeyFile = None,
     json: AsJson = False,
 ) -> None:
-    """Show a model with its versions and problems, or one version with its origin.
+    """Show a model and its versions, or one version and its origin.
 
     Example: servegate model show digits
 

@@ -25,7 +25,7 @@ def group() -> None:
 def list_replicas(
     admin_url: AdminUrl = None, key_file: KeyFile = None, json: AsJson = False
 ) -> None:
-    """List all replicas with their loaded models, and the problems of discovery.
+    """List replicas, their loaded models, and discovery problems.
 
     Example: servegate replica ls
     """

@@ -46,7 +46,7 @@ def check_skew(
     key_file: KeyFile = None,
     json: AsJson = False,
 ) -> None:
-    """Check the preprocessing for skew: samples must become the same tensors as in training.
+    """Check that preprocessing gives the same tensors as in training.
 
     The comparison is bit by bit. Exit status 7 if there is a difference; the command then looks for
     a common mistake that explains it.

@@ -36,10 +36,10 @@ def sync(
         ),
     ] = 10 << 30,
 ) -> None:
-    """Keep the model folder of a Triton in sync with the control plane, until Ctrl-C.
+    """Keep the model folder of a Triton up to date, until Ctrl-C.
 
-    The agent fetches published versions and checks their digests. Triton never sees an incomplete
-    version.
+    The agent fetches the versions that the control plane has published for the replica, and checks
+    their digests. Triton never sees an incomplete version.
 
     It needs the control plane's secret from SERVEGATE_SECRET, servegate.toml or the state folder.
 

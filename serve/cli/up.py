@@ -104,7 +104,7 @@ def up(
     log_level: LogLevel = None,
     log_format: LogFormat = None,
 ) -> None:
-    """Start the control plane, the gateway and local Triton servers on this machine.
+    """Start control plane, gateway and local Tritons on this machine.
 
     Every option can also be set in servegate.toml or as SERVEGATE_<OPTION>; see `servegate config`.
 

@@ -47,7 +47,9 @@ def print_job(
         ),
     ] = "1h",
 ) -> None:
-    """Print a Kubernetes Job that runs a load test and uploads its report to the gateway.
+    """Print a Kubernetes Job that runs a load test.
+
+    The Job uploads its report to the gateway.
 
     Example: servegate load job --image servegate --workers 3 -- --model digits --rate 2000
     """

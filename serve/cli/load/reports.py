@@ -88,7 +88,9 @@ def compare_reports(
     out: options.Folder = options.DEFAULT_FOLDER,
     json: AsJson = False,
 ) -> None:
-    """Compare two load tests: ratios after ÷ before, with 95 % confidence intervals.
+    """Compare the reports of two load tests.
+
+    The command prints the ratios after ÷ before with 95 % confidence intervals.
 
     Example: servegate load compare before after --fail-if 'p99>1.1,rate<0.95'
     """
