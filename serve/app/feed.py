@@ -60,7 +60,7 @@ class Feed:
         except (OSError, ValueError, RecursionError, Invalid) as error:
             _log.warning("cannot read the saved snapshot: %s", error)
             return False
-        _log.info("serving generation %d, read from disk", snapshot.generation)
+        _log.info("serving generation %d from disk", snapshot.generation)
         return self._live.swap(snapshot)
 
     async def run(self) -> None:
