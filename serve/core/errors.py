@@ -9,7 +9,7 @@ from collections.abc import Iterable
 
 
 class ServegateError(Exception):
-    """What happened, why, and what to try. The base of every error raised on purpose."""
+    """An error without a code of its own. Every error has what failed, why, and what to try."""
 
     code = "error"
 
@@ -29,17 +29,17 @@ class ServegateError(Exception):
         return text
 
 
-# --- what a caller asked for is wrong ------------------------------------------------------------
+# --- the request is wrong ------------------------------------------------------------------------
 
 
 class BadRequest(ServegateError):
-    """The request itself is malformed."""
+    """The request is malformed."""
 
     code = "bad_request"
 
 
 class Unparsable(BadRequest):
-    """A gRPC message that is no protobuf. The sentence starts as Triton's does."""
+    """The gRPC message is not valid protobuf. The text starts like Triton's."""
 
     code = "unparsable"
 
@@ -48,91 +48,94 @@ class Unparsable(BadRequest):
 
 
 class WrongJson(BadRequest):
-    """A management call's JSON is broken, or a value in it has the wrong type, as Triton says."""
+    """The JSON of a management request is invalid, or a value has the wrong type, as in Triton."""
 
     code = "wrong_json"
 
 
 class BodyTooLarge(BadRequest):
-    """The body exceeds the limit that the operator set."""
+    """The request body is larger than `--max-body-bytes`."""
 
     code = "body_too_large"
 
     def __init__(self, limit: int) -> None:
         super().__init__(
             f"the request body exceeds {limit} bytes",
-            try_this="smaller batches, or raise --max-body-bytes",
+            try_this="use smaller batches, or raise --max-body-bytes",
         )
 
 
 class InflatedTooLarge(BodyTooLarge):
-    """The compressed body grows beyond the limit: the operator's, or what its size may become."""
+    """The decompressed body is larger than `--max-inflated-bytes`, or than its size permits."""
 
     code = "inflated_too_large"
 
     def __init__(self, limit: int) -> None:
         ServegateError.__init__(
             self,
-            f"the request body exceeds {limit} bytes when it is inflated",
-            try_this="smaller batches, no compression, or raise --max-inflated-bytes",
+            f"the request body exceeds {limit} bytes after decompression",
+            try_this="use smaller batches or no compression, or raise --max-inflated-bytes",
         )
 
 
 class ConversionTooLarge(BodyTooLarge):
-    """A body that has to be taken apart would take more memory than the operator allows."""
+    """Converting the body between protocols would need more memory than is permitted."""
 
     code = "conversion_too_large"
 
     def __init__(self, size: int, limit: int) -> None:
         ServegateError.__init__(
             self,
-            f"the request would take {size} bytes of memory to convert, beyond {limit}",
-            why="its JSON or its message has to be taken apart",
-            try_this="smaller batches, binary tensors over KServe v2, or raise "
+            f"converting the request would need {size} bytes of memory, and the limit is {limit}",
+            why="its JSON or its message has to be parsed",
+            try_this="use smaller batches, or binary tensors over KServe v2, or raise "
             "--max-in-flight-bytes",
         )
 
 
 class TooMuchJson(BodyTooLarge):
-    """JSON that has to be read for a call's correlation id, or for a management call."""
+    """JSON that the gateway must parse (for a sequence id or a management request) is too large."""
 
     code = "too_much_json"
 
     def __init__(self, values: int, size: int) -> None:
         ServegateError.__init__(
             self,
-            f"the request's JSON has more than {values} values, or {size} bytes",
-            why="it has to be read, for the correlation id or for the command, while other calls "
-            "wait",
-            try_this="tensors as binary data, which do not count, or smaller batches",
+            f"the request's JSON has more than {values} values, or more than {size} bytes",
+            why="the worker has to parse it, for a sequence id or a command, and other calls wait "
+            "meanwhile",
+            try_this="send tensors as binary data, which does not count, or use smaller batches",
         )
 
 
 class HeadTooLarge(BadRequest):
-    """The request's head exceeds the limit that the operator set."""
+    """The request line and the headers are larger than `--max-head-bytes`."""
 
     code = "head_too_large"
 
     def __init__(self, limit: int) -> None:
         super().__init__(
             f"the request head exceeds {limit} bytes",
-            try_this="fewer or smaller headers, or raise --max-head-bytes",
+            try_this="send fewer or smaller headers, or raise --max-head-bytes",
         )
 
 
 class ExpectationFailed(BadRequest):
-    """The request's `Expect` is not 100-continue, the only expectation that HTTP/1.1 has."""
+    """The request's `Expect` header is not `100-continue`, the only value that HTTP/1.1 defines."""
 
     code = "expectation_failed"
 
     def __init__(self, expected: str) -> None:
-        super().__init__(f"the expectation '{expected}' cannot be met", try_this="100-continue")
+        super().__init__(
+            f"the expectation '{expected}' is not supported",
+            try_this="send 'Expect: 100-continue', or no Expect header",
+        )
 
 
 class BadVersion(BadRequest):
-    """A version that is no number, or none that Triton counts to. The sentence is Triton's.
+    """The version is not a number, or is out of range. The text is Triton's.
 
-    `is_read` says that it is a number, but below 0.
+    `is_read`: it is a number, but below 0.
     """
 
     code = "bad_version"
@@ -146,22 +149,22 @@ class BadVersion(BadRequest):
 
 
 class TooSlow(BadRequest):
-    """The caller owes a part of the request and does not send it."""
+    """The client did not send the rest of the request in time."""
 
     code = "too_slow"
 
     def __init__(self, what: str, seconds: float) -> None:
-        super().__init__(f"the request was given up after {seconds:.3g} s", why=what)
+        super().__init__(f"the request timed out after {seconds:.3g} s", why=what)
 
 
 class NotFound(ServegateError):
-    """Something that was named does not exist."""
+    """The object does not exist."""
 
     code = "not_found"
 
 
 class UnknownModel(NotFound):
-    """No such model. The sentence starts as Triton's does, because clients look for it."""
+    """The model does not exist. The text starts like Triton's, because clients look for it."""
 
     code = "unknown_model"
 
@@ -171,7 +174,7 @@ class UnknownModel(NotFound):
 
 
 class UnknownVersion(NotFound):
-    """The model exists, the version does not."""
+    """The model exists, but the version does not."""
 
     code = "unknown_version"
 
@@ -181,7 +184,7 @@ class UnknownVersion(NotFound):
 
 
 class UnknownLabel(NotFound):
-    """The model exists, the label does not."""
+    """The model exists, but the label does not."""
 
     code = "unknown_label"
 
@@ -189,13 +192,13 @@ class UnknownLabel(NotFound):
         names = ", ".join(sorted(known)) or "none"
         super().__init__(
             f"Request for unknown model: '{model}' label '{label}' is not found",
-            why=f"labels of this model: {names}",
+            why=f"the labels of this model are: {names}",
             try_this=f"servegate label set {model} {label} VERSION",
         )
 
 
 class UnknownKey(NotFound):
-    """No such API key."""
+    """The API key does not exist."""
 
     code = "unknown_key"
 
@@ -204,16 +207,16 @@ class UnknownKey(NotFound):
 
 
 class UnknownUpload(NotFound):
-    """No such upload: it was never begun, was published, or was given up."""
+    """The upload does not exist: it never started, was published, or was deleted."""
 
     code = "unknown_upload"
 
     def __init__(self, identity: str) -> None:
-        super().__init__(f"there is no upload '{identity}'", try_this="push again: it resumes")
+        super().__init__(f"there is no upload '{identity}'", try_this="push again")
 
 
 class UnknownConversion(NotFound):
-    """No such conversion: it was never asked for, or is so old that it was forgotten."""
+    """The conversion does not exist: it never started, or was deleted because of its age."""
 
     code = "unknown_conversion"
 
@@ -222,7 +225,7 @@ class UnknownConversion(NotFound):
 
 
 class UnknownRevision(NotFound):
-    """No such revision in the history."""
+    """The history has no such revision."""
 
     code = "unknown_revision"
 
@@ -231,25 +234,25 @@ class UnknownRevision(NotFound):
 
 
 class NotHere(NotFound):
-    """A path or method that this gateway does not serve."""
+    """The gateway does not serve this path or method."""
 
     code = "not_here"
 
 
 class MethodNotAllowed(ServegateError):
-    """The path exists, the HTTP method does not."""
+    """The path exists, but does not support this HTTP method."""
 
     code = "method_not_allowed"
 
 
 class NotServed(ServegateError):
-    """A part of Triton's protocol that the gateway does not pass on."""
+    """The gateway does not forward this part of Triton's protocol."""
 
     code = "not_served"
 
 
 class FixedSetting(ServegateError):
-    """A setting of Triton's that no call may change. The sentence is Triton's."""
+    """No request may change this setting of Triton. The text is Triton's."""
 
     code = "fixed_setting"
 
@@ -259,7 +262,7 @@ class FixedSetting(ServegateError):
 
 
 class ModelControlOff(ServegateError):
-    """Models cannot be loaded or unloaded by calls here. The sentence is Triton's."""
+    """Requests cannot load or unload models here. The text is Triton's."""
 
     code = "model_control_off"
 
@@ -272,28 +275,28 @@ class ModelControlOff(ServegateError):
 
 
 class Unauthenticated(ServegateError):
-    """Nobody knows who calls: no key, or none that is valid. Which of the two is not said."""
+    """The API key is missing or not valid. The error does not say which of the two."""
 
     code = "unauthenticated"
 
     def __init__(
         self,
-        what: str = "a valid API key is needed",
+        what: str = "a valid API key is required",
         *,
         why: str = "",
-        try_this: str = "the header 'authorization: Bearer sg_…'",
+        try_this: str = "send the header 'authorization: Bearer sg_…'",
     ) -> None:
         super().__init__(what, why=why, try_this=try_this)
 
 
 class Forbidden(ServegateError):
-    """It is known who calls, and the role does not allow this to anybody."""
+    """The API key's role does not permit the operation."""
 
     code = "forbidden"
 
 
 class NotInRepository(ServegateError):
-    """A model that is to be loaded has no folder. The sentence is Triton's."""
+    """The model to load has no folder in the model repository. The text is Triton's."""
 
     code = "not_in_repository"
 
@@ -302,13 +305,13 @@ class NotInRepository(ServegateError):
 
 
 class UnreadableConfiguration(NotInRepository):
-    """A model that is to be loaded has a configuration that cannot be read."""
+    """The configuration of the model to load cannot be read."""
 
     code = "unreadable_configuration"
 
 
 class LoadFailed(ServegateError):
-    """A model could not be loaded. The sentence starts as Triton's does."""
+    """The model could not be loaded. The text starts like Triton's."""
 
     code = "load_failed"
 
@@ -318,13 +321,13 @@ class LoadFailed(ServegateError):
 
 
 class Conflict(ServegateError):
-    """The state that the caller saw is not the state that is."""
+    """The operation conflicts with the current state."""
 
     code = "conflict"
 
 
 class PreconditionFailed(Conflict):
-    """If-Match named another revision than the present one."""
+    """The object has changed: the request's `If-Match` is not its current ETag."""
 
     code = "precondition_failed"
 
@@ -337,7 +340,7 @@ class PreconditionFailed(Conflict):
 
 
 class LaterChanges(Conflict):
-    """A change cannot be taken back alone: later ones changed the same fields again."""
+    """The revision cannot be undone alone, because later revisions changed the same fields."""
 
     code = "later_changes"
 
@@ -352,33 +355,33 @@ class LaterChanges(Conflict):
         undo = " and ".join(f"servegate history undo {number}" for number in later)
         restore = f", or servegate history restore {former}" if former else ""
         super().__init__(
-            f"revision {revision} cannot be taken back alone: {thing} was changed again",
+            f"revision {revision} cannot be undone alone: {thing} has changed again since",
             why="; ".join(changes),
             try_this=f"{undo} first{restore}",
         )
 
 
 class WrongOffset(Conflict):
-    """A piece of a blob does not start where the last one ended; `offset` is where that is."""
+    """The chunk of a blob does not start at `offset`, where the previous chunk ended."""
 
     code = "wrong_offset"
 
     def __init__(self, sha256: str, offset: int) -> None:
-        super().__init__(f"blob {sha256[:12]} goes on at byte {offset}")
+        super().__init__(f"blob {sha256[:12]} continues at byte {offset}")
         self.offset = offset
 
 
 class InUse(Conflict):
-    """Something that is to go is still needed: `users` are the routes, labels, ensembles."""
+    """The object cannot be removed while routes, labels, ensembles or jobs use it."""
 
     code = "in_use"
 
     def __init__(self, thing: str, users: Iterable[str]) -> None:
-        super().__init__(f"{thing} is in use", why=f"by {', '.join(users)}")
+        super().__init__(f"{thing} is in use", why=f"used by {', '.join(users)}")
 
 
 class VersionNotReady(Conflict):
-    """A route or label names a version that no replica serves."""
+    """A route or label refers to a version that is not ready on any replica."""
 
     code = "version_not_ready"
 
@@ -391,13 +394,13 @@ class VersionNotReady(Conflict):
 
 
 class Invalid(ServegateError):
-    """A value that people wrote (a file, a flag, a route) breaks a rule."""
+    """A value in a file, a flag or a request is not valid."""
 
     code = "invalid"
 
 
 class CheckFailed(Invalid):
-    """A version did not pass a check; `findings` are all that was found, one sentence each."""
+    """The version failed its checks. `findings` lists all problems."""
 
     code = "check_failed"
 
@@ -407,53 +410,53 @@ class CheckFailed(Invalid):
 
 
 class CodeNotAllowed(Forbidden):
-    """A version that runs code of its own, where that is not allowed."""
+    """The version contains code, and `--allow-code-models` is not set."""
 
     code = "code_not_allowed"
 
     def __init__(self, why: str) -> None:
         super().__init__(
-            "this version brings code that the Tritons would run",
+            "this version contains code that Triton would execute",
             why=why,
-            try_this="servegate up --allow-code-models, if you trust everybody who may push",
+            try_this="servegate up --allow-code-models, if you trust all users who can push",
         )
 
 
 class DigestMismatch(Invalid):
-    """The bytes that came are not those that were announced; they are thrown away."""
+    """The uploaded bytes do not match their SHA-256, and were discarded."""
 
     code = "digest_mismatch"
 
 
 class NoSpace(ServegateError):
-    """The disk is full, or the quota is used up. What was there before is unharmed."""
+    """The disk is full, or the quota is used up. Existing data is unharmed."""
 
     code = "no_space"
 
 
-# --- the gateway or what is behind it cannot answer ----------------------------------------------
+# --- the gateway, the control plane or Triton cannot answer ---------------------------------------
 
 
 class Unavailable(ServegateError):
-    """The call is fine, but nobody can serve it now."""
+    """The request is valid, but cannot be served at the moment."""
 
     code = "unavailable"
 
 
 class NoSnapshot(Unavailable):
-    """The data plane has not yet received any snapshot."""
+    """The gateway has not received a snapshot yet."""
 
     code = "no_snapshot"
 
     def __init__(self) -> None:
         super().__init__(
             "this gateway has no snapshot yet",
-            why="the control plane has not answered since the start and no saved snapshot exists",
+            why="the control plane has not answered since the start, and no snapshot is saved",
         )
 
 
 class NoReplica(Unavailable):
-    """No replica holds the version, or all of them have failed."""
+    """No replica is ready for the version: none has loaded it, or all of them have failed."""
 
     code = "no_replica"
 
@@ -464,18 +467,18 @@ class NoReplica(Unavailable):
 
 
 class Asleep(NoReplica):
-    """The model's pool has been scaled to zero, and no call may wait any longer for it to wake."""
+    """The model's pool is scaled to zero, and the call cannot wait for the cold start."""
 
     code = "asleep"
 
-    def __init__(self, model: str, why: str = "its pool has been scaled to zero") -> None:
+    def __init__(self, model: str, why: str = "its pool is scaled to zero") -> None:
         super().__init__(model, "", why)
-        self.try_this = "again in a moment: a call wakes the pool"
+        self.try_this = "repeat the call in a moment; a call wakes the pool"
         self.retry_after = 5  # seconds
 
 
 class NotLoaded(NoReplica):
-    """The replicas that should hold the version have not loaded it: one has just started, perhaps.
+    """The replicas that should serve the version have not loaded it yet, for example after a start.
 
     `until` is how long the call may wait for that, by the gateway's clock; 0 when it may not wait.
     """
@@ -483,23 +486,23 @@ class NotLoaded(NoReplica):
     code = "not_loaded"
 
     def __init__(self, model: str, version: str) -> None:
-        super().__init__(model, version, "the replicas that should hold it have not loaded it")
-        self.try_this = "again in a moment"
+        super().__init__(model, version, "the replicas that should serve it have not loaded it")
+        self.try_this = "repeat the call in a moment"
         self.until = 0.0
 
 
 class Overloaded(ServegateError):
-    """The concurrency limit of a model is reached; nothing was sent."""
+    """The model's limit of calls in flight is reached. Triton did not receive the call."""
 
     code = "overloaded"
 
     def __init__(
         self, model: str, limit: int, retry_after: int = 1, *, by_patience: bool = False
     ) -> None:
-        why, try_this = "", "again in a moment, or raise --max-in-flight"
+        why, try_this = "", "repeat the call in a moment, or raise --max-in-flight"
         if by_patience:
-            why = "callers gave up before more than that could be answered"
-            try_this = "again in a moment, more patience, or more replicas"
+            why = "with more calls, clients disconnected before they got a response"
+            try_this = "repeat the call in a moment with a longer timeout, or add replicas"
         super().__init__(
             f"model '{model}' is at its limit of {limit} calls in flight in this worker",
             why=why,
@@ -509,27 +512,27 @@ class Overloaded(ServegateError):
 
 
 class NoRoom(ServegateError):
-    """This worker holds as many bytes of bodies as it may; nothing was sent."""
+    """The worker's memory limit for bodies is reached. Triton did not receive the call."""
 
     code = "no_room"
 
     def __init__(self, limit: int) -> None:
         super().__init__(
-            f"this worker already holds {limit} bytes of bodies in flight",
-            try_this="again in a moment, or raise --max-in-flight-bytes",
+            f"this worker is at its limit of {limit} bytes of bodies in flight",
+            try_this="repeat the call in a moment, or raise --max-in-flight-bytes",
         )
         self.retry_after = 1  # seconds
 
 
 class TooManyIncomplete(ServegateError):
-    """A key or an address has as many calls as it may whose bodies have not come whole."""
+    """The key or address has too many calls with incomplete request bodies."""
 
     code = "too_many_incomplete"
 
     def __init__(self, whose: str, limit: int) -> None:
         super().__init__(
-            f"this {whose} already has {limit} calls whose bodies have not come whole",
-            try_this="again in a moment, or raise --max-incomplete",
+            f"this {whose} already has {limit} calls with incomplete request bodies",
+            try_this="repeat the call in a moment, or raise --max-incomplete",
         )
         self.retry_after = 1  # seconds
 
@@ -546,13 +549,13 @@ class DeadlineExceeded(ServegateError):
 
 
 class NotSent(ServegateError):
-    """A transport could not deliver a single byte: provably not executed (retry rule 1)."""
+    """No byte of the call reached Triton, so Triton cannot have executed it."""
 
     code = "not_sent"
 
 
 class OutcomeUnknown(ServegateError):
-    """Bytes were sent and no complete answer came back: the call may have been executed."""
+    """Triton may have executed the call: it received bytes, but sent no complete response."""
 
     code = "outcome_unknown"
 
@@ -561,30 +564,30 @@ class OutcomeUnknown(ServegateError):
 
 
 class CannotStart(ServegateError):
-    """The process cannot start as configured."""
+    """The process cannot start with its configuration."""
 
     code = "cannot_start"
 
 
 class TritonMissing(CannotStart):
-    """There is no Triton on this machine that could be started."""
+    """This machine has no Triton that could be started."""
 
     code = "triton_missing"
 
 
 class TritonDidNotStart(CannotStart):
-    """A local Triton was started and did not come up; `last_lines` is what it said at the end."""
+    """A local Triton did not become ready. `last_lines` is the end of its log."""
 
     code = "triton_did_not_start"
 
     def __init__(self, replica: str, why: str, last_lines: Iterable[str]) -> None:
         self.last_lines = tuple(last_lines)
-        said = f"; the end of its log: {' | '.join(self.last_lines)}" if self.last_lines else ""
+        said = f"; its log ends with: {' | '.join(self.last_lines)}" if self.last_lines else ""
         super().__init__(f"Triton {replica} did not start", why=why + said)
 
 
 class ConversionFailed(ServegateError):
-    """A model cannot be converted."""
+    """The model cannot be converted."""
 
     # An instance has the code of its row in `conversion/faults.py`. `operator` and `node` name what
     # is to blame, where one is.
@@ -607,19 +610,19 @@ class ConversionFailed(ServegateError):
 
 
 class GateRefused(ConversionFailed):
-    """A model was converted and is not what the source was: nothing of it is published."""
+    """The converted model differs from its source, and is not published."""
 
     code = "gate_refused"
 
 
 class TrialFailed(ServegateError):
-    """A version failed in quarantine: it did not load, took too much, died, or answered wrongly."""
+    """The version failed in quarantine: loading, resource limits, a crash, or wrong outputs."""
 
     code = "trial_failed"
 
 
 class TritonFailed(ServegateError):
-    """Triton refused a control command, or died."""
+    """Triton refused a control command, or crashed."""
 
     code = "triton_failed"
 

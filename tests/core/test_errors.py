@@ -46,8 +46,8 @@ def test_an_unknown_model_begins_with_tritons_words_because_clients_look_for_the
 
 
 def test_an_unknown_label_names_those_that_exist() -> None:
-    assert "labels of this model: a, b" in str(UnknownLabel("m", "c", {"b": 1, "a": 2}))
-    assert "labels of this model: none" in str(UnknownLabel("m", "c", {}))
+    assert "the labels of this model are: a, b" in str(UnknownLabel("m", "c", {"b": 1, "a": 2}))
+    assert "the labels of this model are: none" in str(UnknownLabel("m", "c", {}))
 
 
 def test_no_replica_names_the_version_where_there_is_one() -> None:
@@ -72,8 +72,8 @@ def test_the_limit_of_calls_names_a_flag_too() -> None:
 
 
 def test_a_body_that_grows_too_large_is_told_from_one_that_comes_too_large() -> None:
-    assert "when it is inflated" in str(InflatedTooLarge(9))
-    assert "inflated" not in str(BodyTooLarge(9))
+    assert "after decompression" in str(InflatedTooLarge(9))
+    assert "decompression" not in str(BodyTooLarge(9))
     assert isinstance(InflatedTooLarge(9), BodyTooLarge)
 
 
@@ -83,4 +83,4 @@ def test_what_passes_by_itself_says_in_how_many_seconds_to_try_again() -> None:
 
 def test_a_caller_who_is_too_slow_hears_what_is_owed_and_how_long_it_was_waited_for() -> None:
     error = TooSlow("3 bytes of the body came", 30.04)
-    assert str(error) == "the request was given up after 30 s: 3 bytes of the body came"
+    assert str(error) == "the request timed out after 30 s: 3 bytes of the body came"

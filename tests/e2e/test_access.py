@@ -37,7 +37,7 @@ def test_without_a_valid_key_every_verb_refuses_in_the_same_words(guarded: Guard
     for verb, call in {**OF_A_MODEL, **OF_THE_SERVER, **MANAGEMENT}.items():
         answers = {name: call(guarded.caller(name), OPEN) for name in UNKNOWN}
         if verb == "grpc stream":  # the answer to a message is in the stream
-            assert all(b"a valid API key is needed" in one.body for one in answers.values())
+            assert all(b"a valid API key is required" in one.body for one in answers.values())
         else:
             outcomes = {one.outcome for one in answers.values()}
             assert outcomes == {UNAUTHENTICATED}, (verb, answers)

@@ -31,7 +31,7 @@ GUARDED = replace(OPEN, keys=MappingProxyType({KEY.id: KEY}), guarded=True)
 BEARER = ("authorization", f"Bearer {WORDS}")
 BASIC = ("authorization", "Basic bWU6eW91")
 NEEDED = (
-    "a valid API key is needed. Try: the header 'authorization: Bearer sg_%E2%80%A6'",
+    "a valid API key is required. Try: send the header 'authorization: Bearer sg_%E2%80%A6'",
     "unauthenticated",
 )
 
@@ -123,7 +123,7 @@ async def test_each_message_of_a_stream_needs_a_key_for_its_model(scene: Scene) 
     unknown = "Request for unknown model: 'secret' is not found"
     assert await errors(scene, [BEARER], "m", "secret") == ["", unknown]
     [refused] = await errors(scene, (), "m")
-    assert refused.startswith("a valid API key is needed")
+    assert refused.startswith("a valid API key is required")
     assert all("authorization" not in call.heads[0] for call in scene.triton.calls)
 
 

@@ -105,7 +105,7 @@ def test_the_closed_loop_says_what_it_hides_and_has_no_intended_rate() -> None:
 
 
 def test_each_error_is_explained_in_plain_words() -> None:
-    assert "No replica holds the version, or all of them have failed." in seen(one_run()).said
+    assert "No replica is ready for the version: none has loaded it" in seen(one_run()).said
     assert meaning("http_429") and meaning("timeout") and meaning("grpc_UNAVAILABLE")
     assert meaning("http_503:no_replica") != meaning("http_503")
     assert meaning("http_418") == ""

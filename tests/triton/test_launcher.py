@@ -349,7 +349,7 @@ def test_a_triton_that_does_not_start_is_told_with_its_last_words(tmp_path: Path
     async def main() -> None:
         binary = Installation.find(Facts.here()).binary
         assert str(await failure("--no-such-flag")) == (
-            "Triton local-0 did not start: exit status 1; the end of its log: "
+            "Triton local-0 did not start: exit status 1; its log ends with: "
             f"{binary}: unrecognized option '--no-such-flag'"
         )
         unread = await failure("--model-repository=/none")
