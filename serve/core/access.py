@@ -63,11 +63,11 @@ class Key:
     def __post_init__(self) -> None:
         """`Invalid` for what was never a key."""
         if not (_ID.fullmatch(self.id) and _DIGEST.fullmatch(self.digest)):
-            raise Invalid(f"'{self.id}' is no key")
+            raise Invalid(f"'{self.id}' is not a valid API key")
         if not self.models or not all(self.models):
-            raise Invalid(f"key {self.id} names no models", try_this="the pattern *")
+            raise Invalid(f"key '{self.id}' permits no models", try_this="use the pattern '*'")
         if self.expires is not None and not math.isfinite(self.expires):
-            raise Invalid(f"key {self.id} expires at no time", why=str(self.expires))
+            raise Invalid(f"the expiry time {self.expires} of key '{self.id}' is not valid")
 
     @classmethod
     def create(
@@ -159,7 +159,7 @@ class Access:
         if key is None:
             return None
         if not may(key, act):
-            raise Forbidden(f"key {key.id} may not {act}", why=f"its role is {key.role}")
+            raise Forbidden(f"key '{key.id}' may not {act}", why=f"its role is '{key.role}'")
         if not may(key, act, model):
             raise UnknownModel(model)
         if act is Act.CALL and len(model) <= _LONGEST_NAME:

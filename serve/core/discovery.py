@@ -49,7 +49,7 @@ def places_of(texts: Iterable[str]) -> Mapping[str, Place]:
     found: dict[str, Place] = {}
     for text in texts:
         if text in found:
-            raise Invalid(f"'{text}' is to be discovered twice", try_this="once is enough")
+            raise Invalid(f"--discover '{text}' occurs twice", try_this="remove one of them")
         found[text] = _place(text)
     return MappingProxyType(found)
 
@@ -61,9 +61,9 @@ def _place(text: str) -> Place:
     if kind == "dns":
         return _by_name(text, rest)
     raise Invalid(
-        f"'{text}' is no way to discover Tritons",
-        why="kubernetes, kubernetes=NAMESPACE, kubernetes=URL/NAMESPACE or "
-        "dns=HOST:HTTP:GRPC:METRICS@POOL is needed",
+        f"'{text}' is not a source of Tritons",
+        why="the sources are kubernetes, kubernetes=NAMESPACE, kubernetes=URL/NAMESPACE and "
+        "dns=HOST:HTTP:GRPC:METRICS@POOL",
         try_this="--discover kubernetes in a pod, --discover dns=tritons:8000:8001:8002 elsewhere",
     )
 
@@ -72,9 +72,9 @@ def _in_kubernetes(text: str, rest: str) -> ByKubernetes:
     url, _, namespace = rest.rpartition("/")
     if ("/" in rest and not _is_base(url)) or (rest and not _NAMESPACE.match(namespace)):
         raise Invalid(
-            f"'{text}' names no namespace of Kubernetes",
-            why="a namespace has up to 63 small letters, digits and '-', and before it may be an "
-            "http or https URL",
+            f"'{text}' does not name a Kubernetes namespace",
+            why="a namespace has up to 63 lower-case letters, digits and '-'; an http or https URL "
+            "can precede it",
             try_this="--discover kubernetes=http://127.0.0.1:8001/servegate, with kubectl proxy",
         )
     return ByKubernetes(namespace, url)
@@ -103,7 +103,7 @@ def _by_name(text: str, rest: str) -> ByName:
 
 def _no_name(text: str) -> Invalid:
     return Invalid(
-        f"'{text}' names no Tritons",
-        why="dns=HOST:HTTP:GRPC:METRICS@POOL is needed, with ports from 1 to 65535",
+        f"'{text}' is not a DNS source of Tritons",
+        why="the form is dns=HOST:HTTP:GRPC:METRICS@POOL, with ports from 1 to 65535",
         try_this="--discover dns=tritons.internal:8000:8001:8002@default",
     )

@@ -9,12 +9,12 @@ import logging
 from collections.abc import Callable
 
 _log = logging.getLogger("servegate.faults")
-WHAT = "a fault in the gateway"
+WHAT = "an internal error in the gateway"
 
 
 def report(owner: object, error: Exception) -> None:
     """Write a fault to the log, with what is ended because of it."""
-    _log.error("%r has failed and is ended: %r", owner, error, exc_info=error)
+    _log.error("internal error, %r is closed: %r", owner, error, exc_info=error)
 
 
 def contained(owner: object, act: Callable[..., object], *arguments: object) -> bool:

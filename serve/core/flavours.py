@@ -66,8 +66,8 @@ class Machine:
         for name, value in facts.items():
             if name not in _FACTS or not _FACTS[name].match(value):
                 raise Invalid(
-                    f"'{name}={value}' is no fact about a machine",
-                    why=f"the facts are {', '.join(_FACTS)}",
+                    f"'{name}={value}' is not a machine fact",
+                    why=f"the known facts are {', '.join(_FACTS)}",
                     try_this="compute_capability=9.0, tensorrt=10.13.2, gpu=true, engine_cache=/…",
                 )
         capability = facts.get("compute_capability", "")
@@ -89,13 +89,13 @@ class Needs:
     def lacking(self, machine: Machine) -> str:
         """What of it a machine does not have, in words; empty when it can run the flavour."""
         if self.gpu and not machine.gpu:
-            return "it needs a GPU, and none is known there"
+            return "it needs a GPU (found: none)"
         capability, known = machine.compute_capability, self.compute_capability
         if known and not any(capability and reaches(capability, one) for one in known):
-            return f"it needs compute capability {_either(known)}, there is {capability or 'none'}"
+            return f"it needs compute capability {_either(known)} (found: {capability or 'none'})"
         if self.tensorrt and not any(agree(machine.tensorrt, one) for one in self.tensorrt):
-            there = machine.tensorrt or "none"
-            return f"it needs TensorRT {_either(self.tensorrt)}, there is {there}"
+            found = machine.tensorrt or "none"
+            return f"it needs TensorRT {_either(self.tensorrt)} (found: {found})"
         return ""
 
 
@@ -171,10 +171,10 @@ class Flavours:
             page, FLAVOURS, ("format", "base", "flavours"), needed=("format", "flavours")
         )
         if fields["format"] != FORMAT or isinstance(fields["format"], bool):
-            raise _wrong(f"a format {fields['format']!r:.40} cannot be read here")
+            raise _wrong(f"this version of Servegate cannot read format {fields['format']!r:.40}")
         listed = fields["flavours"]
         if not isinstance(listed, list) or not 0 < len(listed) <= _MOST:
-            raise _wrong(f"'flavours' must be a list of 1 to {_MOST}")
+            raise _wrong(f"'flavours' must be a list of 1 to {_MOST} items")
         preferred = tuple(_flavour(item, at) for at, item in enumerate(listed))
         names = [one.name for one in preferred]
         twice = sorted({name for name in names if names.count(name) > 1})
@@ -201,12 +201,12 @@ def _flavour(item: Any, at: int) -> Flavour:
     name = _typed(fields["name"], str, f"{where}.name")
     if not _NAME.match(name) or name == BASE:
         raise _wrong(
-            f"'{name[:80]}' cannot be the name of a flavour: up to 63 small letters, digits, '.', "
-            f"'_', '+' and '-', and not '{BASE}'"
+            f"'{name[:80]}' is not a valid name: use up to 63 lower-case letters, digits, '.', "
+            f"'_', '+' and '-'; '{BASE}' is reserved"
         )
     file = _typed(fields.get("file", ""), str, f"{where}.file")
     if file and not all(_PART.match(part) for part in file.split("/")):
-        raise _wrong(f"'{file[:200]}' in {where}.file cannot be a file of the version folder")
+        raise _wrong(f"'{file[:200]}' in '{where}.file' is not a path in the version folder")
     config = _typed(fields.get("config", {}), dict, f"{where}.config")
     return Flavour(
         name,
@@ -232,7 +232,7 @@ def _words(
     words: Sequence[Any] = _typed(fields.get(name, []), list, f"{where}.{name}")
     for word in words:
         if not isinstance(word, str) or not pattern.match(word):
-            raise _wrong(f"{word!r:.80} in {where}.{name} is no version, such as '9.0'")
+            raise _wrong(f"{word!r:.80} in '{where}.{name}' is not a version such as '9.0'")
     return tuple(words)
 
 
@@ -242,17 +242,17 @@ def _object(
     fields: Mapping[str, Any] = _typed(item, dict, where)
     unknown = sorted(fields.keys() - set(known))
     if unknown:
-        raise _wrong(f"{where} has no field '{unknown[0][:80]}', only {', '.join(known)}")
+        raise _wrong(f"'{where}' has no field '{unknown[0][:80]}', only {', '.join(known)}")
     for name in needed:
         if name not in fields:
-            raise _wrong(f"{where} lacks '{name}'")
+            raise _wrong(f"'{where}' has no '{name}'")
     return fields
 
 
 def _typed(value: Any, kind: type, where: str) -> Any:
-    words = {str: "a text", bool: "true or false", list: "a list", dict: "an object"}
+    words = {str: "a string", bool: "true or false", list: "a list", dict: "an object"}
     if not isinstance(value, kind):
-        raise _wrong(f"{where} must be {words[kind]}")
+        raise _wrong(f"'{where}' must be {words[kind]}")
     return value
 
 

@@ -23,9 +23,9 @@ def check_model_name(name: str) -> str:
     """Give the name back, or say why Triton could not be asked for it over HTTP."""
     if not _MODEL.match(name) or name in RESERVED_MODELS:
         raise Invalid(
-            f"'{name}' cannot be the name of a model",
-            why=f"up to {LONGEST_NAME} letters, digits, '.', '_' and '-' are allowed, of which the "
-            "first is none of '.' and '-'; and 'stats' is taken by Triton",
+            f"'{name}' is not a valid model name",
+            why=f"a name has up to {LONGEST_NAME} letters, digits, '.', '_' or '-', and does not "
+            "start with '.' or '-'; Triton reserves 'stats'",
         )
     return name
 
@@ -39,9 +39,9 @@ def check_report_name(name: str) -> str:
     """Give the name of a report back, or say what it may be."""
     if not is_report_name(name):
         raise Invalid(
-            f"'{name}' cannot be the name of a report",
-            why="up to 151 letters, digits, '.', '_', '@', '+' and '-' are allowed, of which the "
-            "first is a letter or a digit",
+            f"'{name}' is not a valid report name",
+            why="a name has up to 151 letters, digits, '.', '_', '@', '+' or '-', and starts with "
+            "a letter or a digit",
         )
     return name
 
@@ -50,9 +50,9 @@ def check_label(name: str) -> str:
     """Give the label back; a label never looks like a number, so it is never taken for one."""
     if not _LABEL.match(name) or name in RESERVED_LABELS:
         raise Invalid(
-            f"'{name}' cannot be a label",
-            why="a label starts with a letter or '_', has up to 63 letters, digits, '.', '_' or "
-            f"'-', and is none of {', '.join(sorted(RESERVED_LABELS))}",
+            f"'{name}' is not a valid label",
+            why="a label has up to 63 letters, digits, '.', '_' or '-', and starts with a letter "
+            f"or '_'; {', '.join(sorted(RESERVED_LABELS))} are reserved",
         )
     return name
 

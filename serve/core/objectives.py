@@ -26,13 +26,13 @@ class Objective:
         if match is None:
             raise Invalid(
                 f"'{text}' is not an objective",
-                why="a quantile and a limit are needed",
+                why="an objective has a quantile and a limit in ms or s",
                 try_this="p99<50ms",
             )
         quantile, limit = float(match["quantile"]), float(match["limit"])
         if quantile == 0 or limit == 0 or not math.isfinite(limit):
             raise Invalid(
-                f"'{text}' is not an objective", why="both numbers must be above 0, and finite"
+                f"'{text}' is not an objective", why="both numbers must be finite and above 0"
             )
         return cls(quantile, limit / 1000 if match["unit"] == "ms" else limit)
 

@@ -24,7 +24,7 @@ class Replica:
         if len(ports) != 3 or not host or not all(_is_port(port) for port in ports):
             raise Invalid(
                 f"'{text}' is not the address of a Triton server",
-                why="four parts are needed: HOST:HTTP:GRPC:METRICS, with ports from 1 to 65535",
+                why="the form is HOST:HTTP:GRPC:METRICS, with ports from 1 to 65535",
                 try_this="--triton 127.0.0.1:8000:8001:8002",
             )
         http, grpc, metrics = (int(port) for port in ports)
@@ -37,8 +37,8 @@ class Replica:
         address, _, pool = rest.partition("@")
         if not (name or default):
             raise Invalid(
-                f"'{text}' has no name",
-                why="NAME=HOST:HTTP:GRPC:METRICS@POOL is needed",
+                f"the replica '{text}' has no name",
+                why="the form is NAME=HOST:HTTP:GRPC:METRICS@POOL",
                 try_this="gpu-1=10.0.0.7:8000:8001:8002@default",
             )
         return cls.parse(address, name=name or default, pool=pool or "default")

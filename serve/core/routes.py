@@ -35,14 +35,14 @@ class Split:
         """Check and sort the weights; versions are positive numbers, at least one weight is too."""
         for version, weight in weights.items():
             if version < 1:
-                raise Invalid(f"'{version}' is not a version", why="versions are numbers from 1")
+                raise Invalid(f"'{version}' is not a version", why="versions are numbered from 1")
             if not 0 <= weight <= MAX_WEIGHT:
                 raise Invalid(
                     f"weight {weight} of version {version} is out of range",
                     why=f"weights are whole numbers from 0 to {MAX_WEIGHT}",
                 )
         if not any(weights.values()):
-            raise Invalid("a split needs at least one version with a weight above 0")
+            raise Invalid("a traffic split needs at least one version with a weight above 0")
         return cls(tuple(sorted(weights.items())))
 
     @classmethod
@@ -53,12 +53,12 @@ class Split:
             version, sign, weight = term.partition("=")
             if not (sign and _is_count(version) and _is_count(weight)):
                 raise Invalid(
-                    f"'{term}' is not a share of traffic",
-                    why="VERSION=WEIGHT is needed, both whole numbers",
+                    f"'{term}' is not part of a traffic split",
+                    why="the form is VERSION=WEIGHT, both whole numbers",
                     try_this="servegate route set MODEL 1=90 2=10",
                 )
             if int(version) in weights:
-                raise Invalid(f"version {version} is named twice")
+                raise Invalid(f"version {version} occurs twice in the traffic split")
             weights[int(version)] = int(weight)
         return cls.of(weights)
 

@@ -102,7 +102,7 @@ class Snapshot:
         """Read and check what `to_json` gave; anything that does not hold together is `Invalid`."""
         try:
             if data["format"] not in (FORMAT, BY_NAME):
-                raise Invalid(f"a snapshot of format {data['format']} cannot be read here")
+                raise Invalid(f"the snapshot's format {data['format']} is not supported")
             replicas = {
                 str(name): Replica.parse(item["address"], name=str(name), pool=str(item["pool"]))
                 for name, item in data["replicas"].items()
@@ -117,11 +117,11 @@ class Snapshot:
             }
             generation, guarded = int(data["generation"]), data["guarded"]
             if not isinstance(guarded, bool):
-                raise Invalid(f"the snapshot is guarded: {guarded!r}")
+                raise Invalid(f"'guarded' must be true or false, not {guarded!r}")
         except (LookupError, TypeError, ValueError, AttributeError, OverflowError) as error:
             raise Invalid("the snapshot is malformed", why=repr(error)) from error
         if not 0 <= generation <= LAST_GENERATION:
-            raise Invalid(f"the snapshot's generation is {generation}")
+            raise Invalid(f"the snapshot's generation {generation} is out of range")
         return cls(
             generation,
             MappingProxyType(models),
@@ -143,7 +143,7 @@ def _key_to_json(key: Key) -> dict[str, Any]:
 def _key_from_json(name: str, item: Any) -> Key:
     expires = item["expires"]
     if not isinstance(item["models"], list):
-        raise Invalid(f"the models of key {name} are no list")
+        raise Invalid(f"the models of key '{name}' are not a list")
     return Key(
         id=name,
         digest=str(item["digest"]),
@@ -183,7 +183,7 @@ def _finder(data: Any, replicas: Mapping[str, Replica]) -> Callable[[Any], tuple
 
     def find(number: Any) -> tuple[str, ...]:
         if type(number) is not int or not 0 <= number < len(sets):
-            raise Invalid(f"a target names set {number!r} of holders, of {len(sets)}")
+            raise Invalid(f"a target refers to replica set {number!r} of {len(sets)}")
         return sets[number]
 
     return find
@@ -193,8 +193,8 @@ def _holders(names: Any, replicas: Mapping[str, Replica]) -> tuple[str, ...]:
     holders = tuple(map(str, names))
     known = replicas.keys() & holders
     if len(known) < len(holders):
-        strange = ", ".join(sorted(set(holders) - known)) or "one twice"
-        raise Invalid("a target names unknown replicas, or one twice", why=strange)
+        strange = ", ".join(sorted(set(holders) - known)) or "a name occurs twice"
+        raise Invalid("a target refers to unknown or repeated replicas", why=strange)
     return holders
 
 
@@ -202,7 +202,7 @@ def _model_from_json(name: str, item: Any, find: Callable[[Any], tuple[str, ...]
     targets = {}
     for version, entry in item["targets"].items():
         if not entry["physical_name"]:
-            raise Invalid(f"version {version} of '{name}' has no physical name")
+            raise Invalid(f"version {version} of model '{name}' has no Triton name")
         targets[int(version)] = Target(
             model=name,
             version=int(version),

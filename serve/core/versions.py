@@ -77,9 +77,9 @@ def check_files(files: Sequence[File]) -> tuple[File, ...]:
     10,000 files; no path twice, none that differs from another only by case, none below a file.
     """
     if not files:
-        raise Invalid("an upload needs files")
+        raise Invalid("the upload has no files")
     if len(files) > MOST_FILES:
-        raise Invalid(f"{len(files)} files are too many", why=f"at most {MOST_FILES} are allowed")
+        raise Invalid(f"the upload has {len(files)} files", why=f"the limit is {MOST_FILES}")
     folders: set[str] = set()
     names: dict[str, str] = {}
     sizes: dict[str, int] = {}
@@ -87,23 +87,23 @@ def check_files(files: Sequence[File]) -> tuple[File, ...]:
         parts = file.path.split("/")
         if len(parts) > DEEPEST or not all(_PART.match(part) for part in parts):
             raise Invalid(
-                f"'{file.path[:300]}' cannot be the path of a file",
-                why=f"up to {DEEPEST} parts of letters, digits, '.', '_' and '-', none of which "
-                "starts with '.' or '-'",
+                f"'{file.path[:300]}' is not a valid file path",
+                why=f"a path has up to {DEEPEST} parts of letters, digits, '.', '_' or '-', and no "
+                "part starts with '.' or '-'",
             )
         if not _SHA256.match(file.sha256):
             raise Invalid(f"the SHA-256 of '{file.path}' is not 64 hexadecimal digits")
         if not 0 <= file.size < 1 << 50 or sizes.setdefault(file.sha256, file.size) != file.size:
-            raise Invalid(f"the size of '{file.path}' cannot be {file.size}")
+            raise Invalid(f"the size {file.size} of '{file.path}' is not valid")
         known = names.setdefault(file.path.lower(), file.path)
         if known != file.path:
             raise Invalid(f"'{file.path}' and '{known}' differ only in case")
         folders.update("/".join(parts[:n]).lower() for n in range(1, len(parts)))
     if len(names) < len(files):
-        raise Invalid("a path occurs twice")
+        raise Invalid("a file path occurs twice")
     below = folders & names.keys()
     if below:
-        raise Invalid(f"'{names[min(below)]}' is a file and a folder")
+        raise Invalid(f"'{names[min(below)]}' is both a file and a folder")
     return tuple(sorted(files))
 
 
@@ -129,9 +129,9 @@ class Layout:
         }
         if len(numbers) != 1:
             raise Invalid(
-                "exactly one version folder is needed",
+                "the upload must have exactly one version folder",
                 why=f"found: {', '.join(sorted(numbers)) or 'none'}",
-                try_this="files below 1/, such as 1/model.onnx",
+                try_this="put the files in a folder 1/, for example 1/model.onnx",
             )
         number = numbers.pop()
         version, model, documents, contract, config = [], [], [], [], None
@@ -248,7 +248,7 @@ class Manifest:
         try:
             page = json.loads(data)
             if page["format"] != FORMAT:
-                raise Invalid(f"a manifest of format {page['format']} cannot be read here")
+                raise Invalid(f"the manifest's format {page['format']} is not supported")
             files = [File(str(f["path"]), int(f["size"]), str(f["sha256"])) for f in page["files"]]
             one = cls(
                 str(page["model"]),

@@ -160,7 +160,7 @@ def test_options_that_make_no_sense_are_told_with_status_2(source: Path, tmp_pat
         ("--memory", "plenty", "--memory 4GB"),
         ("--timeout", "0", "--timeout 30m"),
         ("--samples", "gone.npz", "the file 'gone.npz' does not exist"),
-        ("--name", "a/b", "cannot be the name of a model"),
+        ("--name", "a/b", "is not a valid model name"),
     ):
         where = ("--name", "m", "--out", tmp_path / "repo")
         done = convert("onnx", source, *where, name, text)

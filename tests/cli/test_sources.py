@@ -136,7 +136,7 @@ def test_what_cannot_be_pushed_is_refused_with_what_to_do(
 
 
 def test_a_name_that_no_model_can_have_is_refused_first(tmp_path: Path) -> None:
-    with pytest.raises(Invalid, match="cannot be the name of a model"):
+    with pytest.raises(Invalid, match="is not a valid model name"):
         open_source(tmp_path / "nothing", "a/b", read_model=reads())
 
 

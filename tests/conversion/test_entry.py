@@ -150,7 +150,7 @@ def test_what_the_gate_has_refused_is_never_written(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["../m", "a/b", "", ".hidden"])
 def test_a_name_cannot_lead_out_of_the_repository(tmp_path: Path, name: str) -> None:
     work = work_folder(tmp_path / "work", report())
-    with pytest.raises(Invalid, match="cannot be the name of a model"):
+    with pytest.raises(Invalid, match="is not a valid model name"):
         write_entry(work, report(), name=name, out=tmp_path / "repo")
 
 

@@ -19,18 +19,18 @@ def text(*flavours: dict[str, Any], **more: Any) -> str:
 def test_a_machine_runs_a_flavour_if_it_is_known_to_have_what_that_needs() -> None:
     for needs, machine, lacking in (
         (Needs(), CPU, ""),
-        (Needs(gpu=True), CPU, "it needs a GPU, and none is known there"),
+        (Needs(gpu=True), CPU, "it needs a GPU (found: none)"),
         (Needs(gpu=True), Machine(gpu=True), ""),
         (Needs(compute_capability=("9.0",)), H100, ""),
-        (Needs(compute_capability=("8.0", "8.6")), H100, "8.0 or 8.6, there is 9.0"),
-        (Needs(compute_capability=("9.0",)), Machine(gpu=True), "there is none"),
+        (Needs(compute_capability=("8.0", "8.6")), H100, "8.0 or 8.6 (found: 9.0)"),
+        (Needs(compute_capability=("9.0",)), Machine(gpu=True), "(found: none)"),
         (Needs(compute_capability=("8.0+",)), H100, ""),
         (Needs(compute_capability=("10.0+",)), H100, "it needs compute capability 10.0+"),
         (Needs(tensorrt=("10.13.2",)), H100, ""),
         (Needs(tensorrt=("10",)), H100, ""),
-        (Needs(tensorrt=("10.13.3",)), H100, "it needs TensorRT 10.13.3, there is 10.13.2.6"),
-        (Needs(tensorrt=("10.1",)), H100, "it needs TensorRT 10.1, there is 10.13.2.6"),
-        (Needs(tensorrt=("10.13.2",)), CPU, "there is none"),
+        (Needs(tensorrt=("10.13.3",)), H100, "it needs TensorRT 10.13.3 (found: 10.13.2.6)"),
+        (Needs(tensorrt=("10.1",)), H100, "it needs TensorRT 10.1 (found: 10.13.2.6)"),
+        (Needs(tensorrt=("10.13.2",)), CPU, "(found: none)"),
     ):
         found = needs.lacking(machine)
         assert lacking in found and bool(found) == bool(lacking), found
@@ -75,18 +75,18 @@ def test_what_is_wrong_with_flavours_is_told() -> None:
     for wrong, why in (
         ("nothing", "not JSON"),
         ("[]", "must be an object"),
-        ("{}", "lacks 'format'"),
-        ('{"format": true, "flavours": [{"name": "a"}]}', "a format True"),
+        ("{}", "has no 'format'"),
+        ('{"format": true, "flavours": [{"name": "a"}]}', "cannot read format True"),
         (text(), "a list of 1 to"),
         (text(*({"name": f"f{n}"} for n in range(33))), "a list of 1 to"),
-        (text({"name": "A"}), "cannot be the name"),
-        (text({"name": BASE}), "cannot be the name"),
+        (text({"name": "A"}), "is not a valid name"),
+        (text({"name": BASE}), "'base' is reserved"),
         (text({"name": "a"}, {"name": "a"}), "listed twice"),
-        (text({"name": "a", "file": "../b"}), "cannot be a file"),
+        (text({"name": "a", "file": "../b"}), "is not a path"),
         (text({"name": "a", "files": "b"}), "no field 'files'"),
         (text({"name": "a", "needs": {"gpu": "yes"}}), "must be true or false"),
-        (text({"name": "a", "needs": {"compute_capability": ["sm90"]}}), "no version"),
-        (text({"name": "a"}, base="no"), "base must be true or false"),
+        (text({"name": "a", "needs": {"compute_capability": ["sm90"]}}), "is not a version"),
+        (text({"name": "a"}, base="no"), "'base' must be true or false"),
         ('{"format": 1, "flavours": [{"name": "a", "config": {"x": NaN}}]}', "not JSON"),
         ('{"format": 1, "flavours": [{"name": "\\ud800"}]}', "not JSON"),
         ("[" * 100_000, "not JSON"),
@@ -109,4 +109,4 @@ def test_what_is_no_fact_about_a_machine_is_refused() -> None:
         {"tensorrt": "newest"},
         {"engine_cache": "engines"},
     ):
-        assert "is no fact about a machine" in str(refusal(Invalid, Machine.of, facts)), facts
+        assert "is not a machine fact" in str(refusal(Invalid, Machine.of, facts)), facts
