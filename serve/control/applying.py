@@ -21,7 +21,7 @@ from serve.core.errors import Invalid
 from serve.triton.config import Configuration
 from serve.triton.revising import revised
 
-NO_CONFIG = "it has no config.pbtxt, so there is nothing that could be changed"
+NO_CONFIG = "it has no config.pbtxt that could be changed"
 _KEPT = 1024  # results of the same base and decision, which are asked for again and again
 
 
@@ -107,7 +107,5 @@ def _effective(base: _Base, decided: _Decided) -> Applied:
     try:
         return Applied(revised(base.configuration, decided.revised.fields))
     except Invalid as error:
-        why = (
-            f"the change of its configuration is passed over, as it does not fit any more: {error}"
-        )
+        why = f"the change of its configuration is ignored, because it no longer fits: {error}"
         return Applied(base.configuration, why)

@@ -132,10 +132,10 @@ def _said(static: Iterable[Replica], told: Mapping[str, Collection[Endpoint]]) -
 def _clash(one: Replica, sources: Mapping[str, str], names: Mapping[str, str]) -> str:
     """Why this cannot be a replica beside those that there are already; empty when it can."""
     if one.name in sources:
-        return f"{one.name} is left out: {sources[one.name]} names one that is called the same"
+        return f"{one.name} is ignored: {sources[one.name]} also has a replica of this name"
     if one.address in names:
         other = names[one.address]
-        return f"{one.name} at {one.address} is left out: {other} of {sources[other]} is there"
+        return f"{one.name} is ignored: {other} of {sources[other]} has its address {one.address}"
     return ""
 
 

@@ -123,7 +123,7 @@ class Discovering:
     async def _begin(self, members: Members) -> bool:
         if not (members.replicas or self._may_be_empty()):
             if not self._waits_for_one:
-                _log.warning("no Triton has been found yet, so nothing is published")
+                _log.warning("no Triton has been discovered yet, so no snapshot is published")
             self._waits_for_one = True
             return False
         await self._membership.begin(members.replicas)
@@ -182,11 +182,9 @@ class Discovering:
 
     def collect(self) -> Iterable[Metric]:
         """The sources as numbers for Prometheus."""
-        up = _family("up", "1 while a source of replicas answers; what it said last is in force")
-        endpoints = _family("endpoints", "Tritons that a source of replicas names")
-        problems = _family(
-            "problems", "What a source of replicas says and cannot be, or is doubted"
-        )
+        up = _family("up", "1 while the discovery source answers (its last list stays active)")
+        endpoints = _family("endpoints", "Replicas in the list of the discovery source")
+        problems = _family("problems", "Problems in the list of the discovery source")
         for one in self.sources:
             up.add_metric([one.name], float(one.is_up))
             endpoints.add_metric([one.name], one.endpoints or 0)
@@ -240,16 +238,16 @@ class _Heard:
         if self.error is None:
             self.since = self._clock()
         if str(error) != str(self.error or ""):
-            _log.warning("%s; what %s told last stays in force", error, self._name)
+            _log.warning("%s; the last list of %s stays active", error, self._name)
         self.error = error
 
 
 def _vanished(where: Where, names: Sequence[str]) -> str:
     source, pool = where
     return (
-        f"pool {pool} lost all that {source} named of it at once ({', '.join(names)}), none of "
-        "which was terminating: they stay as long as one of them answers. Try: the Service's "
-        "selector, its ports and its label servegate.dev/pool, or stop the Tritons"
+        f"{source} no longer lists any replica of pool {pool} ({', '.join(names)}), and none of "
+        "them was terminating; they stay as long as one of them answers. Try: check the Service's "
+        "selector, ports and label servegate.dev/pool, or stop the Tritons"
     )
 
 

@@ -228,13 +228,15 @@ class Gateway:
             ) as answer:
                 body = await answer.read()
         except aiohttp.ConnectionTimeoutError as error:
-            raise _not_reached(url, "it does not accept the connection") from error
+            raise _not_reached(url, "the connection timed out") from error
         except TimeoutError as error:
             raise DeadlineExceeded from error
         except (aiohttp.ClientConnectorError, aiohttp.InvalidURL) as error:
             raise _not_reached(url, str(error)) from error
         except aiohttp.ClientError as error:
-            raise OutcomeUnknown(f"the gateway at {url} broke off", why=repr(error)) from error
+            raise OutcomeUnknown(
+                f"the gateway at {url} closed the connection", why=repr(error)
+            ) from error
         if answer.status == 200:
             return _Answer(body, answer.headers)
         text = body.decode("utf-8", "replace")
@@ -295,7 +297,7 @@ def _json(text: str) -> Any:
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise ServegateError("the gateway's answer is no JSON", why=text[:200]) from error
+        raise ServegateError("the gateway's response is not JSON", why=text[:200]) from error
 
 
 def _not_reached(url: str, why: str) -> Unavailable:

@@ -56,7 +56,7 @@ class Gateways:
         self._clock = clock
         self._looking: asyncio.Future[Collection[str]] | None = None
         self._looked_at = -RESOLVED
-        self._problem = "its resolver is slow"  # while there is no address
+        self._problem = "its name has not been resolved yet"  # while there is no address
         self._addresses: frozenset[str] = frozenset()
         self._silent: dict[str, float | None] = {}  # since when; None while it answers
         self._only: tuple[str, str] | None = None  # the one that there was, and what it said
@@ -118,7 +118,7 @@ class Gateways:
             raise Unavailable(
                 f"there is no gateway at {self._host}",
                 why=self._problem,
-                try_this="--gateway with the URLs of gateways that run",
+                try_this="--gateway with the URLs of running gateways",
             )
         for address in self._addresses:
             self._silent.setdefault(address, now)
@@ -132,7 +132,7 @@ class Gateways:
         try:
             found = of_one_family(looking.result(), self._addresses)
             self._addresses = found or self._addresses
-            self._problem = "the name stands for no address"
+            self._problem = "the name has no address"
         except (OSError, ValueError) as error:
             self._problem = f"the name cannot be resolved: {error or type(error)}"
             _log.debug("%s: %s", self._host, self._problem)
@@ -160,7 +160,7 @@ class Gateways:
         asked = ", ".join(sorted(self._silent))
         is_known = self._note(totals, told)
         if not told:
-            raise Unavailable(f"no gateway at {self._host} answers", why=f"asked were {asked}")
+            raise Unavailable(f"no gateway at {self._host} answers", why=f"it tried {asked}")
         self._has_told = True
         return totals.text(told, without=() if is_known else _CALLS)
 
@@ -168,7 +168,7 @@ class Gateways:
         try:
             told[address] = await self._ask(address, patience)
         except (ServegateError, OSError) as error:
-            _log.debug("the gateway at %s tells nothing: %s", address, error or type(error))
+            _log.debug("the gateway at %s does not answer: %s", address, error or type(error))
 
     def _take(self, totals: Totals, address: str, text: str) -> bool:
         """Add up what it says; whether that can be read."""

@@ -25,7 +25,7 @@ _MOST_LATER = 1000  # changes of one thing since a revision that is to be undone
 _HIGHEST = 2**63 - 1  # what the databases can hold
 _SECRETS = {KEY: ("digest",)}  # fields that no answer shows
 _WHY_NOT = {
-    KEY: "a key that was revoked must stay so; make a new one with servegate key create",
+    KEY: "a revoked key stays revoked; create a new one with servegate key create",
     VERSION: "a version never changes; route calls to an earlier one instead",
 }
 Restore = Callable[[str, Any, By], Awaitable[Written]]  # key, body or None, by
@@ -119,7 +119,7 @@ class History:
         if (one.kind, one.key) != (two.kind, two.key):
             raise Invalid(
                 "these revisions cannot be compared",
-                why=f"{number} changed {one.thing}, {other} changed {two.thing}",
+                why=f"revision {number} changed {one.thing}, revision {other} changed {two.thing}",
             )
         return differences(one.after, two.after)
 
@@ -161,8 +161,10 @@ class History:
         revision = await self.get(number)
         if revision.kind not in self._restores:
             raise Invalid(
-                f"revision {number} cannot be taken back or restored: it changed {revision.thing}",
-                why=_WHY_NOT.get(revision.kind, f"only {', '.join(self._restores)} can go back"),
+                f"revision {number} cannot be undone or restored: it changed {revision.thing}",
+                why=_WHY_NOT.get(
+                    revision.kind, f"only changes of {', '.join(self._restores)} can be"
+                ),
             )
         return revision
 

@@ -28,7 +28,7 @@ from serve.triton.control import TritonControl
 
 _log = logging.getLogger("servegate.inventory")
 _TWICE = (
-    "the plain model repository has a folder of this name, too, and Triton loads neither of two: "
+    "the model repository also has a folder of this name, and Triton loads neither of the two; "
     "rename the folder"
 )
 _NOTHING = Placed(frozenset(), MappingProxyType({}))
@@ -161,7 +161,7 @@ class Inventory:
         try:
             changed |= await asyncio.to_thread(self._registry.scan, settled=settled)
         except Invalid as error:
-            _log.warning("%s; what was read last stays in force", error)
+            _log.warning("%s; the models that were read last stay active", error)
             return changed
         self._removed |= before
         self._removed -= set(self._registry.models)

@@ -74,18 +74,18 @@ class Keys:
         for pattern in models:
             if not _PATTERN.fullmatch(pattern):
                 raise Invalid(
-                    f"'{pattern}' is no pattern for names of models",
-                    why="letters, digits, '.', '_', '-' and the signs * ? [ ] ! are allowed",
+                    f"'{pattern}' is not a valid pattern for model names",
+                    why="a pattern has letters, digits, '.', '_', '-' and the wildcards * ? [ ] !",
                 )
         if role is Role.ADMIN and tuple(models) != ("*",):
             raise Invalid(
-                "an admin key is for all models",
-                why="whoever may administer could make a key for the others",
-                try_this="the role predictor",
+                "an admin key cannot be limited to some models",
+                why="an admin can create keys for all models",
+                try_this="use the role 'predictor'",
             )
         now = self._wall()
         if expires is not None and expires <= now:
-            raise Invalid("the key would have expired before it is made")
+            raise Invalid("the key's expiry time is in the past")
         key, words = Key.create(role, tuple(models), expires)
         body = {
             "digest": key.digest,

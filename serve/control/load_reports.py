@@ -70,7 +70,7 @@ class LoadReports:
         )
         if not await self._shelf.put_new(name, _REPORT, data):
             if await self._shelf.read(name, _REPORT) != data:
-                raise Conflict(f"another load report is called '{name}'", try_this="--name OTHER")
+                raise Conflict(f"another load report is named '{name}'", try_this="--name OTHER")
             with contextlib.suppress(NotFound):
                 return await self._line(name)
         await self._shelf.show(name, asdict(line))

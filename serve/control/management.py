@@ -40,7 +40,7 @@ from serve.triton import config as triton_config
 from serve.triton.canonical import check_files
 from serve.triton.control import Settings
 
-_IMMUTABLE = "a published version's configuration does not change: push a version with another one"
+_IMMUTABLE = "the configuration of a published version cannot change; push a new version"
 _NO_VERSION = "at least one version must be available under the version policy of model '{}'"
 _FILES = {TRACE: "trace_file", LOGGING: "log_file"}
 
@@ -118,7 +118,7 @@ class Management:
             await self._wait(
                 lambda: not any(keeper.holds(one) for keeper in self._present() for one in held),
                 within,
-                f"'{name}' is being unloaded",
+                f"unloading model '{name}'",
             )
 
     async def change(
@@ -145,7 +145,7 @@ class Management:
                 await self._wait(
                     lambda: all(one.has_settings for one in self._present()),
                     within,
-                    f"the {kind} settings are being changed",
+                    f"changing the {kind} settings",
                 )
             return holds
 
@@ -163,7 +163,7 @@ class Management:
         except Invalid as error:
             raise UnreadableConfiguration(name, str(error)) from error
         if named not in ("", name):
-            raise UnreadableConfiguration(name, f"the configuration is one of model '{named}'")
+            raise UnreadableConfiguration(name, f"the configuration is for model '{named}'")
 
     def _parts(self, model: Model) -> list[str]:
         """The models that a model's ensembles are made of."""
@@ -192,13 +192,13 @@ class Management:
             if keeper.serves(one.name) and (one.wanted or not one.published)
         ]
         if not wanted:
-            raise Unavailable(f"no replica is there to load '{model.name}'")
+            raise Unavailable(f"no replica is available to load model '{model.name}'")
         for keeper, name in wanted:
             keeper.load_again(name)
         await self._wait(
             lambda: all(one.is_settled(name) for one, name in wanted if one in self._present()),
             within,
-            f"'{model.name}' is being loaded",
+            f"loading model '{model.name}'",
         )
         for keeper, name in wanted:
             problem = "" if self._fleet.is_retired(keeper.name) else keeper.problem(name)
@@ -216,13 +216,15 @@ class Management:
                     self._looked.clear()
                     await self._looked.wait()
         except TimeoutError as error:
-            raise DeadlineExceeded(f"{what}, and this takes longer") from error
+            raise DeadlineExceeded(
+                f"{what} did not finish within {within:.3g} s", why="it continues in the background"
+            ) from error
         generation = await self._publisher.refresh()
         await self._publisher.in_force(generation, within)
 
     def _require_repository(self) -> None:
         if self._inventory.is_discovering:
             raise ModelControlOff(
-                why="this gateway has no model repository, and its Tritons have their own models",
-                try_this="--model-repo FOLDER, for servegate up or servegate control",
+                why="this gateway has no model repository; its Tritons manage their own models",
+                try_this="servegate up or servegate control with --model-repo FOLDER",
             )

@@ -145,7 +145,7 @@ class Membership:
         keeper = self._keep(replica)
         self._keepers.add(keeper)
         self._start(keeper)
-        _log.info("replica %s joins at %s", replica.name, replica)
+        _log.info("replica %s joined at %s", replica.name, replica)
 
     def _start(self, keeper: ReplicaKeeper) -> None:
         if self._tasks is not None:
@@ -192,7 +192,7 @@ class Membership:
         await self._publisher.refresh()
         for tell in self._heard:
             await tell(replica)
-        _log.info("replica %s has left", name)
+        _log.info("replica %s left", name)
 
     async def _returned(self, keeper: ReplicaKeeper) -> None:
         """Nobody measures on it any more; whoever does hears that it leaves."""

@@ -115,7 +115,7 @@ class Models:
             self._require_ready(name, version)
             before = self._decisions().labels(name).get(label)
             if before not in (None, version) and not self.ready_enough(name, version):
-                why = f"too few replicas hold it to take over '{label}'"
+                why = f"too few replicas have loaded it to take over label '{label}'"
                 raise VersionNotReady(name, version, why)
             change = Change(LABEL, label_key(name, label), {"version": version}, *_of(by))
             return await self._supersede(name, without_label(label), change)
@@ -138,8 +138,8 @@ class Models:
         if pool and pool not in pools:
             raise Invalid(
                 f"there is no pool '{pool}'",
-                why=f"pools: {', '.join(sorted(pools))}",
-                try_this=f"servegate hints set {pool} --to-zero, if its replicas are yet to come",
+                why=f"the pools are: {', '.join(sorted(pools))}",
+                try_this=f"servegate hints set {pool} --to-zero, if it has no replicas yet",
             )
         if pool is not None:
             self._require_room(name, pool or DEFAULT_POOL)
@@ -161,7 +161,10 @@ class Models:
                 present = self._decisions().entry(change.kind, change.key)
                 if not waiting or change.if_match not in ("", "*", present.etag):
                     raise
-        raise Conflict(f"the versions of '{name}' change all the time", try_this="again")
+        raise Conflict(
+            f"other requests keep changing the versions of model '{name}'",
+            try_this="repeat the request",
+        )
 
     async def _write(self, changes: Sequence[Change]) -> Written:
         """Write, read back, publish; gives what became of the first."""
@@ -213,8 +216,8 @@ class Models:
         for (model, version), why in sorted(displaced.items()):
             raise Conflict(
                 f"model '{name}' cannot move to pool '{pool}'",
-                why=f"{model}@{version} would not be served: {why}",
-                try_this="servegate model rm of what nobody needs, or a larger --pool-memory",
+                why=f"{model}@{version} could no longer be served: {why}",
+                try_this="remove unused versions with servegate model rm, or raise --pool-memory",
             )
 
     def _require_ready(self, name: str, version: int) -> None:

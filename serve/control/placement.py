@@ -112,8 +112,8 @@ class Placement:
             left = None if budget is None else max(budget - used.get(pool, 0), 0)
             if left is not None and takes > left:
                 return (
-                    f"pool '{pool}' has no room for it: it takes {takes} bytes, and {left} of "
-                    f"{budget} are left"
+                    f"pool '{pool}' has too little memory for it: it needs {takes} bytes, and "
+                    f"{left} of {budget} are free"
                 )
         return ""
 

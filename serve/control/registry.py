@@ -203,12 +203,12 @@ def _read(folder: ModelFolder, fingerprint: str) -> Loadable:
         wanted = configuration.wanted(versions) if configuration else versions[-1:]
         if not wanted:
             raise Invalid(
-                "the version policy names no version that exists",
-                why=f"on disk: {', '.join(map(str, versions))}",
+                "the version policy selects no existing version",
+                why=f"the versions on disk are: {', '.join(map(str, versions))}",
             )
         flavours = Flavours.parse(folder.flavours_text() or "")
         if flavours.preferred and configuration is None:
-            raise Invalid("flavours.json changes a config.pbtxt, and there is none")
+            raise Invalid("flavours.json needs a config.pbtxt, and there is none")
         return Loadable(
             name=folder.name,
             versions=versions,

@@ -106,7 +106,7 @@ class Restoring:
     async def _route(self, key: str, body: Any, by: By) -> Written:
         if body is None:
             raise Invalid(
-                f"model '{key}' had no route then",
+                f"model '{key}' had no route at that revision",
                 why="a route cannot be removed, only changed",
                 try_this=f"servegate route set {key} VERSION=100",
             )

@@ -168,21 +168,21 @@ class Statuses:
             return "not wanted", "the model was unloaded"
         one = model.holding(number)
         if one is None:
-            return "not wanted", "a replica holds it by itself"
+            return "not wanted", "a replica has loaded it by itself"
         if one.problem:
             return State.FAILED, one.problem
         if number not in one.wanted:
             if one.published:
                 room = self._inventory.no_room(model.name, number)
                 return (State.FAILED, room) if room else ("not wanted", _idle(model.name, number))
-            return "not wanted", "config.pbtxt's version_policy leaves it out"
+            return "not wanted", "the version_policy in config.pbtxt excludes it"
         reasons = self._failures(one)
         if reasons:
             return State.FAILED, reasons[0]
         replicas = self._replicas(model.name)
         view = self._publisher.snapshot.models.get(model.name)
         if not replicas and view is not None and view.asleep:
-            return ASLEEP, "its pool has been scaled to zero, and the first call wakes it"
+            return ASLEEP, "its pool is scaled to zero, and the first call wakes it"
         if not replicas:
             return State.FAILED, f"pool '{self._decisions().pool(model.name)}' has no replica"
         if not any(self._fleet.can_hold(name, one.name) for name in replicas):
@@ -203,7 +203,7 @@ class Statuses:
         for replica in replicas:
             choice = self._fleet.choice(replica, name)
             for flavour, why in choice.failed.items() if choice else ():
-                told.append(f"replica {replica} does not run it as '{flavour}': {why}")
+                told.append(f"replica {replica} cannot run flavour '{flavour}': {why}")
         told += self._unfit(name, replicas)
         return MappingProxyType({k: v for k, v in forms.items() if v}), tuple(told)
 
@@ -218,7 +218,7 @@ class Statuses:
             choice = self._fleet.choice(replica, name)
             if choice is not None and not choice.flavour:
                 why = "; ".join(f"'{one}': {lacks}" for one, lacks in choice.lacking.items())
-                found.append(f"replica {replica} can run no flavour of it: {why}")
+                found.append(f"replica {replica} cannot run any of its flavours: {why}")
         return found
 
     def _failures(self, *loadables: Loadable) -> list[str]:
@@ -242,7 +242,7 @@ class Statuses:
             if one.trouble and one.published:
                 problems.append(one.trouble)
             elif one.trouble:
-                problems.append(f"what was read before stays in force: {one.trouble}")
+                problems.append(f"the previous configuration stays active: {one.trouble}")
             if one.passed_over:
                 problems.append(one.passed_over)
         problems += [
@@ -267,12 +267,12 @@ class Statuses:
                 problems.append(f"the route sends calls to version {version}, which is not ready")
         for label, version in decisions.labels(model.name).items():
             if version not in ready:
-                problems.append(f"label '{label}' names version {version}, which is not ready")
+                problems.append(f"label '{label}' points to version {version}, which is not ready")
         return tuple(problems)
 
 
 def _idle(model: str, number: int) -> str:
-    return f"nothing refers to it; servegate model load {model}@{number} loads it"
+    return f"nothing refers to it; 'servegate model load {model}@{number}' loads it"
 
 
 def _loadable(versions: tuple[VersionStatus, ...]) -> tuple[VersionStatus, ...]:

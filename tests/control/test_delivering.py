@@ -143,7 +143,7 @@ def test_a_record_and_a_manifest_that_disagree_are_told(scene: Scene) -> None:
     record = scene.shelf.publish(number=2)
     scene.shelf.manifests["digits", 2] = scene.shelf.manifests["digits", 1]
     scene.deliver(record)
-    assert "does not belong to its record" in scene.delivery.problem("a", record)
+    assert "does not match its record" in scene.delivery.problem("a", record)
 
 
 def test_a_piece_survives_the_way_to_an_agent_and_a_wrong_one_does_not(scene: Scene) -> None:

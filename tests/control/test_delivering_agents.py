@@ -80,7 +80,7 @@ def test_a_replica_has_what_its_own_agent_reports(scene: Scene) -> None:
     scene.deliver(one, two)
     page = scene.page()
     assert not scene.delivery.has("gpu-1", one)
-    assert "no `servegate sync` has reported" in scene.delivery.problem("gpu-1", one)
+    assert "'servegate sync' has not reported" in scene.delivery.problem("gpu-1", one)
     problems = {("digits", 2): "the disk is full"}
     assert scene.delivery.delivered("gpu-1", page.name, [("digits", 1)], problems)
     assert scene.delivery.has("gpu-1", one) and not scene.delivery.has("gpu-2", one)
@@ -161,7 +161,7 @@ def test_an_agent_that_has_gone_silent_is_told_as_the_reason(tmp_path: Path) -> 
         clock.now += SILENT - 1
         assert delivery.problem("gpu-1", two) == ""
         clock.now += 2
-        assert "gpu-1 has been silent for 6 s" in delivery.problem("gpu-1", two)
+        assert "has not polled for replica gpu-1 for 6 s" in delivery.problem("gpu-1", two)
         assert delivery.problem("gpu-1", one) == ""
 
     asyncio.run(scenario())

@@ -143,8 +143,8 @@ def test_one_whose_address_is_anothers_now_does_not_answer_any_more() -> None:
 @pytest.mark.parametrize(
     ("second", "problem"),
     [
-        (at("a", host="elsewhere"), "a is left out: k names one that is called the same"),
-        (at("z", host="host-a"), "z at host-a:1:2:3 is left out: a of k is there"),
+        (at("a", host="elsewhere"), "a is ignored: k also has a replica of this name"),
+        (at("z", host="host-a"), "z is ignored: a of k has its address host-a:1:2:3"),
     ],
 )
 def test_of_two_sources_with_one_name_or_address_the_first_is_right(
@@ -158,7 +158,7 @@ def test_of_two_sources_with_one_name_or_address_the_first_is_right(
 def test_those_of_the_start_come_before_all_sources() -> None:
     found = members(static=(replica("a"),), k=[at("a")])
     assert found.by_name["a"].replica == replica("a")
-    assert found.problems == {"k": ("a is left out: --triton names one that is called the same",)}
+    assert found.problems == {"k": ("a is ignored: --triton also has a replica of this name",)}
 
 
 def test_one_that_is_terminating_does_not_come_back_by_another_source() -> None:
@@ -347,7 +347,7 @@ def test_a_pool_that_vanishes_goes_on_until_nobody_answers_for_a_while(tmp_path:
             await scene.looks_twice()
             assert scene.called == ("a", "b")
             (problem,) = scene.status.problems
-            assert "lost all that k named of it at once (a, b)" in problem
+            assert "k no longer lists any replica of pool default (a, b)" in problem
             for name in ("a", "b"):
                 scene.tritons[name].is_up = False
             fleet = scene.plane.fleet

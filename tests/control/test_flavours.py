@@ -97,8 +97,8 @@ def test_when_a_flavour_does_not_load_the_next_is_tried_at_once_and_that_is_told
     status = one.plane.models.version("m", 1)
     assert (status.state, status.replicas, status.flavours) == ("ready", ("a",), {"a": "base"})
     assert one.plane.models.get("m").problems == (
-        "version 1: replica a does not run it as 'plan-sm90': model.plan-sm90.plan cannot be read",
-        "version 1: replica a does not run it as 'fast': fast cannot be read",
+        "version 1: replica a cannot run flavour 'plan-sm90': model.plan-sm90.plan cannot be read",
+        "version 1: replica a cannot run flavour 'fast': fast cannot be read",
     )
 
 
@@ -136,8 +136,8 @@ def test_a_replica_that_can_run_no_flavour_holds_nothing_and_the_version_says_wh
     status = one.plane.models.version("m", 1)
     assert (triton.forms, status.state) == ([], State.FAILED)
     assert status.reason == (
-        "replica a can run no flavour of it: 'plan-sm90': it needs compute capability 9.0, there "
-        "is none; 'fast': it needs a GPU, and none is known there"
+        "replica a cannot run any of its flavours: 'plan-sm90': it needs compute capability 9.0 "
+        "(found: none); 'fast': it needs a GPU (found: none)"
     )
 
 

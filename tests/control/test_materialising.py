@@ -143,7 +143,7 @@ def test_a_folder_that_is_not_ours_is_neither_changed_nor_removed(
     (scene.repository / theirs).mkdir(parents=True)
     (scene.repository / theirs / "precious").write_text("theirs")
     version = scene.shelf.publish()
-    with pytest.raises(Conflict, match="was not made by Servegate"):
+    with pytest.raises(Conflict, match="was not created by Servegate"):
         scene.build(version)
     take_away(scene.repository, ("digits", 2))
     assert (scene.repository / theirs / "precious").read_text() == "theirs"

@@ -161,7 +161,7 @@ async def test_each_version_is_shown_with_its_state_and_the_reason(one: ControlP
         (1, "ready", ("a",), ("best", "stable"), ""),
         (2, "ready", ("a",), (), ""),
         (3, "loading", (), (), "no replica has loaded it yet"),
-        (4, "not wanted", (), (), "config.pbtxt's version_policy leaves it out"),
+        (4, "not wanted", (), (), "the version_policy in config.pbtxt excludes it"),
     ]
     write_model(one.repository, "a-first")
     await one.inventory.scan()
@@ -204,7 +204,7 @@ async def test_a_lost_version_is_a_problem_of_its_route_unless_asleep(one: Contr
     await one.publisher.refresh()
     assert status(one).problems == (
         "the route sends calls to version 2, which is not ready",
-        "label 'new' names version 2, which is not ready",
+        "label 'new' points to version 2, which is not ready",
     )
     await one.pools.set("default", {"to_zero": True}, ADA)
     one.fleet.remove("a")
@@ -234,7 +234,7 @@ async def test_a_model_moves_to_no_pool_where_one_would_have_no_room(one: Contro
     )
     with pytest.raises(Conflict, match="cannot move to pool 'a100'") as caught:
         await models.configure("m", objective=None, pool="a100", by=ADA)
-    assert "n@1 would not be served" in caught.value.why
+    assert "n@1 could no longer be served" in caught.value.why
 
 
 @pytest.mark.parametrize("to_zero", [True, False])

@@ -93,7 +93,10 @@ def test_what_is_needed_and_finds_no_room_is_told_and_displaces_nobody() -> None
     result = placed(decided(old, new, route__m=split(v1=50, v2=50)), budgets={"default": 200})
     assert numbers(result) == [1]
     assert result.problems == {
-        ("m", 2): "pool 'default' has no room for it: it takes 100 bytes, and 50 of 200 are left"
+        (
+            "m",
+            2,
+        ): "pool 'default' has too little memory for it: it needs 100 bytes, and 50 of 200 are free"
     }
 
 
@@ -147,7 +150,10 @@ def test_pools_of_one_group_each_need_room_for_what_the_group_holds() -> None:
     result = placed(decisions, budgets={"default": 200, "l4": 150})
     assert numbers(result) == [1]
     assert result.problems == {
-        ("m", 2): "pool 'l4' has no room for it: it takes 100 bytes, and 50 of 150 are left"
+        (
+            "m",
+            2,
+        ): "pool 'l4' has too little memory for it: it needs 100 bytes, and 50 of 150 are free"
     }
 
 

@@ -218,7 +218,7 @@ async def test_every_finding_is_told_at_once(scene: Scene) -> None:
     assert "fails its checks" in version.reason
     told = "\n".join(version.findings)
     assert "'z'" in told or "'y'" in told
-    assert "model_card.json must hold a JSON object" in told and "contract" in told
+    assert "'model_card.json' must contain a JSON object" in told and "contract" in told
     assert all(finding in version.reason for finding in version.findings)
     assert scene.quarantine.orders == [] and scene.uploads.all() == ()
     with pytest.raises(NotFound):

@@ -196,7 +196,7 @@ def test_a_replica_that_joins_gets_no_calls_while_files_are_on_their_way(tmp_pat
 def test_a_replica_joins_without_what_cannot_come(tmp_path: Path) -> None:
     scene = joined_late(tmp_path)
     scene.delivery.there = {("m", 1)}
-    scene.delivery.problems = {("m", 2): "no `servegate sync` has reported for replica a"}
+    scene.delivery.problems = {("m", 2): "'servegate sync' has not reported for replica a yet"}
     scene.play()
     assert targets(scene) == {1: ("m", ("a", "b")), 2: ("m", ("b",))}
 

@@ -98,7 +98,7 @@ def test_a_model_that_cannot_be_read_is_shown_with_its_problem_and_harms_no_othe
         assert problem in broken.problem, text[:24]
         assert (broken.wanted, broken.configuration) == ((), None), text[:24]
     assert "no version folder" in models["empty"].problem
-    assert "cannot be the name of a model" in models["two words"].problem
+    assert "is not a valid model name" in models["two words"].problem
     assert (models["good"].problem, models["good"].wanted) == ("", (1, 2))
 
 

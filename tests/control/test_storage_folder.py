@@ -134,7 +134,7 @@ def test_files_that_people_put_into_the_storage_are_no_blobs(tmp_path: Path) -> 
 
 
 def test_a_folder_that_cannot_be_made_is_no_storage(tmp_path: Path) -> None:
-    with pytest.raises(CannotStart, match="cannot be made"):
+    with pytest.raises(CannotStart, match="cannot be created"):
         Storage.of(str(written(tmp_path / "file") / "storage"))
 
 

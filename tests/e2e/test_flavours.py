@@ -84,7 +84,7 @@ def test_where_the_preferred_flavour_fails_the_base_answers_and_the_model_says_w
         pushing.publish(uploading, source(tmp_path / name, 2.0, preferred), name)
         model = settled(uploading, name, local_0="base", local_1="base")
         (problem,) = model["problems"]
-        assert "replica local-1 does not run it as 'fast'" in problem and reason in problem
+        assert "replica local-1 cannot run flavour 'fast'" in problem and reason in problem
         assert {pushing.factor_of(uploading, name) for _ in range(8)} == {2.0}
         assert set(files(uploading, name).values()) == {"model.onnx"}
 
@@ -94,14 +94,14 @@ def test_a_version_without_a_base_stands_only_where_it_can_run(uploading, tmp_pa
     pushing.publish(uploading, folder, "picky")
     model = settled(uploading, "picky", local_1="fast")
     (problem,) = model["problems"]
-    assert "replica local-0 can run no flavour of it" in problem and "needs a GPU" in problem
+    assert "replica local-0 cannot run any of its flavours" in problem and "needs a GPU" in problem
     assert files(uploading, "picky") == {"local-1": FILE}
     assert pushing.factor_of(uploading, "picky") == 2.0
     needs = {"compute_capability": ["9.0"]}
     folder = source(tmp_path / "other", 2.0, pushing.times(2.0), needs=needs, base=False)
     pushing.publish(uploading, folder, "nowhere")
     shown = pushing.wait_state(uploading, "nowhere", 1, "failed")
-    assert "it needs compute capability 9.0, there is none" in shown["reason"]
+    assert "it needs compute capability 9.0 (found: none)" in shown["reason"]
 
 
 def test_no_call_fails_while_a_flavour_is_tried_and_given_up(uploading, tmp_path):

@@ -31,11 +31,11 @@ class Contents:
     async def text(self, file: File) -> str:
         """A small file of UTF-8 text."""
         if file.size > SMALL:
-            raise Invalid(f"{file.path} is larger than {SMALL} bytes")
+            raise Invalid(f"'{file.path}' is larger than {SMALL} bytes")
         try:
             return (await self._storage.read(file.sha256, most=SMALL)).decode()
         except UnicodeDecodeError as error:
-            raise Invalid(f"{file.path} is not UTF-8 text") from error
+            raise Invalid(f"'{file.path}' is not UTF-8 text") from error
 
     async def labels(self, layout: Layout, config: Configuration) -> Mapping[str, tuple[str, ...]]:
         """The lines of each output's label file, by the output's name."""
@@ -43,7 +43,7 @@ class Contents:
         found = {}
         for output, name in config.label_files.items():
             if name not in beside:
-                raise Invalid(f"the label file '{name}' of output '{output}' is not there")
+                raise Invalid(f"the label file '{name}' of output '{output}' is missing")
             found[output] = tuple((await self.text(beside[name])).splitlines())
         return found
 
@@ -67,9 +67,9 @@ class Contents:
             value = json.loads(text)
             json.dumps(value, ensure_ascii=False, allow_nan=False).encode()  # half a surrogate
         except (ValueError, RecursionError) as error:
-            raise Invalid(f"{name} is not JSON", why=str(error)) from error
+            raise Invalid(f"'{name}' is not JSON", why=str(error)) from error
         if not isinstance(value, dict):
-            raise Invalid(f"{name} must hold a JSON object")
+            raise Invalid(f"'{name}' must contain a JSON object")
         return value
 
     async def unverified(self, layout: Layout) -> str:

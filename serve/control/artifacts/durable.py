@@ -103,6 +103,8 @@ def telling(what: str) -> Iterator[None]:
         why = error.strerror or str(error)
         if error.errno in _FULL:
             raise NoSpace(
-                f"there is no space left for {what}", why=why, try_this="free some, and do it again"
+                f"there is no disk space left for {what}",
+                why=why,
+                try_this="free some and try again",
             ) from error
         raise Unavailable(f"{what} cannot be read or written", why=why) from error

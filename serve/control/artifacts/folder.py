@@ -29,7 +29,7 @@ class FolderObjects:
             _sweep(self._drafts)
         except OSError as error:
             raise CannotStart(
-                f"the storage folder {self._root} cannot be made", why=str(error)
+                f"the storage folder {self._root} cannot be created", why=str(error)
             ) from error
 
     def __repr__(self) -> str:

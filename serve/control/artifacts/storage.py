@@ -53,7 +53,8 @@ class Storage:
             return cls(FolderObjects(Path(url)))
         if not url.startswith(("s3://", "gs://", "az://")):
             raise CannotStart(
-                f"'{url}' is no storage", try_this="a folder, s3://BUCKET/PREFIX, gs://… or az://…"
+                f"'{url}' is not a storage URL",
+                try_this="use a folder, s3://BUCKET/PREFIX, gs://… or az://…",
             )
         from serve.control.artifacts.bucket import BucketObjects  # obstore, which few need
 
@@ -118,8 +119,8 @@ class Storage:
             return
         if await self._whole(key, _LARGEST_MANIFEST) != data:
             raise Conflict(
-                f"version {manifest.version} of model '{manifest.model}' is published already",
-                why="with other content, and what is published is never changed",
+                f"version {manifest.version} of model '{manifest.model}' is already published",
+                why="its content differs, and a published version never changes",
             )
 
     async def manifest(self, model: str, version: int) -> Manifest:
@@ -152,7 +153,7 @@ class Storage:
             async for piece in pieces:
                 data += piece
                 if len(data) > most:
-                    raise Invalid(f"'{key}' has more than {most} bytes")
+                    raise Invalid(f"'{key}' is larger than {most} bytes")
         return bytes(data)
 
     async def _copy(self, file: File, target: Path) -> None:
@@ -230,7 +231,7 @@ def _linked(source: Path, file: File, target: Path) -> bool:
 def _damaged(sha256: str) -> DigestMismatch:
     return DigestMismatch(
         f"blob {sha256[:12]} in the storage is damaged",
-        why="its bytes are not those of its digest",
+        why="its content does not match its SHA-256",
         try_this="remove it from the storage and push the model again",
     )
 

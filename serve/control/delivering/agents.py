@@ -50,7 +50,7 @@ class Page:
                 str(data["name"]), tuple(Piece.from_json(one) for one in data["pieces"]), keep
             )
         except (KeyError, TypeError, ValueError) as error:
-            raise Invalid("the page of what is wanted is malformed", why=repr(error)) from error
+            raise Invalid("the list of wanted versions is malformed", why=repr(error)) from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +122,7 @@ class AgentDelivery:
         if slot in self._unread:
             return self._unread[slot]
         if report is None:
-            return f"no `servegate sync` has reported for replica {replica}"
+            return f"'servegate sync' has not reported for replica {replica} yet"
         why = report.problems.get(slot, "")
         if why or slot in report.slots:
             return why
@@ -130,7 +130,7 @@ class AgentDelivery:
         if heard is None or heard.polls or self._clock() - heard.at < SILENT:
             return ""
         silence = self._clock() - heard.at
-        return f"the `servegate sync` of replica {replica} has been silent for {silence:.0f} s"
+        return f"'servegate sync' has not polled for replica {replica} for {silence:.0f} s"
 
     async def poll(self, have: str, within: float, *, replica: str = "") -> Page | None:
         """The page, as soon as it is another than `have`; None when the time is up.

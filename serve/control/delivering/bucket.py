@@ -131,7 +131,7 @@ class BucketDelivery:
             await self._copy(layout.version, model)
             reach("delivery.drafted")
             if not _fit(layout.version, model, await self._sizes(f"{model}/{number}")):
-                raise Unavailable(f"the copies of '{name}' version {number} are not whole")
+                raise Unavailable(f"the copies of '{name}' version {number} are incomplete")
             await self._mark(marks, name, number, mark)
             reach("delivery.renamed")
         self._slots |= {piece.slot}

@@ -48,7 +48,7 @@ class Piece:
         try:
             piece = cls(Manifest.from_bytes(data["manifest"].encode()), str(data["config"]))
         except (KeyError, TypeError, AttributeError) as error:
-            raise Invalid("what is wanted is malformed", why=repr(error)) from error
+            raise Invalid("a wanted version is malformed", why=repr(error)) from error
         check_config(piece.manifest, piece.config)
         return piece
 
@@ -82,7 +82,7 @@ class Reading:
         manifest = self._known.get(name) or await self._manifests.manifest(*name)
         found = (manifest.model, manifest.version, manifest.physical)
         if found != (*name, version.physical):
-            raise Invalid(f"the manifest of {version.key} does not belong to its record")
+            raise Invalid(f"the manifest of {version.key} does not match its record")
         self._known[name] = manifest
         return Piece(manifest, version.config)
 

@@ -48,7 +48,7 @@ def check_config(manifest: Manifest, config: str) -> None:
     data = config.encode()
     if published is not None and hashlib.sha256(data).hexdigest() != published.sha256:
         name = f"version {manifest.version} of model '{manifest.model}'"
-        raise Invalid(f"the configuration of {name} is not the one that was published")
+        raise Invalid(f"the configuration of {name} differs from the published one")
 
 
 async def materialise(source: Source, manifest: Manifest, config: str, repository: Path) -> None:
@@ -96,7 +96,7 @@ async def require_digest(path: Path, file: File) -> None:
     if digest.hexdigest() != file.sha256:
         raise DigestMismatch(
             f"the blob {file.sha256[:12]} of '{file.path}' is damaged",
-            why="its bytes have another digest",
+            why="its content does not match its SHA-256",
             try_this="push the version again",
         )
 

@@ -118,9 +118,9 @@ def require_ours(repository: Path, slot: Slot) -> None:
     for place, mark in ((model, marks), (model / str(number), marks / str(number))):
         if place.is_symlink() or (place.exists() and not mark.exists()):
             raise Conflict(
-                f"{place} was not made by Servegate",
-                why="it lies where a published version has to go, and is left as it is",
-                try_this="move it away, or another folder for deliveries",
+                f"'{place}' was not created by Servegate",
+                why="Servegate needs this path for a published version, and does not overwrite it",
+                try_this="move it away, or use another folder for deliveries",
             )
 
 

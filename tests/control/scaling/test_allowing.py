@@ -174,7 +174,7 @@ def test_no_pool_joins_a_group_where_something_needed_would_lose_its_place(tmp_p
     )
     with pytest.raises(Conflict, match="pool 'a100' cannot join group 'g'") as refused:
         do(pools.set("a100", {"group": "g"}, ADA))
-    assert "would not be served: pool 'a100' has no room" in refused.value.why
+    assert "would not be served: pool 'a100' has too little memory" in refused.value.why
 
 
 def test_history_tells_what_was_set_and_leads_back(tmp_path: Path) -> None:
