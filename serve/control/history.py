@@ -161,10 +161,8 @@ class History:
         revision = await self.get(number)
         if revision.kind not in self._restores:
             raise Invalid(
-                f"revision {number} cannot be undone or restored: it changed {revision.thing}",
-                why=_WHY_NOT.get(
-                    revision.kind, f"only changes of {', '.join(self._restores)} can be"
-                ),
+                f"revision {number} changed {revision.thing}, which cannot be undone or restored",
+                why=_WHY_NOT.get(revision.kind, f"only {', '.join(self._restores)} can be"),
             )
         return revision
 

@@ -24,7 +24,7 @@ def folder(tmp_path: Path) -> Path:
     assert run(tmp_path, "key", "create", "--role", "predictor").returncode == 0
     made = run(tmp_path, "backup", "monday")
     assert (made.returncode, made.stdout) == (0, ""), made.stderr
-    assert made.stderr == "wrote monday: 1 things and 1 revisions\n"
+    assert made.stderr == "wrote monday: 1 settings and 1 revisions\n"
     return tmp_path
 
 

@@ -86,7 +86,7 @@ def test_a_version_whose_pool_was_scaled_to_zero_is_not_waited_for() -> None:
     [
         ({"uploaded": 1.0}, "two; three", CheckFailed, 7),
         ({"uploaded": 1.0, "checked": 2.0}, "it took too much", TrialFailed, 7),
-        ({"uploaded": 1.0}, "an error in Servegate; its log says more", ServegateError, 1),
+        ({"uploaded": 1.0}, "an error in Servegate; see its log", ServegateError, 1),
     ],
 )
 def test_a_version_that_failed_is_an_error_of_its_own_kind(

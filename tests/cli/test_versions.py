@@ -141,10 +141,10 @@ def test_a_version_is_put_away_and_brought_back_by_its_number(gateway: FakeGatew
 
 
 def test_garbage_is_shown_and_goes_only_with_a_word(gateway: FakeGateway) -> None:
-    item = {"kind": "blob", "name": "abc", "size": 2_000_000, "why": "nothing needs it"}
+    item = {"kind": "blob", "name": "abc", "size": 2_000_000, "why": "nothing uses it"}
     gateway.answers["/api/gc"] = {"bytes": 2_000_000, "items": [item]}
     result = run(gateway, "gc", "--keep", 5, "--dry-run")
-    assert result.stdout.splitlines()[1] == "blob\tabc\t2000000\tnothing needs it"
+    assert result.stdout.splitlines()[1] == "blob\tabc\t2000000\tnothing uses it"
     assert result.stderr == "would free 2 MB\n"
     assert gateway.changes == [("POST", "/api/gc", {"keep": 5, "dry_run": True})]
     assert exit_code(refused(gateway, "gc")) == 2

@@ -90,7 +90,7 @@ async def test_a_backup_holds_everything_and_a_copy_from_it_is_another_gateway(
     made = back_up(where, path)
     assert (made.schema, made.at) == ("0002", 2.5)
     assert (made.counts["revisions"], made.counts["settings"]) == (4, 1)
-    assert str(made) == "1 things and 4 revisions"
+    assert str(made) == "1 settings and 4 revisions"
     assert path.stat().st_mode & 0o777 == 0o600
     lines = path.read_bytes().splitlines(keepends=True)
     assert json.loads(lines[0])["format"] == FORMAT
@@ -160,15 +160,18 @@ def signed(data: bytes) -> bytes:
 
 
 SPOILT: list[tuple[Callable[[bytes], bytes], str]] = [
-    (lambda data: b"", "is no backup of Servegate"),
-    (lambda data: b"PK\x03\x04\xff\n", "is no backup of Servegate"),
-    (lambda data: b"[" * 100_000, "is no backup of Servegate"),
-    (lambda data: data[: len(data) // 2], "is not whole"),
-    (lambda data: data.rpartition(b"{")[0], "is not whole"),
-    (lambda data: data.replace(b"ada", b"eve"), "is not whole"),
-    (lambda data: data + b"{}\n", "is not whole"),
+    (lambda data: b"", "is not a Servegate backup"),
+    (lambda data: b"PK\x03\x04\xff\n", "is not a Servegate backup"),
+    (lambda data: b"[" * 100_000, "is not a Servegate backup"),
+    (lambda data: data[: len(data) // 2], "is incomplete or damaged"),
+    (lambda data: data.rpartition(b"{")[0], "is incomplete or damaged"),
+    (lambda data: data.replace(b"ada", b"eve"), "is incomplete or damaged"),
+    (lambda data: data + b"{}\n", "is incomplete or damaged"),
     (lambda data: signed(data.replace(b'"0002"', b'"9999"')), "by a newer Servegate"),
-    (lambda data: signed(data.replace(b'"revisions": 4', b'"revisions": 5')), "is not whole"),
+    (
+        lambda data: signed(data.replace(b'"revisions": 4', b'"revisions": 5')),
+        "is incomplete or damaged",
+    ),
 ]
 
 

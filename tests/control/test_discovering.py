@@ -466,7 +466,7 @@ def test_what_is_wrong_is_said_once_and_again_when_it_comes_back(
             for _ in range(3):
                 source.fail("away")
             source.recover()
-            assert warnings()[2:] == ["away; what k told last stays in force", "k answers again"]
+            assert warnings()[2:] == ["away; the last list of k stays active", "k answers again"]
 
     with caplog.at_level(logging.INFO, "servegate.discovery"):
         asyncio.run(work())

@@ -88,7 +88,7 @@ async def test_a_part_that_is_retired_before_the_trial_fails_the_ensemble(scene:
     assert outer.is_published
     await scene.retention.retire("e", 1, ADA)
     await scene.retention.retire("m", 1, ADA)
-    with pytest.raises(CheckFailed, match="published no more"):
+    with pytest.raises(CheckFailed, match="no longer published"):
         await scene.retention.restore("e", 1, ADA)
     await scene.retention.restore("m", 1, ADA)
     assert (await scene.retention.restore("e", 1, ADA)).is_published

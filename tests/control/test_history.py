@@ -224,7 +224,12 @@ def test_what_is_served_goes_back_only_from_the_state_that_was_seen(scene: Scene
     [
         ("key", "3f", {"digest": "d", "role": "admin"}, "a revoked key stays revoked"),
         ("version", "m:1", None, "a version never changes"),
-        ("trace", "", {"trace_level": ["OFF"]}, "only route, label, model, serving can go back"),
+        (
+            "trace",
+            "",
+            {"trace_level": ["OFF"]},
+            "only route, label, model, serving can be",
+        ),
         ("route", "m", None, "a route cannot be removed"),
     ],
 )

@@ -49,7 +49,7 @@ def test_calls_go_elsewhere_and_its_keeper_rests_until_it_is_back(tmp_path: Path
 def test_one_that_the_others_cannot_do_without_is_not_lent(tmp_path: Path) -> None:
     async def work() -> None:
         scene = await begun(tmp_path)
-        with pytest.raises(NoSpare, match="cannot be spared"):
+        with pytest.raises(NoSpare, match="cannot be taken out of rotation"):
             async with scene.keeper.lending.lent("m"):
                 pass
         assert called(scene) == ("a",)

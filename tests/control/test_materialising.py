@@ -125,7 +125,7 @@ def test_other_content_of_the_same_size_is_not_taken_for_the_version(scene: Scen
 
 def test_a_configuration_that_was_not_published_is_refused(scene: Scene) -> None:
     version = scene.shelf.publish()
-    with pytest.raises(Invalid, match="not the one that was published"):
+    with pytest.raises(Invalid, match="differs from the published one"):
         asyncio.run(
             materialise(
                 scene.shelf, scene.manifest(version), 'backend: "python"\n', scene.repository

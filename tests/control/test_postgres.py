@@ -162,8 +162,8 @@ def test_a_writer_holds_up_others_for_seconds_only(
     ("url", "match"),
     [
         (f"mysql://ada:{ENCODED}@h/x", "does not start with postgresql://"),
-        (f"postgresql://ada:{ENCODED}%zz@h/x", "is no PostgreSQL URL"),
-        (f"postgresql://ada:{ENCODED}@h/x?no_such_option=1", "is no PostgreSQL URL"),
+        (f"postgresql://ada:{ENCODED}%zz@h/x", "is not a PostgreSQL URL"),
+        (f"postgresql://ada:{ENCODED}@h/x?no_such_option=1", "is not a PostgreSQL URL"),
     ],
 )
 def test_a_wrong_url_is_refused_without_being_repeated(url: str, match: str) -> None:
@@ -227,8 +227,8 @@ def test_a_change_whose_commit_was_not_answered_is_uncertain(
     with relay(postgresql.port, b"COMMIT\0") as between:
         store = opened(url.replace(str(postgresql.port), str(between.port)))
         between.armed = True
-        with pytest.raises(Unavailable, match="while a change was being committed") as caught:
+        with pytest.raises(Unavailable, match="failed during a commit") as caught:
             asyncio.run(store.apply(ROUTE))
-        assert caught.value.try_this == "read it again: the change may hold"
+        assert caught.value.try_this == "read the object again; the change may have been stored"
         assert ("route", "m") in asyncio.run(store.read())
         store.close()

@@ -112,7 +112,7 @@ def test_what_has_to_go_goes_although_the_replica_may_not_load(tmp_path: Path) -
     gone = version("old", 1, state=State.RETIRED)
     scene.play(lambda: Registry(scene).publish(version("m", 1), version("m", 2), gone))
     assert scene.triton.held == {"m": {1}}
-    assert "cannot be spared" in scene.plane.models.version("m", 2).reason
+    assert "cannot be taken out of rotation" in scene.plane.models.version("m", 2).reason
     scene.play(lambda: Registry(scene).publish(version("m", 1)))
     assert scene.fleet.waiting == {}
 
@@ -159,7 +159,7 @@ def test_what_triton_has_loaded_after_all_is_proven_like_everything_else(tmp_pat
         scene.proof.wrong = {1: "output 'y' is off"}
 
     scene.play()
-    assert "goes on" in scene.plane.models.version("m", 1).reason
+    assert "it is still loading" in scene.plane.models.version("m", 1).reason
     scene.play(ends)
     assert targets(scene) == {}
     scene.proof.wrong = {}

@@ -90,7 +90,7 @@ def test_a_version_that_answers_wrongly_gets_no_calls_and_is_tried_again(tmp_pat
     status = scene.plane.models.version("m", 2)
     assert (status.state, status.reason) == (
         State.FAILED,
-        "version 2 answers wrongly: output 'y' is off",
+        "version 2 returns wrong outputs: output 'y' is off",
     )
     scene.proof.wrong = {}
     scene.plane.clock.now += 11

@@ -75,9 +75,9 @@ async def test_nothing_that_is_referred_to_is_retired(scene: Scene) -> None:
     await scene.records.set(LABEL, "m:stable", {"version": 2}, ADA)
     await scene.publish("m", files(b"three"), Ask(labels=("new",), live=True))
     for number, why in (
-        (1, "by the route"),
-        (2, "by the route, label 'stable'"),
-        (3, "by label 'new', which waits for it, the route, which waits for it"),
+        (1, "used by the route"),
+        (2, "used by the route, label 'stable'"),
+        (3, "used by label 'new' (pending), the route (pending)"),
     ):
         with pytest.raises(InUse) as refused:
             await scene.retention.retire("m", number, ADA)
@@ -103,7 +103,7 @@ async def test_a_removed_version_leaves_its_number_and_nothing_else(scene: Scene
     assert removed.state is State.REMOVED
     assert await scene.retention.remove("m", 1, ADA) == removed
     assert await manifests(scene) == []
-    with pytest.raises(Conflict, match="it is removed"):
+    with pytest.raises(Conflict, match="its state is 'removed'"):
         await scene.retention.restore("m", 1, ADA)
     again, created = await scene.push("m", files(b"one"))
     assert (again.number, created) == (2, True)
@@ -113,7 +113,7 @@ async def test_what_never_was_or_has_changed_meanwhile_cannot_be_retired(scene: 
     with pytest.raises(UnknownModel):
         await scene.retention.retire("m", 1, ADA)
     version, _ = await scene.push("m", files())
-    with pytest.raises(Conflict, match="it is uploaded"):
+    with pytest.raises(Conflict, match="its state is 'uploaded'"):
         await scene.retention.retire("m", version.number, ADA)
     with pytest.raises(UnknownVersion):
         await scene.retention.retire("m", 2, ADA)

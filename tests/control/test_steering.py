@@ -110,7 +110,7 @@ def test_a_replica_that_does_not_answer_does_not_count(tmp_path: Path) -> None:
     one.fleet.lost("b", "refused")
     asyncio.run(one.publisher.refresh())
     assert steering(one).lacking("a") == (
-        "0 other replicas of pool 'default' would serve, 1 are needed"
+        "pool 'default' would have 0 serving replicas, and needs 1"
     )
 
 
@@ -121,7 +121,7 @@ def test_the_only_replica_loads_while_it_serves(tmp_path: Path) -> None:
 
 def test_the_only_replica_does_not_load_where_that_is_refused(tmp_path: Path) -> None:
     one = plane(tmp_path, "a", of=("a",))
-    with pytest.raises(NoSpare, match="cannot be spared") as caught:
+    with pytest.raises(NoSpare, match="cannot be taken out of rotation") as caught:
         asyncio.run(during(one, steering(one, refuse=True)))
     assert "--without-spare warn" in caught.value.try_this
 

@@ -126,7 +126,7 @@ async def test_names_and_reasons_may_be_long_but_have_to_be_text(store: Store) -
     assert (row["key"], row["author"], row["reason"]) == (long.key, long.author, long.reason)
     for text in ("a\0b", "\ud800"):
         for change in (Change("route", "m", 1, "ada", text), set_route(1, key=text)):
-            with pytest.raises(Invalid, match="is no text"):
+            with pytest.raises(Invalid, match="is not valid text"):
                 await store.apply(change)
 
 

@@ -68,7 +68,7 @@ def test_what_cannot_be_tuned_is_refused_before_anything_is_measured(up):
     assert (code, events[-1]["try_this"]) == (2, "--slo 'p99<50ms'")
     code, events = tune(up, "slow", "--slo", "p99<1s", "--replica", "local-0")
     assert code == 6
-    assert "cannot be spared" in events[-1]["what"]
+    assert "cannot be taken out of rotation" in events[-1]["what"]
 
 
 def test_a_tuning_that_is_interrupted_ends_its_bench_and_goes_on_later(up, tmp_path):

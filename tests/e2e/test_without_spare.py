@@ -17,7 +17,9 @@ def test_what_would_load_beside_calls_waits_with_its_reason_where_that_is_refuse
     with harness.up(tmp_path / "state", *FLAGS, "--without-spare", "refuse") as up:
         pushing.published(up, tmp_path / "a", "m", 2.0)
         pushing.publish(up, pushing.source(tmp_path / "b", 3.0), "m")
-        harness.until(lambda: "cannot be spared" in shown(up, "m@2"), what="it says why")
+        harness.until(
+            lambda: "cannot be taken out of rotation" in shown(up, "m@2"), what="it says why"
+        )
         assert pushing.state(up, "m", 2)["state"] == "loading"
         assert pushing.infer(up, "m", "2")[0] != 200
         assert pushing.factor_of(up, "m") == 2.0

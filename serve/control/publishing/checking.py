@@ -72,7 +72,7 @@ class Checker:
     async def check(self, version: Version, files: Sequence[File]) -> Checked:
         """What this version is; `CheckFailed` with every finding, or `CodeNotAllowed`."""
         layout = Layout.of(files)
-        faults = _Faults(f"version {version.number} of model '{version.model}' fails its checks")
+        faults = _Faults(f"version {version.number} of model '{version.model}' failed its checks")
         subject, text = await self._subject(version, layout, files, faults)
         found = await asyncio.to_thread(lint, subject)  # seconds, when there are thousands of steps
         warnings = _sorted_out(found, faults)
@@ -139,7 +139,9 @@ class Checker:
     async def _generated(self, model: str, signature: Signature | None) -> str:
         """A configuration for a model file that says enough."""
         if signature is None or signature.format != "onnx":
-            raise Invalid("config.pbtxt is missing", why="it can be written for ONNX files only")
+            raise Invalid(
+                "config.pbtxt is missing", why="Servegate generates it only for ONNX files"
+            )
         return generate(model, signature)
 
     async def _pinned(self, text: str) -> Configuration:

@@ -116,13 +116,15 @@ def pin(configuration: Configuration, parts: Parts) -> Configuration:
     for step in message.ensemble_scheduling.step:
         part = parts.meant(step.model_name, int(step.model_version))
         if part is None:
-            asked = "" if step.model_version in (0, NEWEST) else f" version {step.model_version}"
-            missing.append(f"no version of model '{step.model_name}'{asked} is published")
+            number = "" if step.model_version in (0, NEWEST) else f"{step.model_version} "
+            missing.append(f"no version {number}of model '{step.model_name}' is published")
         else:
             step.model_name, step.model_version = part.name, part.number
     if missing:
         raise CheckFailed(
-            "the ensemble names what is not there", missing, try_this="push its parts first"
+            "the ensemble has models that are not published",
+            missing,
+            try_this="push these models first",
         )
     return triton_config.of_message(message)
 
@@ -141,8 +143,8 @@ def parts_of(configuration: Configuration, parts: Parts) -> tuple[Part, ...]:
             # A plain ensemble is not pinned; its steps are names in Triton all the same.
             part = parts.at(name, number) if number > 0 else parts.newest_plain(name)
             if part is None:
-                gone = f"'{name}' version {number} is published no more"
-                raise CheckFailed("a part of the ensemble is gone", [gone])
+                gone = f"'{name}' version {number} is no longer published"
+                raise CheckFailed("a model of the ensemble is no longer published", [gone])
             if (part.name, part.number) in seen:
                 continue
             seen.add((part.name, part.number))

@@ -60,7 +60,7 @@ class Heap:
         needed = await self._needed(stay)
         late = self._records.now - grace
         found = [
-            Garbage("manifest", f"{model} version {number}", 0, "its version is none any more")
+            Garbage("manifest", f"{model} version {number}", 0, "its version failed or was removed")
             for model, number in orphans
             if (model, number) not in gone
         ]
@@ -74,7 +74,7 @@ class Heap:
                 continue
             if not dry_run:
                 await self._storage.remove_blob(sha256)
-            found.append(Garbage("blob", sha256, size, "nothing needs it"))
+            found.append(Garbage("blob", sha256, size, "nothing uses it"))
         return found
 
     async def _manifests(self, gone: Collection[Name]) -> tuple[list[Name], list[Name]]:
@@ -88,9 +88,7 @@ class Heap:
             is_living = states.get(name) in LIVING or name not in states
             (stay if is_living and name not in gone else orphans).append(name)
         if strange:
-            _log.warning(
-                "%d manifests in %r belong to no record; they stay", strange, self._storage
-            )
+            _log.warning("kept %d manifests in %r that have no record", strange, self._storage)
         return stay, orphans
 
     async def _needed(self, stay: Collection[Name]) -> set[str]:

@@ -27,7 +27,7 @@ class Holding:
         serving = self._serving_now(model)
         if serving in (None, newcomer) or self._records.decisions.split(model) is not None:
             return
-        reason = f"calls stay with version {serving} while version {newcomer} is published"
+        reason = f"traffic stays on version {serving} while version {newcomer} is published"
         try:
             await self._records.set(
                 ROUTE, model, {"split": {str(serving): 100}}, By(SERVEGATE, reason)

@@ -34,9 +34,9 @@ def name_in_triton(
         if len(name) <= LONGEST_NAME and name not in taken and not has_plain(name):
             return name
     raise CheckFailed(
-        f"no name in Triton is free for model '{model}'",
-        [f"{' and '.join(names)} are taken or have more than {LONGEST_NAME} characters"],
-        try_this="another name for the model",
+        f"no Triton name is free for model '{model}'",
+        [f"{' and '.join(names)} are taken, or longer than {LONGEST_NAME} characters"],
+        try_this="choose another model name",
     )
 
 

@@ -57,7 +57,9 @@ class Pending:
                 try:
                     await self._settle(version)
                 except ServegateError as error:  # the store does not answer, or is too busy
-                    _log.warning("what waits for %s is not settled: %s", version.key, error)
+                    _log.warning(
+                        "cannot set the pending labels or route of %s: %s", version.key, error
+                    )
 
     def _waiting(self) -> list[Version]:
         found = [one for one in self._records.all() if one.is_published]
@@ -65,7 +67,7 @@ class Pending:
 
     async def _settle(self, version: Version) -> None:
         """Set each of them that can be set, and write down what is left."""
-        by = By(version.provenance.author, f"asked for when version {version.number} was pushed")
+        by = By(version.provenance.author, f"requested by the push of version {version.number}")
         problems: list[str] = []
         labels = [
             label
@@ -75,7 +77,9 @@ class Pending:
         live = version.live and await _succeeds(
             self._set_route(version.model, Split.of({version.number: 100}), by), problems
         )
-        told = " and ".join([*(f"label '{label}' is set" for label in labels), *["live"] * live])
+        told = " and ".join(
+            [*(f"label '{label}' is set" for label in labels), *["all traffic goes to it"] * live]
+        )
         await self._records.change(
             version,
             lambda present: replace(

@@ -110,7 +110,7 @@ class Pipeline:
         try:
             await self._forget_done()
         except (ServegateError, OSError) as error:
-            _log.warning("an upload that is done cannot be forgotten yet: %s", error)
+            _log.warning("cannot delete a finished upload yet: %s", error)
 
     async def _advance(self, version: Version) -> None:
         """Step by step, until it is published, has failed, or the surroundings fail."""
@@ -134,7 +134,7 @@ class Pipeline:
             return await self._fail(version, str(error), findings)
         except Exception:
             _log.exception("publishing %s failed", version.key)
-            return await self._fail(version, "an error in Servegate; its log says more", ())
+            return await self._fail(version, "an error in Servegate; see its log", ())
 
     async def _check(self, version: Version) -> Version | None:
         files = self._uploads.get(version.upload).files
@@ -192,7 +192,8 @@ class Pipeline:
         self, version: Version, state: State, edit: Callable[[Version], Version], reason: str = ""
     ) -> Version | None:
         """Write the version's next state, and what is known of it by then."""
-        told = f"version {version.number} is {state.value}" + (f": {reason}" if reason else "")
+        verb = "" if state is State.FAILED else "is "
+        told = f"version {version.number} {verb}{state.value}" + (f": {reason}" if reason else "")
         return await self._records.change(
             version,
             lambda present: edit(present).moved(state, self._records.now, reason=reason),
@@ -213,16 +214,16 @@ class Pipeline:
         known = self._pauses.get(version.key)
         length = min(known.length * 2, LONGEST) if known else SHORTEST
         self._pauses[version.key] = _Pause(self._clock() + length, length)
-        _log.warning("publishing %s waits %g s: %s", version.key, length, error)
-        told = f"it is tried again and again: {error}"
+        _log.warning("publishing %s is retried in %g s: %s", version.key, length, error)
+        told = f"publishing is retried: {error}"
         try:
             await self._records.change(
                 version,
                 lambda present: replace(present, reason=told),
-                By(SERVEGATE, f"version {version.number} cannot go on: {error}"),
+                By(SERVEGATE, f"publishing version {version.number} is retried: {error}"),
             )
         except (ServegateError, OSError) as another:
-            _log.warning("that cannot be written either: %s", another)
+            _log.warning("cannot record this either: %s", another)
 
     # --- uploads that are done -------------------------------------------------------------------
 

@@ -129,12 +129,12 @@ class Publications:
         if labels and version.state not in _KNOWN:
             raise Conflict(
                 f"no label can wait for version {number} of model '{model}'",
-                why=f"it is {version.state.value}",
+                why=f"its state is '{version.state.value}'",
             )
         if keep and version.state not in _KNOWN:
             raise Conflict(
                 f"version {number} of model '{model}' cannot be loaded",
-                why=f"it is {version.state.value}",
+                why=f"its state is '{version.state.value}'",
                 try_this=f"servegate model restore {model}@{number}"
                 if version.state is State.RETIRED
                 else "",
@@ -153,7 +153,10 @@ class Publications:
 
         amended = await self._records.change(version, edit, by)
         if amended is None:
-            raise Conflict(f"version {number} of model '{model}' has just changed")
+            raise Conflict(
+                f"another request has just changed version {number} of model '{model}'",
+                try_this="repeat the request",
+            )
         await self._take_over(amended, Ask(labels=tuple(labels or ())), by)
         return amended
 
@@ -206,18 +209,18 @@ class Publications:
                     labels=tuple(label for label in present.labels if label not in ask.labels),
                     live=present.live and not ask.live,
                 ),
-                By(by.author, f"version {version.number} is to have it"),
+                By(by.author, f"version {version.number} gets it instead"),
             )
 
 
 def check_tags(tags: Mapping[str, str]) -> None:
     """`Invalid` for more or longer tags than people can read."""
     if len(tags) > _MOST_TAGS:
-        raise Invalid(f"{len(tags)} tags are too many", why=f"at most {_MOST_TAGS} are allowed")
+        raise Invalid(f"the version has {len(tags)} tags", why=f"the limit is {_MOST_TAGS}")
     for name, text in tags.items():
         if not _TAG.fullmatch(name) or len(text) > _LONGEST_TAG:
             raise Invalid(
-                f"'{name[:200]}' cannot be a tag with that text",
-                why="names are up to 100 letters, digits, '.', '_', '-' and '/', texts up to "
-                f"{_LONGEST_TAG} characters",
+                f"the tag '{name[:200]}' is not valid",
+                why="a tag's name has up to 100 letters, digits, '.', '_', '-' or '/', and its "
+                f"value up to {_LONGEST_TAG} characters",
             )

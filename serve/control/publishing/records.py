@@ -107,7 +107,10 @@ class Records:
                 if by.if_match:
                     raise
                 await self._reload()
-        raise Conflict(f"the record {version.key} changes all the time", try_this="again")
+        raise Conflict(
+            f"other requests keep changing version {version.number} of model '{version.model}'",
+            try_this="repeat the request",
+        )
 
     async def set(self, kind: str, key: str, body: object, by: By) -> None:
         """Write something else; `PreconditionFailed` unless nobody has ever set it."""

@@ -119,8 +119,8 @@ class Retention:
             if number == version.number:
                 found.append(f"label '{label}'")
         if version.state is State.PUBLISHED:
-            found += [f"label '{label}', which waits for it" for label in version.labels]
-            found += ["the route, which waits for it"] * version.live
+            found += [f"label '{label}' (pending)" for label in version.labels]
+            found += ["the route (pending)"] * version.live
         found += ensembles_with(version, decisions, states)
         for name, one in self._loadables().items():
             if not one.published and version.physical and version.physical in one.composing_models:
@@ -138,7 +138,7 @@ class Retention:
 
     async def _removed(self, version: Version, by: By) -> bool:
         """Remove it, unless somebody has just restored it or refers to it now."""
-        why = By(by.author, by.reason or "garbage is collected")
+        why = By(by.author, by.reason or "garbage collection")
         try:
             await self.remove(version.model, version.number, why)
         except Conflict:
@@ -151,7 +151,7 @@ class Retention:
         if version.state not in states:
             raise Conflict(
                 f"version {version.number} of model '{version.model}' cannot be {what}",
-                why=f"it is {version.state.value}",
+                why=f"its state is '{version.state.value}'",
                 try_this=try_this,
             )
 
@@ -183,7 +183,11 @@ class Retention:
         async with self._referring:
             moved = await self._records.change(version, edit, by)
         if moved is None:
-            raise Conflict(f"version {version.number} of model '{version.model}' has just changed")
+            raise Conflict(
+                f"another request has just changed version {version.number} of model "
+                f"'{version.model}'",
+                try_this="repeat the request",
+            )
         return moved
 
 

@@ -26,8 +26,8 @@ from serve.triton.config import Configuration
 from serve.triton.flavoured import configured
 from serve.triton.quarantine import Order, Quarantine
 
-NOT_TRIED = "it was not tried before it was published: there is no Triton for quarantine here"
-NO_FORM = "it was not tried before it was published: the quarantine can run no flavour of it"
+NOT_TRIED = "it was published without a trial, because there is no Triton for the quarantine"
+NO_FORM = "it was published without a trial, because the quarantine can run none of its flavours"
 
 Judge = Callable[[Replica, Version, Contract], Awaitable[str]]
 
@@ -123,12 +123,12 @@ class Trials:
                 if contract is not None:
                     wrong = await self._judge(trial.replica, version, contract)
                     if wrong:
-                        raise TrialFailed("its answers are not those of its contract", why=wrong)
+                        raise TrialFailed("its outputs differ from its golden cases", why=wrong)
                 return trial.memory
         except TrialFailed as error:
             if form.name == BASE:
                 raise
-            raise TrialFailed(f"as flavour '{form.name}': {error.what}", why=error.why) from error
+            raise TrialFailed(f"flavour '{form.name}': {error.what}", why=error.why) from error
 
     async def _build(
         self, repository: Path, version: Version, manifest: Manifest, parts: Sequence[Part]

@@ -109,7 +109,7 @@ class Contracts:
                     if isinstance(answer, BaseException):
                         raise answer
         except ServegateError as error:
-            _log.info("warming %s on %s: %s", version.key, replica.name, error)
+            _log.info("cannot warm up %s on %s: %s", version.key, replica.name, error)
 
     async def run(
         self, targets: Callable[[], Iterable[Target]], report: Report, interval: float
@@ -151,7 +151,7 @@ class Contracts:
         try:
             await report(replica.name, version, why)
         except ServegateError as error:  # told again after the next look
-            _log.warning("what the contract of %s found is not kept: %s", version.key, error)
+            _log.warning("cannot record the result of the contract of %s: %s", version.key, error)
         else:
             wrong.symmetric_difference_update({_key(target)})
 

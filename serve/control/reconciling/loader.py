@@ -127,7 +127,7 @@ class Loader:
             raise
         except ServegateError as error:  # it is asked again in the next round
             if self._refused.get(name) != str(error):
-                _log.warning("replica %s does not unload %s: %s", self._name, name, error)
+                _log.warning("replica %s cannot unload %s: %s", self._name, name, error)
             self._refused[name] = str(error)
             return False
         self._refused.pop(name, None)
@@ -142,10 +142,8 @@ class Loader:
                 await self._control.load(name, config)
         except TimeoutError:
             if not self._fleet.observations[self._name].is_up:
-                raise Unavailable(f"replica {self._name} hangs") from None
-            raise TritonFailed(
-                f"it has been loading for {LOAD_PATIENCE:g} seconds, and goes on"
-            ) from None
+                raise Unavailable(f"replica {self._name} does not respond") from None
+            raise TritonFailed(f"it is still loading after {LOAD_PATIENCE:g} s") from None
         finally:
             self._patience = None
 
@@ -200,7 +198,12 @@ class Loader:
             try:
                 found = of_message(await self._control.config(name))
             except ServegateError as error:
-                _log.warning("replica %s does not tell how it runs %s: %s", self._name, name, error)
+                _log.warning(
+                    "replica %s does not return the configuration of %s: %s",
+                    self._name,
+                    name,
+                    error,
+                )
             else:
                 own = self._flavouring.recognise(model, found)
                 self._applied(own)
@@ -252,7 +255,7 @@ class Loader:
         """Another flavour is tried; the last is tried again, later the more often it has failed."""
         if self._flavouring.falls_back(step, reason):
             was = (self._name, step.model.name, step.model.flavour, reason)
-            _log.warning("replica %s cannot run %s as %s: %s", *was)
+            _log.warning("replica %s cannot run %s as flavour %s: %s", *was)
             return
         key = (self._name, step.model.name)
         before = self._fleet.failures.get(key)

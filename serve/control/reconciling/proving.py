@@ -136,7 +136,7 @@ class Proving:
         barred = self._fleet.wrong(self._name).get(version.physical, {})
         if why and barred.get(version.number) != why:
             _log.warning(
-                "replica %s answers wrongly for %s version %s: %s",
+                "replica %s returns wrong outputs for %s version %s: %s",
                 *(self._name, version.model, version.number, why),
             )
             self._fleet.bar(self._name, version.physical, [version.number], why)

@@ -241,7 +241,7 @@ class ReplicaKeeper:
             why = await self._load_all()
             why = await self._prove_rest() or why
         except NotExplicit as error:
-            _log.warning("%s: it serves what it holds", error)
+            _log.warning("%s; the replica serves the models that it has loaded", error)
             self._fleet.manages_itself(self._name)
         except Unavailable:
             pass  # the watch will say so
@@ -285,7 +285,7 @@ class ReplicaKeeper:
                 elif one is not None:
                     self._fleet.found_good(self._name, name, one.revision)
             except Unavailable as error:
-                told = f"it is loaded, and cannot be tried on replica {self._name}: {error}"
+                told = f"it is loaded, but cannot be checked on replica {self._name}: {error}"
         await self._publisher.refresh()
         return told
 
@@ -342,9 +342,9 @@ class ReplicaKeeper:
         try:
             wrong = await self._proving.prove(step.model.name, step.model.model)
         except Unavailable as error:  # no reason not to load the others
-            _log.info("replica %s: %s is not tried yet: %s", self._name, step.model.name, error)
+            _log.info("replica %s cannot check %s yet: %s", self._name, step.model.name, error)
             return
         if not wrong:
             self._loader.succeeded(step.model)
         for number, why in wrong.items():
-            self._loader.failed(step, f"version {number} answers wrongly: {why}")
+            self._loader.failed(step, f"version {number} returns wrong outputs: {why}")

@@ -68,7 +68,7 @@ class Steering:
         needed = self.enough(pool)
         if len(others) >= needed:
             return ""
-        return f"{len(others)} other replicas of pool '{pool}' would serve, {needed} are needed"
+        return f"pool '{pool}' would have {len(others)} serving replicas, and needs {needed}"
 
     @contextlib.asynccontextmanager
     async def away(self, name: str) -> AsyncIterator[None]:
@@ -102,9 +102,9 @@ class Steering:
                 lacking = self.lacking(name) if serves else ""
                 if lacking:
                     raise NoSpare(
-                        f"replica {name} serves and cannot be spared",
+                        f"replica {name} cannot be taken out of rotation",
                         why=lacking,
-                        try_this="another replica",
+                        try_this="choose another replica",
                     )
                 await stack.enter_async_context(self._around(name))
                 await self._followed()
@@ -114,7 +114,9 @@ class Steering:
         """Every worker knows where calls go now; `Unavailable` when one does not."""
         generation = await self._publisher.refresh()
         if not await self._publisher.in_force(generation, STEER_TIMEOUT):
-            raise Unavailable("a worker has not followed", why="it may still send calls")
+            raise Unavailable(
+                "a worker has not applied the latest snapshot", why="it may still send calls"
+            )
 
     @contextlib.asynccontextmanager
     async def _around(self, name: str) -> AsyncIterator[None]:
@@ -127,13 +129,13 @@ class Steering:
     def _cannot_spare(self, name: str, lacking: str) -> None:
         if self._refuse:
             raise NoSpare(
-                f"replica {name} serves and cannot be spared to load something",
+                f"replica {name} cannot be taken out of rotation to load models",
                 why=lacking,
-                try_this="another replica, or --without-spare warn",
+                try_this="add a replica, or set --without-spare warn",
             )
         if name not in self._warned:
             self._warned.add(name)
-            _log.warning("replica %s loads while it serves: %s", name, lacking)
+            _log.warning("replica %s loads models while it serves calls: %s", name, lacking)
 
 
 def serving_of(snapshot: Snapshot, fleet: Fleet) -> frozenset[str]:

@@ -59,8 +59,8 @@ class AdvisoryLeadership:
             self.lost.clear()
         elif holder == self._backend:
             raise Unavailable(
-                "it is not certain who leads",
-                why="a connection that this process has lost still holds the lock",
+                "it is not certain which control plane leads",
+                why="a lost connection of this process still holds the lock",
             )
         return holder == 0
 

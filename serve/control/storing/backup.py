@@ -48,8 +48,8 @@ class Backup:
     counts: dict[str, int]
 
     def __str__(self) -> str:
-        """`12 things and 340 revisions`."""
-        return f"{self.counts['settings']} things and {self.counts['revisions']} revisions"
+        """`12 settings and 340 revisions`."""
+        return f"{self.counts['settings']} settings and {self.counts['revisions']} revisions"
 
 
 def back_up(database: Database, path: Path, *, clock: Callable[[], float]) -> Backup:
@@ -80,13 +80,15 @@ def read_backup(file: BinaryIO) -> Backup:
     header = _object(file.readline())
     file.seek(0)
     if header.get("format") != FORMAT:
-        raise Invalid("this is no backup of Servegate", why=f"it does not begin with {FORMAT}")
+        raise Invalid("this is not a Servegate backup", why=f"it does not start with {FORMAT}")
     if _object(last).get("sha256") != digest.hexdigest():
-        raise Invalid("the backup is not whole", why="its SHA-256 is missing or another one")
+        raise Invalid(
+            "the backup is incomplete or damaged", why="its SHA-256 is missing or does not match"
+        )
     if header["schema"] > newest_schema():
         raise Invalid(
             "the backup was written by a newer Servegate",
-            why=f"its schema is {header['schema']}, this one knows {newest_schema()}",
+            why=f"its schema is {header['schema']}, and this Servegate's is {newest_schema()}",
         )
     return Backup(header["schema"], header["at"], header["counts"])
 
@@ -112,7 +114,7 @@ def restore(
                 raise Conflict(
                     f"the store {database.name} is not empty",
                     why=f"it is at revision {newest}",
-                    try_this="--replace, which gives up everything it holds",
+                    try_this="--replace, which deletes everything in it",
                 )
             generations = _generations(connection)
             for table in reversed(_TABLES.values()):
@@ -167,7 +169,9 @@ def _fill(connection: sa.Connection, file: BinaryIO, backup: Backup) -> None:
         connection.execute(sa.insert(_TABLES[name]), rows)
         written[name] += len(rows)
     if written != backup.counts:
-        raise Invalid("the backup is not whole", why=f"it holds {written}, not {backup.counts}")
+        raise Invalid(
+            "the backup is incomplete or damaged", why=f"it has {written}, not {backup.counts}"
+        )
 
 
 def _batches(file: BinaryIO) -> Iterator[tuple[str, list[dict[str, Any]]]]:

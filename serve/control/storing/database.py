@@ -67,16 +67,16 @@ def open_database(where: Path | str, limits: Limits = LIMITS) -> Database:
         return Sqlite(where)
     if not is_postgres(where):
         raise CannotStart(
-            "the database's URL cannot be read",
+            "the database URL is not valid",
             why="it does not start with postgresql://",
-            try_this="postgresql://USER@HOST/DATABASE, or none for SQLite in the state folder",
+            try_this="use postgresql://USER@HOST/DATABASE, or no URL to use SQLite",
         )
     try:
         from serve.control.storing.postgres import Postgres
     except ImportError as error:
         raise CannotStart(
-            "the store cannot be kept in PostgreSQL",
-            why=f"its driver is missing: {error}",
+            "PostgreSQL cannot be used as the store",
+            why=f"the driver is missing: {error}",
             try_this="pip install '.[postgres]' in a checkout of Servegate",
         ) from error
     return Postgres(where, limits)
@@ -87,7 +87,7 @@ class Sqlite:
 
     def __init__(self, path: Path) -> None:
         self.name = str(path)
-        self.advice = "a backup of it; or move it away, and lose routes, labels and history"
+        self.advice = "restore a backup; or move the file away, which loses routes and history"
         url = sa.URL.create("sqlite", database=str(path))
         self._engine = sa.create_engine(url, connect_args={"timeout": _BUSY})
         self._writer = self._engine.execution_options(writes=True)

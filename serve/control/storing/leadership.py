@@ -53,8 +53,8 @@ def leadership_of(
         from serve.control.storing.advisory import AdvisoryLeadership
     except ImportError as error:
         raise CannotStart(
-            "the store cannot be kept in PostgreSQL",
-            why=f"its driver is missing: {error}",
+            "PostgreSQL cannot be used as the store",
+            why=f"the driver is missing: {error}",
             try_this="pip install '.[postgres]' in a checkout of Servegate",
         ) from error
     return AdvisoryLeadership(str(where), pause=pause, limits=limits)

@@ -44,7 +44,7 @@ class Postgres:
     def __init__(self, url: str, limits: Limits = LIMITS) -> None:
         self._parameters = parameters(url, limits)
         self.name = name_of(self._parameters)
-        self.advice = "start PostgreSQL, or --database with the right URL"
+        self.advice = "start PostgreSQL, or correct the URL of --database"
         session = {
             "statement_timeout": f"{limits.statement * 1000:.0f}",  # milliseconds
             "idle_in_transaction_session_timeout": "10s",
@@ -177,9 +177,9 @@ def parameters(url: str, limits: Limits) -> dict[str, Any]:
         given = conninfo_to_dict(url)
     except psycopg.Error:
         raise CannotStart(
-            "the database's URL cannot be read",
-            why="it is no PostgreSQL URL",  # libpq's own sentence may quote the password
-            try_this="postgresql://USER@HOST/DATABASE, special characters percent-encoded",
+            "the database URL is not valid",
+            why="it is not a PostgreSQL URL",  # libpq's own sentence may quote the password
+            try_this="use postgresql://USER@HOST/DATABASE, and percent-encode special characters",
         ) from None
     ours = {
         "connect_timeout": limits.connect,
@@ -214,7 +214,9 @@ def connect(
     try:
         if connection.info.server_version < _OLDEST:
             version = connection.info.server_version // 10_000
-            raise CannotStart(f"PostgreSQL {version} is too old", try_this="PostgreSQL 13 or newer")
+            raise CannotStart(
+                f"PostgreSQL {version} is too old", try_this="use PostgreSQL 13 or newer"
+            )
         for name, value in session.items():
             connection.execute("select set_config(%s, %s, false)", (name, value))
         connection.autocommit = False

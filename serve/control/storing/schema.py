@@ -66,8 +66,8 @@ def upgrade(connection: sa.Connection, to: str = "head") -> None:
     if present > newest_schema():
         raise CannotStart(
             "the store was written by a newer Servegate",
-            why=f"its schema is {present}, this one knows {newest_schema()}",
-            try_this="the newer Servegate, or a backup from before",
+            why=f"its schema is {present}, and this Servegate's is {newest_schema()}",
+            try_this="use the newer Servegate, or restore an older backup",
         )
     if present == newest_schema():
         return

@@ -180,7 +180,7 @@ class Store:
         except TimeoutError:
             raise Unavailable(
                 f"the store {self._database.name} does not answer",
-                why="calls before this one still wait for it",
+                why="earlier requests still wait for it",
             ) from None
         try:
             yield
@@ -203,9 +203,9 @@ class Store:
             if numbers is None:
                 raise
             raise Unavailable(
-                f"the store {self._database.name} was lost while a change was being committed",
+                f"the connection to the store {self._database.name} failed during a commit",
                 why=_reason(error),
-                try_this="read it again: the change may hold",
+                try_this="read the object again; the change may have been stored",
             ) from error
         return numbers
 
@@ -283,7 +283,8 @@ def _require_text(change: Change) -> None:
     for text in (change.key, change.author, change.reason):
         if "\0" in text or any("\ud800" <= letter <= "\udfff" for letter in text):
             raise Invalid(
-                "a name, an author or a reason is no text", why="it holds NUL or half a character"
+                "a name, an author or a reason is not valid text",
+                why="it contains NUL or an unpaired surrogate",
             )
 
 

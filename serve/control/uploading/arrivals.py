@@ -31,7 +31,7 @@ class Arrivals:
     """All blobs that are on their way. One process at a time may have the folder."""
 
     def __init__(self, folder: Path, storage: Storage, *, disk: Disk) -> None:
-        with telling("the folder of staging files"):
+        with telling("the staging folder"):
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._folder = folder
         self._storage = storage
@@ -147,7 +147,7 @@ class Arrivals:
         return about.st_size if S_ISREG(about.st_mode) and about.st_size <= file.size else 0
 
     def _sweep(self, needed: Container[str]) -> int:
-        with telling("the folder of staging files"):
+        with telling("the staging folder"):
             orphans = [path for path in self._folder.iterdir() if path.name not in needed]
             for path in orphans:
                 path.unlink(missing_ok=True)

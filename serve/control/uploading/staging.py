@@ -54,8 +54,8 @@ class Staging:
                 raise WrongOffset(self._file.sha256, self.offset)
             if offset + len(piece) > self._file.size:
                 raise Invalid(
-                    f"more bytes come for blob {self._file.sha256[:12]} than were announced",
-                    why=f"its size is {self._file.size}",
+                    f"the request has too many bytes for blob {self._file.sha256[:12]}",
+                    why=f"the size of the blob is {self._file.size} bytes",
                 )
             self._write(piece)
             self._hash.update(piece)
@@ -74,9 +74,9 @@ class Staging:
             if self._hash.hexdigest() != self._file.sha256:
                 self._drop()
                 raise DigestMismatch(
-                    f"the bytes of '{self._file.path}' are not those that were announced",
-                    why="their SHA-256 differs",
-                    try_this="push again; did the file change meanwhile?",
+                    f"the uploaded bytes of '{self._file.path}' do not match its SHA-256",
+                    why="the file may have changed during the upload",
+                    try_this="push again",
                 )
             try:
                 descriptor = os.open(self.path, os.O_RDONLY | _FLAGS)

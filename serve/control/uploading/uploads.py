@@ -61,7 +61,7 @@ class Uploads:
         disk: Disk | None = None,
     ) -> None:
         self._records = folder / "records"
-        with telling("the folder of uploads"):
+        with telling("the upload folder"):
             self._records.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._disk = disk or Disk()
         self._storage = storage
@@ -148,10 +148,10 @@ class Uploads:
             names = [file.path for file in upload.blobs if file.sha256 in missing]
             left = sum(one.size - one.offset for one in missing.values())
             raise Conflict(
-                f"{len(names)} of {len(upload.blobs)} blobs of the upload are not there yet",
-                why=f"{left} bytes are missing, of {', '.join(names[:5])}"
+                f"{len(names)} of {len(upload.blobs)} blobs of the upload are incomplete",
+                why=f"{left} bytes are missing from {', '.join(names[:5])}"
                 + (" and others" if len(names) > 5 else ""),
-                try_this="push again: it resumes",
+                try_this="push again; the upload resumes",
             )
         return upload
 
@@ -186,8 +186,8 @@ class Uploads:
         if size > self._limits.upload:
             raise Invalid(
                 f"an upload of {size} bytes is too large",
-                why=f"at most {self._limits.upload} are allowed",
-                try_this="servegate up --max-upload-bytes",
+                why=f"the limit is {self._limits.upload}",
+                try_this="raise --max-upload-bytes",
             )
         if len(self._uploads) >= _MOST:
             raise NoSpace(f"there are {_MOST} unfinished uploads", try_this="finish or delete some")
@@ -202,9 +202,9 @@ class Uploads:
         )
         if absent > self._limits.quota:
             raise NoSpace(
-                "the quota of unfinished uploads is used up",
-                why=f"together they would have {absent} bytes, of {self._limits.quota} allowed",
-                try_this="finish or delete some, or servegate up --upload-quota",
+                "the quota for unfinished uploads is used up",
+                why=f"they would need {absent} bytes, and the quota is {self._limits.quota}",
+                try_this="finish or delete some, or raise --upload-quota",
             )
 
     async def _add_empty(self, upload: Upload) -> None:
@@ -212,25 +212,25 @@ class Uploads:
         for file in upload.blobs:
             if file.size == 0:
                 if file.sha256 != _EMPTY:
-                    raise DigestMismatch(f"the SHA-256 of '{file.path}' is not that of no bytes")
+                    raise DigestMismatch(f"the SHA-256 of the empty file '{file.path}' is wrong")
                 await self._storage.add_bytes(b"")
 
     def _needed(self) -> Iterator[File]:
         return (file for one in self._uploads.values() for file in one.blobs)
 
     def _write_record(self, upload: Upload) -> None:
-        with telling("the record of an upload"):
+        with telling("an upload record"):
             path = self._records / f"{upload.id}.json"
             self._disk.put(path, upload.to_bytes(), drafts=self._records)
 
     def _remove_record(self, identity: str) -> None:
-        with telling("the record of an upload"):
+        with telling("an upload record"):
             (self._records / f"{identity}.json").unlink(missing_ok=True)
             self._disk.sync_folder(self._records)
 
     def _sweep_records(self) -> int:
         """Take away records that say nothing, and drafts of them."""
-        with telling("the records of uploads"):
+        with telling("the upload records"):
             known = {f"{identity}.json" for identity in self._uploads}
             orphans = [path for path in self._records.iterdir() if path.name not in known]
             for path in orphans:
@@ -242,12 +242,12 @@ def _read_records(folder: Path) -> dict[str, Upload]:
     """The uploads of an earlier process."""
     found: dict[str, Upload] = {}
     for path in folder.glob("*.json"):
-        with telling("the records of uploads"):
+        with telling("the upload records"):
             data = path.read_bytes()
         try:
             upload = Upload.from_bytes(data)
         except (ValueError, KeyError, TypeError, RecursionError, Invalid) as error:
-            _log.warning("the record %s of an upload cannot be read: %s", path.name, error)
+            _log.warning("the upload record %s cannot be read: %s", path.name, error)
             continue
         found[upload.id] = upload
     return found

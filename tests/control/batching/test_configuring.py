@@ -59,7 +59,7 @@ def test_what_one_replica_cannot_load_is_taken_back_before_another_tries_it(tmp_
 def test_what_answers_wrongly_is_taken_back_before_another_replica_has_it(tmp_path: Path) -> None:
     scene = published(tmp_path)
     scene.proof.wrong_with = {16}
-    assert taken_back(scene, 16)[0].endswith(": version 1 answers wrongly: output 'y' is off")
+    assert taken_back(scene, 16)[0].endswith(": version 1 returns wrong outputs: output 'y' is off")
     assert sorted(16 in sizes for sizes in scene.sizes.values()) == [False, True]
 
 
