@@ -160,7 +160,9 @@ class Gateways:
         asked = ", ".join(sorted(self._silent))
         is_known = self._note(totals, told)
         if not told:
-            raise Unavailable(f"no gateway at {self._host} answers", why=f"it tried {asked}")
+            raise Unavailable(
+                f"no gateway at {self._host} answers", why=f"the addresses are {asked}"
+            )
         self._has_told = True
         return totals.text(told, without=() if is_known else _CALLS)
 

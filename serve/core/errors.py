@@ -66,7 +66,7 @@ class BodyTooLarge(BadRequest):
 
 
 class InflatedTooLarge(BodyTooLarge):
-    """The decompressed body is larger than `--max-inflated-bytes`, or than its size permits."""
+    """The decompressed body exceeds `--max-inflated-bytes`, or the permitted compression ratio."""
 
     code = "inflated_too_large"
 
@@ -252,7 +252,7 @@ class NotServed(ServegateError):
 
 
 class FixedSetting(ServegateError):
-    """No request may change this setting of Triton. The text is Triton's."""
+    """This Triton setting cannot be changed by a request. The text is Triton's."""
 
     code = "fixed_setting"
 

@@ -271,7 +271,7 @@ async def test_one_that_tells_less_or_something_else_silences_nobody(scene: Scen
     scene.two.says = "<html>a page</html>"
     assert await scene.counts() == (7, None)
     scene.one.says = "502 Bad Gateway"
-    with pytest.raises(Unavailable, match=f"it tried {ONE}, {TWO}"):
+    with pytest.raises(Unavailable, match=f"the addresses are {ONE}, {TWO}"):
         await scene.read()
 
 

@@ -128,7 +128,7 @@ class Publications:
         version = self._records.get(model, number)
         if labels and version.state not in _KNOWN:
             raise Conflict(
-                f"no label can wait for version {number} of model '{model}'",
+                f"version {number} of model '{model}' cannot have pending labels",
                 why=f"its state is '{version.state.value}'",
             )
         if keep and version.state not in _KNOWN:
@@ -209,7 +209,7 @@ class Publications:
                     labels=tuple(label for label in present.labels if label not in ask.labels),
                     live=present.live and not ask.live,
                 ),
-                By(by.author, f"version {version.number} gets it instead"),
+                By(by.author, f"superseded by version {version.number}"),
             )
 
 
