@@ -52,9 +52,9 @@ def settings() -> str:
         (
             "# Settings",
             NOTE,
-            "A flag wins over the environment, the environment over `servegate.toml` in the",
-            "present folder, and that over the default. `servegate config explain` shows where",
-            "each value comes from. Times are in seconds, sizes in bytes.",
+            "A flag overrides an environment variable, which overrides `servegate.toml` in the",
+            "current folder, which overrides the default. `servegate config explain` shows the",
+            "source of each value. Times are in seconds, sizes in bytes.",
             "",
             "| `servegate.toml` | environment | default | meaning |",
             "|---|---|---|---|",
@@ -73,7 +73,7 @@ def commands() -> str:
         context.max_content_width = 96
         parts += [f"## {' '.join(path)}", "", "```", command.get_help(context).rstrip(), "```", ""]
     rows = [f"| {code} | {kind.__doc__} |" for kind, code in EXIT_CODES if kind.__doc__]
-    parts += ["## Exit codes", "", "| code | when |", "|---|---|", "| 0 | Success. |", *rows]
+    parts += ["## Exit codes", "", "| code | meaning |", "|---|---|", "| 0 | Success. |", *rows]
     parts += ["| 130 | Interrupted. |", ""]
     return "\n".join(parts)
 
@@ -86,7 +86,7 @@ async def metrics() -> str:
             ("worker", Worker(given, 0, secret="-").registry.collect()),
             ("control", ControlPlane(given).registry.collect()),
             ("metrics port", families({})),
-            ("who listens with TLS", tls.families()),
+            ("processes with TLS", tls.families()),
         )
         rows = []
         for source, found in sources:
@@ -99,13 +99,12 @@ async def metrics() -> str:
         (
             "# Metrics",
             NOTE,
-            "Prometheus reads them from port 8002 (`/metrics`), where the numbers of all workers",
-            "are added up; gauges, and what a process uses, carry the label `source`. Labels of",
-            "calls: `model`, `version`,",
-            "`route` (why that version: `number`, `label:…`, `split`, `sequence`, `latest`),",
-            "`protocol`.",
+            "Prometheus reads the metrics from `/metrics` on port 8002, which adds up the values",
+            "of all workers. Gauges and process metrics have the label `source`. Metrics of calls",
+            "have the labels `model`, `version`, `route` (why the version was chosen: `number`,",
+            "`label:…`, `split`, `sequence`, `latest`) and `protocol`.",
             "",
-            "| metric | type | meaning | counted by |",
+            "| metric | type | meaning | exported by |",
             "|---|---|---|---|",
             *own.values(),
             "",
@@ -127,19 +126,19 @@ def error_codes() -> str:
         (
             "# Errors",
             NOTE,
-            "The gateway's own errors say their code in the header (or trailing metadata)",
-            "`servegate-error`; an error without it is Triton's own.",
+            "The gateway returns the code of its own errors in the header `servegate-error`",
+            "(trailing metadata in gRPC). An error without this header comes from Triton.",
             "",
-            "| code | HTTP | gRPC | when |",
+            "| code | HTTP | gRPC | meaning |",
             "|---|---|---|---|",
             *(row for _, row in sorted(rows)),
             "",
             "## Conversions",
             "",
-            "A conversion that fails says one of these. Those of the gate end a command with",
-            "status 7, the others with 1.",
+            "A failed conversion has one of these codes. A command exits with status 7 for the",
+            "codes of the gate, and with 1 for the others.",
             "",
-            "| code | what has happened | what to try | gate |",
+            "| code | what failed | what to try | gate |",
             "|---|---|---|---|",
             *(
                 f"| `{fault.code}` | {fault.what} | {fault.hint} | {'yes' * fault.is_gate} |"
@@ -161,10 +160,10 @@ def lint_rules() -> str:
         (
             "# Lint rules",
             NOTE,
-            "`servegate model lint PATH` and every push look for these. An error keeps a version",
-            "from being published; a warning is recorded with it.",
+            "`servegate model lint PATH` and every push check these rules. A version with an error",
+            "is not published; a warning is recorded with the version.",
             "",
-            "| rule | severity | what it finds | what Triton 2.51 does, and more |",
+            "| rule | severity | finding | what Triton 2.51 does |",
             "|---|---|---|---|",
             *rows,
             "",

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 
 
 class ServegateError(Exception):
-    """An error without a code of its own. Every error has what failed, why, and what to try."""
+    """Any other error. The base class of all errors: what failed, why, and what to try."""
 
     code = "error"
 
