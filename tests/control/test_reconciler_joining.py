@@ -41,7 +41,7 @@ def test_what_cannot_be_tried_now_is_not_called_until_it_was_and_keeps_nothing_e
     scene.use(proof)
     assert scene.play() == ["load a", "load b"]
     assert (targets(scene, "a"), set(targets(scene, "b"))) == ({}, {1})
-    assert "cannot be tried" in scene.plane.models.version("a", 1).reason
+    assert "cannot be checked" in scene.plane.models.version("a", 1).reason
     proof.why.clear()
     scene.play()
     assert set(targets(scene, "a")) == {1}

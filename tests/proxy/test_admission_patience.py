@@ -160,4 +160,4 @@ def test_a_refusal_says_when_the_calls_in_flight_will_be_answered() -> None:
     line = Line()
     line.run(20, 120, 1.0)
     assert line.refused[-1].retry_after == 1
-    assert "callers gave up" in str(line.refused[-1])
+    assert "clients disconnected" in str(line.refused[-1])
