@@ -35,7 +35,7 @@ async def plain(folder: Path, config: str | None, **other: object) -> ControlPla
     [
         (GROUP, SIXTEEN, 16, ""),
         ("1" * 64, SIXTEEN, 8, ""),  # it was decided for another group
-        (GROUP, {"fields": {"max_batch_size": "many"}, "group": GROUP}, 8, "passed over"),
+        (GROUP, {"fields": {"max_batch_size": "many"}, "group": GROUP}, 8, "is ignored"),
     ],
 )
 def test_a_published_version_is_run_with_the_fields_that_were_decided_for_its_group(

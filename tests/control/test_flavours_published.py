@@ -53,7 +53,7 @@ async def test_quarantine_tries_what_its_machine_can_run_and_names_what_fails(
     scene.quarantine.fails = TrialFailed("it did not load", why="no kernel")
     version = await scene.publish("m", given(base=False))
     assert version.state is State.FAILED
-    assert version.reason == "as flavour 'fast': it did not load: no kernel"
+    assert version.reason == "flavour 'fast': it did not load: no kernel"
 
 
 async def test_a_version_that_quarantine_cannot_run_says_that_it_was_not_tried(

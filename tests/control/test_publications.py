@@ -236,7 +236,7 @@ OUTSIDE = {
 async def test_what_cannot_be_read_brings_code_or_names_files_outside_is_never_loaded(
     scene: Scene, tmp_path: Path
 ) -> None:
-    wrong = [(CODE, "brings code")]
+    wrong = [(CODE, "contains code")]
     for field, text in OUTSIDE.items():
         reason = f"in '{field}' cannot be the path of a file of this model"
         wrong.append((files(config=f"{CONFIG}\n{text}"), reason))
@@ -249,7 +249,7 @@ async def test_what_cannot_be_read_brings_code_or_names_files_outside_is_never_l
     assert scene.quarantine.orders == []
     (tmp_path / "allowing").mkdir()
     allowing = await Scene(tmp_path / "allowing", allow_code=True).begin()
-    assert "brings code" not in (await allowing.publish("m", CODE)).reason
+    assert "contains code" not in (await allowing.publish("m", CODE)).reason
 
 
 async def test_without_a_configuration_one_is_written_from_the_model_file(scene: Scene) -> None:
@@ -358,4 +358,4 @@ async def test_the_longest_name_leaves_no_room_for_a_second_configuration(scene:
     other = CONFIG.replace("max_batch_size: 8", "max_batch_size: 4")
     version = await scene.publish(longest, files(config=other))
     assert (version.number, version.state) == (2, State.FAILED)
-    assert "more than 255 characters" in version.reason
+    assert "longer than 255 characters" in version.reason

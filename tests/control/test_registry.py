@@ -70,7 +70,7 @@ def test_what_was_recorded_with_a_model_comes_along(tmp_path: Path) -> None:
 UNREADABLE = [
     ("config.pbtxt", 'backend: "x"\nnonsense: 1\n', "line 2"),
     ("config.pbtxt", 'backend: "x"\n\ninput [\n  { dims: [ a ] }\n]', "line 4"),
-    ("config.pbtxt", "version_policy { specific { versions: 9 } }", "names no version"),
+    ("config.pbtxt", "version_policy { specific { versions: 9 } }", "selects no existing version"),
     ("config.pbtxt", 'output { label_filename: "gone" }', "'gone' does not exist"),
     ("config.pbtxt", 'output { label_filename: "../x" }', "outside"),
     ("config.pbtxt", 'output { label_filename: "/etc/passwd" }', "outside"),

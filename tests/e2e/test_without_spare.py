@@ -32,4 +32,4 @@ def test_it_loads_beside_calls_with_a_warning_otherwise(tmp_path):
         pushing.published(up, tmp_path / "a", "m", 2.0)
         pushing.published(up, tmp_path / "b", "m", 3.0)
         assert pushing.factor_of(up, "m", "2") == 3.0
-        assert "replica local-0 loads while it serves" in up.program.output
+        assert "replica local-0 loads models while it serves calls" in up.program.output
