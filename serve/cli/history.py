@@ -18,7 +18,12 @@ app = typer.Typer(
     "Example: servegate history show --kind route --key digits",
     rich_markup_mode=None,
 )
-Number = Annotated[int, typer.Argument(metavar="REVISION", min=1)]
+Number = Annotated[
+    int,
+    typer.Argument(
+        metavar="REVISION", min=1, help="Number of a revision, from `servegate history show`."
+    ),
+]
 _PATIENCE = 1000.0  # seconds: a configuration is tried, and comes to one replica after the other
 
 
@@ -72,7 +77,7 @@ def show_diff(
     revision: Number,
     other: Annotated[
         int | None,
-        typer.Argument(metavar="[REVISION]", min=1, help="A later revision of the same object."),
+        typer.Argument(metavar="OTHER", min=1, help="Second revision of the same object."),
     ] = None,
     admin_url: AdminUrl = None,
     key_file: KeyFile = None,

@@ -143,7 +143,7 @@ def test_the_edges_are_where_the_number_would_be_another() -> None:
     most = Reason(Code.MOST, "9 would be right, and 8 are allowed")
     full = page(desired=8, ready=8, demand=7.5, reasons=(most,))
     assert edges(full).more is None
-    assert "most: servegate hints set default --most N" in list(changes(full))
+    assert "most: change the bound with servegate hints set default --most N" in list(changes(full))
     assert edges(page(desired=1, ready=1)).fewer is None
     followed = page(desired=2, ready=2, demand=1.5)
     assert edges(followed) == Edges(borne(2), borne(1), fewer_at_once=False)

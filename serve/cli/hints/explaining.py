@@ -33,9 +33,9 @@ _NEEDS = {
     Code.STALE: "ends with newer readings: servegate replica ls",
     Code.INVALID: "ends with valid readings: servegate replica ls",
     Code.RESTARTED: "ends by itself",
-    Code.LEAST: "servegate hints set {pool} --least N",
-    Code.MOST: "servegate hints set {pool} --most N",
-    Code.BUDGET: "servegate hints set {pool} --gpu-budget N",
+    Code.LEAST: "change the bound with servegate hints set {pool} --least N",
+    Code.MOST: "change the bound with servegate hints set {pool} --most N",
+    Code.BUDGET: "change the bound with servegate hints set {pool} --gpu-budget N",
     Code.IDLE: "the next call wakes the pool",
     Code.WAKING: "ends when a replica is ready",
 }
