@@ -88,8 +88,8 @@ def parse_seconds(text: str) -> float:
     found = re.fullmatch(r"([0-9]*\.?[0-9]+|[0-9]+\.)(ms|s|m|h)?", text.strip())
     if found is None:
         raise Invalid(
-            f"{text!r} is no length of time",
-            why="it is a number and ms, s, m or h; seconds without one",
+            f"{text!r} is not a duration",
+            why="a duration is a number with the unit ms, s, m or h (default: s)",
             try_this="60s",
         )
     return float(found[1]) * {"ms": 0.001, "m": 60.0, "h": 3600.0}.get(found[2], 1.0)
@@ -108,7 +108,9 @@ def parse_arrivals(text: str, rate: float) -> Arrivals:
     chosen = Spacing(last) if comma and last in tuple(Spacing) else None
     name, colon, rest = (text.strip() if chosen is None else head).partition(":")
     if name not in ("ramp", "step") and not (math.isfinite(rate) and rate > 0):
-        raise Invalid(f"a rate of {rate:g} calls per second", why="it is above 0", try_this="100")
+        raise Invalid(
+            f"the rate is {rate:g} calls per second", why="it has to be above 0", try_this="100"
+        )
     spacing = chosen or (Spacing.EVEN if name == "constant" else Spacing.POISSON)
     if (name == "constant" and not colon) or text.strip() == "poisson":
         return Arrivals(rate, Shape.CONSTANT, spacing)
@@ -118,12 +120,13 @@ def parse_arrivals(text: str, rate: float) -> Arrivals:
             return reader(rest, rate, spacing)
     except ValueError as error:
         raise Invalid(
-            f"{text!r} says no arrivals", why=str(error), try_this=_EXAMPLES[name]
+            f"cannot read the arrivals {text!r}", why=str(error), try_this=_EXAMPLES[name]
         ) from error
     raise Invalid(
-        f"there are no arrivals {text!r}",
-        why=f"known are poisson, constant, {', '.join(_EXAMPLES.values())}, trace:FILE.csv and "
-        "trace:FILE.csv*2; ',even' or ',poisson' behind a shape spaces its starts",
+        f"unknown arrivals {text!r}",
+        why=f"allowed values: poisson, constant, {', '.join(_EXAMPLES.values())}, "
+        "trace:FILE.csv and trace:FILE.csv*2; add ',even' or ',poisson' to a shape to "
+        "set the spacing of the calls",
         try_this="poisson",
     )
 
@@ -131,24 +134,24 @@ def parse_arrivals(text: str, rate: float) -> Arrivals:
 def _ramp(rest: str, _rate: float, spacing: Spacing) -> Arrivals:
     ends = rest.split("..")
     if len(ends) != 2:
-        raise ValueError("a ramp has two rates")
+        raise ValueError("a ramp needs two rates")
     levels = tuple(map(_number, ends))
     if not any(levels):
-        raise ValueError("its rate is always 0")
+        raise ValueError("the rate is always 0")
     return Arrivals(sum(levels) / 2, Shape.RAMP, spacing, levels)
 
 
 def _step(rest: str, _rate: float, spacing: Spacing) -> Arrivals:
     levels = tuple(map(_number, rest.split(",")))
     if not any(levels):
-        raise ValueError("its rate is always 0")
+        raise ValueError("the rate is always 0")
     return Arrivals(sum(levels) / len(levels), Shape.STEP, spacing, levels)
 
 
 def _spike(rest: str, rate: float, spacing: Spacing) -> Arrivals:
     found = re.fullmatch(r"x([^@]+)@([^+]+)\+(.+)", rest)
     if found is None:
-        raise ValueError("a spike says how often the rate, from which second, for how long")
+        raise ValueError("a spike needs a factor, a start and a duration")
     at, lasting = _duration(found[2]), _duration(found[3])
     return Arrivals(rate, Shape.SPIKE, spacing, (_number(found[1]),), at, lasting)
 
@@ -156,10 +159,10 @@ def _spike(rest: str, rate: float, spacing: Spacing) -> Arrivals:
 def _diurnal(rest: str, rate: float, spacing: Spacing) -> Arrivals:
     found = re.fullmatch(r"x([^@]+)@(.+)", rest)
     if found is None:
-        raise ValueError("a diurnal rate says peak ÷ trough and its period")
+        raise ValueError("a diurnal rate needs the ratio of peak to trough, and its period")
     ratio, period = _number(found[1]), _duration(found[2])
     if ratio < 1 or period <= 0:
-        raise ValueError("its peak ÷ trough is 1 or more, and its period above 0")
+        raise ValueError("the ratio of peak to trough has to be 1 or more, and the period above 0")
     return Arrivals(rate, Shape.DIURNAL, spacing, (ratio,), lasting=period)
 
 
@@ -182,10 +185,10 @@ def _trace(rest: str) -> Arrivals:
     try:
         name, speed = (found[1], _number(found[2])) if found else (rest, 1.0)
         if not name or speed <= 0:
-            raise ValueError("a trace names a file, and a factor is above 0")
+            raise ValueError("a trace needs a file name, and its factor has to be above 0")
     except ValueError as error:
         raise Invalid(
-            f"'trace:{rest}' says no arrivals", why=str(error), try_this="trace:FILE.csv*2"
+            f"cannot read the arrivals 'trace:{rest}'", why=str(error), try_this="trace:FILE.csv*2"
         ) from error
     times = read_trace(Path(name), speed=speed)
     rate = len(times) / times[-1] if times[-1] > 0 else float(len(times))
@@ -198,7 +201,7 @@ def _number(text: str) -> float:
     except ValueError:
         value = math.nan
     if not (math.isfinite(value) and value >= 0):
-        raise ValueError(f"{text!r} is no number from 0 on")
+        raise ValueError(f"{text!r} is not a number of 0 or more")
     return value
 
 

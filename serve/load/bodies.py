@@ -166,22 +166,24 @@ def _texts(array: Array, name: str) -> list[str]:
             one.decode() if isinstance(one, bytes) else str(one) for one in array.ravel().tolist()
         ]
     except UnicodeDecodeError as error:
-        raise _not_in_json(name, "it holds bytes that are no UTF-8") from error
+        raise _not_in_json(name, "it contains bytes that are not UTF-8") from error
 
 
 def _numbers(array: Array, name: str, asked: _Asked) -> list[Any]:
     datatype = asked.datatypes[name]
     if datatype in _NOT_IN_JSON:
-        raise _not_in_json(name, f"Triton takes no {datatype} as JSON")
+        raise _not_in_json(name, f"Triton does not accept {datatype} as JSON")
     if array.dtype.kind == "f" and not np.isfinite(array).all():
-        raise _not_in_json(name, "it holds values that are not finite")
+        raise _not_in_json(name, "it contains values that are not finite")
     elements: list[Any] = array.ravel().tolist()
     return elements
 
 
 def _not_in_json(name: str, why: str) -> Invalid:
     return Invalid(
-        f"tensor '{name}' cannot be written as JSON", why=why, try_this="http-binary, or grpc"
+        f"tensor '{name}' cannot be written as JSON",
+        why=why,
+        try_this="use the protocol http-binary or grpc",
     )
 
 
@@ -192,9 +194,10 @@ def _tfserving(asked: _Asked) -> tuple[bytes, Headers]:
     firsts = {array.shape[:1] for array in asked.tensors.values()}
     if len(firsts) != 1 or firsts <= {(), (0,)}:
         raise Invalid(
-            "these tensors cannot be written as rows",
-            why="TensorFlow Serving's rows need the same first dimension in every input, above 0",
-            try_this="http-binary, or grpc",
+            "the tensors cannot be written as rows",
+            why="in TensorFlow Serving's row format, all inputs need the same first "
+            "dimension, above 0",
+            try_this="use the protocol http-binary or grpc",
         )
     columns = {
         name: _nested(_shown(array)) if _is_text(name, asked) else array.tolist()

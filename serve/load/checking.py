@@ -82,7 +82,7 @@ def _tfserving(body: bytes, _: int | None) -> Mapping[str, Array]:
     """Rows under `predictions`, or columns under `outputs`; an only output has no name."""
     document = json.loads(body)
     if not isinstance(document, dict):
-        raise ValueError("the answer is no JSON object")
+        raise ValueError("the response is not a JSON object")
     rows = document.get("predictions")
     if isinstance(rows, list) and rows:
         columns: Any = rows
@@ -91,7 +91,7 @@ def _tfserving(body: bytes, _: int | None) -> Mapping[str, Array]:
     else:
         columns = document.get("outputs")
     if columns is None:
-        raise ValueError("the answer has no predictions")
+        raise ValueError("the response has no predictions")
     if not isinstance(columns, dict):
         columns = {_UNNAMED: columns}
     return {name: np.asarray(column) for name, column in columns.items()}

@@ -155,7 +155,7 @@ def _serve(asked: argparse.Namespace) -> int:
         print(error, file=sys.stderr)
         return 1
     if not token:
-        print(f"let go: {why}", file=sys.stderr)
+        print(f"disconnected: {why}", file=sys.stderr)
     return 0
 
 

@@ -78,9 +78,11 @@ async def find_max(
     """
     if not (0 < first <= most < math.inf and 0.005 <= precision < 1 and trials >= 1):
         raise Invalid(
-            f"no rate can be found from {first:g}/s to {most:g}/s to {100 * precision:g} %",
-            why="0 < first ≤ most is needed, a precision of 0.5 to 100 %, and at least one trial",
-            try_this="from 10/s to 10000/s to 3 %",
+            f"cannot search from {first:g}/s to {most:g}/s with a precision of "
+            f"{100 * precision:g} %",
+            why="required: 0 < lowest rate ≤ highest rate, a precision from 0.5 % to below "
+            "100 %, and at least one trial",
+            try_this="search from 10/s to 10000/s with a precision of 3 %",
         )
     search = Search(first, most, precision)
     for number in range(trials):
@@ -90,7 +92,7 @@ async def find_max(
         rate, step = coming
         search.take(replace(await attempt(rate, number), rate=rate, step=step))
     if not search.is_over:
-        search.notes.append(f"The search was not over after {trials} trials.")
+        search.notes.append(f"The search did not finish within {trials} trials.")
     return search.found()
 
 
@@ -159,7 +161,7 @@ class Search:
         if trial.step == "confirmation" and self.failures[rate] == 1:
             self.candidate = rate
         elif trial.step == "confirmation":
-            self.notes.append(f"{rate:g}/s was no answer: it failed twice when it was confirmed.")
+            self.notes.append(f"{rate:g}/s was rejected because its confirmation failed twice.")
             self.candidate = _round(rate / (1 + self.precision))
 
     def found(self) -> Found:
@@ -172,7 +174,7 @@ class Search:
         if rate == 0:
             notes.append(f"Even {min(each.rate for each in self.trials):g}/s did not pass.")
         elif above == math.inf:
-            notes.append(f"Nothing failed up to {rate:g}/s: the limit may be higher.")
+            notes.append(f"No rate up to {rate:g}/s failed. The limit may be higher.")
         return Found(rate, above, self.confirmed > 0, tuple(self.trials), tuple(notes))
 
     def _take_pass(self, trial: Trial) -> None:
@@ -180,7 +182,9 @@ class Search:
         if trial.step == "confirmation":
             self.confirmed = rate
         for each in [failed for failed in self.failures if failed <= rate]:
-            self.notes.append(f"{each:g}/s failed, and {rate:g}/s passed later: a hiccup.")
+            self.notes.append(
+                f"{each:g}/s failed once, but {rate:g}/s passed later. The failure is ignored."
+            )
             del self.failures[each]
         self.low = max(self.low, rate)
 

@@ -47,9 +47,11 @@ def manifest(name: str, words: Sequence[str], place: Place) -> str:
     """
     for word in words:
         if word.partition("=")[0] in _ASKED_ALREADY:
-            raise Invalid(f"{word} cannot be given to a Job", why="the Job decides it itself")
+            raise Invalid(f"'{word}' is not allowed in a Job", why="the Job sets it itself")
     if place.workers < 1:
-        raise Invalid(f"{place.workers} workers", why="a load test needs one at least")
+        raise Invalid(
+            f"{place.workers} workers are not enough", why="a load test needs at least one"
+        )
     label = pods.object_name(f"load-{name}", room=20)
     documents = [_job(label, words, place)]
     if place.workers > 1:

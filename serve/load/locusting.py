@@ -61,8 +61,8 @@ class Master:
         except (RPCError, SystemExit) as error:
             raise Invalid(
                 f"workers cannot connect to {host}:{port}",
-                why=f"nobody can listen there: {error}",
-                try_this="--listen with an address of this machine and a port that is free",
+                why=f"the port cannot be opened: {error}",
+                try_this="use --listen with an address of this machine and a free port",
             ) from error
         self.port = int(self._runner.server.port)
         for kind in (HELLO, EVENT):
@@ -74,7 +74,7 @@ class Master:
 
     def run(self) -> None:
         """From the first hello to the last window; raises `CannotStart` when no worker is left."""
-        why = "the run is over"
+        why = "the run has finished"
         try:
             self._gather()
             for kind in ("ready", "ended"):
@@ -96,12 +96,13 @@ class Master:
         while len(self._hands) < self._expect:
             if time.monotonic() > patience:
                 raise CannotStart(
-                    f"{len(self._hands)} of {self._expect} load workers came",
-                    why=f"within {GATHERING:g} s",
+                    f"{len(self._hands)} of {self._expect} load workers connected within "
+                    f"{GATHERING:g} s",
+                    why="a run starts when all workers are connected",
                     try_this=f"servegate load worker --master THIS_MACHINE:{self.port}",
                 )
             if self._dead():
-                raise CannotStart("a load worker has ended before the start")
+                raise CannotStart("a load worker exited before the start")
             self._turn()
         for client, hand in self._hands.items():
             page = {"plan": self._plan, "worker": hand.number, "workers": self._expect}
@@ -112,7 +113,7 @@ class Master:
         while any(hand.state not in (state, "lost") for hand in self._hands.values()):
             self._turn()
         if all(hand.state == "lost" for hand in self._hands.values()):
-            raise CannotStart("all load workers are gone", why="the last one is lost, too")
+            raise CannotStart("all load workers were lost", why="the last one is lost, too")
 
     def _turn(self) -> None:
         try:
@@ -126,15 +127,22 @@ class Master:
             elif message.node_id in self._hands:
                 self._heed(self._hands[message.node_id], message.data)
         except (KeyError, TypeError, ValueError):  # anybody may write to a port
-            self._tell({"type": "problem", "text": "a message that is none was not heeded"})
+            self._tell(
+                {"type": "problem", "text": "an invalid message from a load worker was ignored"}
+            )
         if self._inbox.empty():
             self._look_for_lost()
 
     def _greet(self, client: str, page: Mapping[str, Any]) -> None:
         if page["token"] != self._token or len(self._hands) >= self._expect:
-            self._runner.send_message(END, {"why": "the master has all its workers"}, client)
+            self._runner.send_message(
+                END, {"why": "the master already has all its workers"}, client
+            )
         elif page["version"] != __version__:
-            why = f"the master is servegate {__version__}, this worker is {page['version']}"
+            why = (
+                f"the master has version {__version__} of Servegate, this worker has "
+                f"{page['version']}"
+            )
             self._runner.send_message(END, {"why": why}, client)
         elif client not in self._hands:
             number = len(self._hands)
@@ -162,15 +170,15 @@ class Master:
             if hand.state in ("ended", "lost"):
                 continue
             if self._pids[client] in dead:
-                self._lose(hand, "it has ended")
+                self._lose(hand, "it exited")
             elif time.monotonic() - hand.heard > SILENCE:
-                self._lose(hand, f"nothing was heard of it for {SILENCE:g} s")
+                self._lose(hand, f"it sent nothing for {SILENCE:g} s")
 
     def _lose(self, hand: _Hand, why: str) -> None:
         if hand.state == "greeted":
-            raise CannotStart(f"{hand.name} went away before the start", why=why)
+            raise CannotStart(f"{hand.name} was lost before the start", why=why)
         hand.state = "lost"
-        share = f"about 1/{self._expect} of the calls were not made or not recorded from then on"
+        share = f"since then, about 1/{self._expect} of the calls were not made or not recorded"
         self._tell({"type": "problem", "text": f"{hand.name} was lost: {why}; {share}"})
 
     def _send(self, kind: str, page: Mapping[str, Any]) -> None:

@@ -177,7 +177,7 @@ class _Stage:
                 await self._observer.begin()
             await self._observer.watch(self._zero)
         except Exception as error:
-            self.problems.append(f"the other side was not asked any more: {_said(error)}")
+            self.problems.append(f"observation of the server ended early: {_said(error)}")
 
     async def play(self) -> None:
         """Do what the scenario wants, each thing once; what is not done in time is told."""
@@ -200,7 +200,7 @@ class _Stage:
             try:
                 seen = await self._observer.end()
             except Exception as error:
-                self.problems.append(f"the other side has told nothing: {_said(error)}")
+                self.problems.append(f"the server could not be observed: {_said(error)}")
         marks = sorted((*seen.marks, *self._marks), key=lambda mark: mark.at)
         return replace(seen, marks=tuple(marks), problems=(*self.problems, *seen.problems))
 
@@ -209,13 +209,13 @@ class _Stage:
         second = self._second() if self._has_begun.is_set() else 0.0
         lost = self._recent[-1][1].generator.in_flight if self._recent else 0
         text = f"stopped after {second:.1f} of {self._plan.seconds:g} s"
-        text += f": what it counts ends there, and some {lost} calls in flight are not in it"
+        text += f"; the results end there and do not include about {lost} calls in flight"
         return second, replace(observed, problems=(text, *observed.problems))
 
     async def _play(self, action: Action) -> None:
         """One action at its second: it waits for that no longer than the run lasts."""
         if not await self._comes(action):
-            self.problems.append(f"{action.text}: not done, because the run was over before")
+            self.problems.append(f"{action.text}: skipped, because the run ended first")
             return
         began = self._second()
         try:

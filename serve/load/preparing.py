@@ -71,8 +71,8 @@ def cut(
     rows = _rows(tensors, batched)
     if classes is not None and len(classes) != rows:
         raise Invalid(
-            f"{len(classes)} expected classes do not fit {rows} rows of input",
-            try_this="--expect with one class for each row, in the same order",
+            f"{len(classes)} expected classes do not match {rows} rows of input",
+            try_this="use --expect with one class per row, in the same order",
         )
     if not batched:
         return (Request(tensors, 1, _classes(classes)),)
@@ -82,7 +82,8 @@ def cut(
         rows = batch
     if rows < batch:
         raise Invalid(
-            f"--batch {batch} needs {batch} rows of input", why=f"{rows} are there, or one would do"
+            f"--batch {batch} needs {batch} rows of input",
+            why=f"the input has {rows}; a single row would be repeated",
         )
     return tuple(
         Request(
@@ -148,11 +149,11 @@ def _payload(protocol: Protocol, request: Request, asked: Asked) -> Payload:
 def _require_room(count: int, requests: int, ways: int) -> None:
     if count <= MOST:
         return
-    ways_text = f" over {ways} protocols" if ways > 1 else ""
+    ways_text = f" for {ways} protocols" if ways > 1 else ""
     raise Invalid(
-        f"the bodies of this run take more than {MOST >> 20} MiB",
-        why=f"{requests} of them{ways_text} are kept in memory, in every worker",
-        try_this="fewer rows of input, fewer --random-bodies, or one protocol at a time",
+        f"the request bodies of this run need more than {MOST >> 20} MiB",
+        why=f"each worker keeps {requests} requests{ways_text} in memory",
+        try_this="use fewer rows of input, fewer --random-bodies, or one protocol at a time",
     )
 
 

@@ -98,9 +98,10 @@ def serve_worker(
         status = _serve_once(master, wait)
         if status == _NOBODY and not served:
             raise CannotStart(
-                f"no load test answers at {master}",
-                why=f"nothing was heard for {wait:g} s",
-                try_this="servegate load run … --listen there, and look at what is between",
+                f"no load test responds at {master}",
+                why=f"it sent nothing for {wait:g} s",
+                try_this="run 'servegate load run … --listen' on that machine, and check the "
+                "network between them",
             )
         if status != 0:
             return 0 if status == _NOBODY else status
@@ -165,10 +166,12 @@ def _arguments(plan: Plan, workers: int, listen: str, expect: int) -> tuple[str,
     """The child's command line; `Invalid` for what could not run."""
     require_locust()
     if not 1 <= workers <= MOST_WORKERS:
-        raise Invalid(f"{workers} workers", why=f"1 to {MOST_WORKERS} are possible")
+        raise Invalid(
+            f"cannot start {workers} workers", why=f"the number has to be from 1 to {MOST_WORKERS}"
+        )
     if bool(listen) != (expect > 0):
         raise Invalid(
-            "workers of other machines need an address to come to, and a number to wait for",
+            "--listen and --expect-workers have to be used together",
             try_this="--listen 0.0.0.0:5557 --expect-workers 2",
         )
     _check_size(plan, workers, is_sent=bool(listen) or workers > 1)
@@ -187,16 +190,16 @@ def _check_size(plan: Plan, workers: int, *, is_sent: bool) -> None:
     )
     if is_sent and bodies > MOST_SENT:
         raise Invalid(
-            f"the plan has {bodies >> 20} MiB of request bodies",
-            why=f"at most {MOST_SENT >> 20} MiB are sent to workers",
-            try_this="fewer different bodies: they are used again and again",
+            f"the plan contains {bodies >> 20} MiB of request bodies",
+            why=f"at most {MOST_SENT >> 20} MiB can be sent to workers",
+            try_this="use fewer different bodies; the load test repeats them",
         )
     needed, free = bodies * _COPIES * (1 + workers), free_memory()
     if needed > free:
         raise Invalid(
-            f"the plan's bodies would take {needed >> 20} MiB of memory in {workers} workers",
-            why=f"{free >> 20} MiB are free",
-            try_this="fewer different bodies, or fewer workers",
+            f"the request bodies would need {needed >> 20} MiB of memory in {workers} workers",
+            why=f"only {free >> 20} MiB are free",
+            try_this="use fewer different bodies, or fewer workers",
         )
 
 
@@ -205,14 +208,16 @@ def require_locust() -> None:
     if find_spec("locust") is None:
         raise CannotStart(
             "load tests need locust, which is not installed",
-            try_this="pip install '.[load]' in a checkout of Servegate",
+            try_this="run pip install '.[load]' in a checkout of Servegate",
         )
 
 
 def _check_address(text: str, option: str) -> None:
     host, _, port = text.rpartition(":")
     if not host or not port.isdecimal() or not 1 <= int(port) <= 65535:
-        raise Invalid(f"{option} {text} is no HOST:PORT", try_this=f"{option} 0.0.0.0:5557")
+        raise Invalid(
+            f"'{text}' of {option} is not in the form HOST:PORT", try_this=f"{option} 0.0.0.0:5557"
+        )
 
 
 def _command() -> tuple[str, ...]:
@@ -238,7 +243,7 @@ async def _start(arguments: tuple[str, ...]) -> asyncio.subprocess.Process:
             preexec_fn=partial(die_with, os.getpid()),
         )
     except OSError as error:
-        raise CannotStart("the load generator does not start", why=str(error)) from error
+        raise CannotStart("the load generator did not start", why=str(error)) from error
 
 
 async def _feed(child: asyncio.subprocess.Process, text: bytes) -> None:
@@ -284,6 +289,6 @@ def _signal(child: asyncio.subprocess.Process, number: signal.Signals) -> None:
 def _death(code: int, heard: _Heard) -> CannotStart:
     said = " | ".join(heard.talk)
     return CannotStart(
-        "the load generator died before its end",
-        why=f"{Exit(code)}" + (f"; it said: {said}" if said else ""),
+        "the load generator died before the end of the run",
+        why=f"{Exit(code)}" + (f"; its last output: {said}" if said else ""),
     )

@@ -38,9 +38,9 @@ def sequence_marker(protocol: Protocol) -> bytes:
     """What stands in a body where the id belongs; `Invalid` for TF-Serving, which has no ids."""
     if protocol not in _BEFORE:
         raise Invalid(
-            f"{protocol} has no sequences",
-            why="TensorFlow Serving's API has no place for a sequence's id",
-            try_this="http-json, http-binary, grpc or grpc-stream",
+            f"{protocol} does not support sequences",
+            why="TensorFlow Serving's API has no sequence id",
+            try_this="use http-json, http-binary, grpc or grpc-stream",
         )
     return _written(protocol, MARKER_ID)
 

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from serve.core.errors import Invalid
 
-_EXAMPLE = "a CSV file with seconds or dates such as 2023-11-16 18:17:03.98 in a column"
+_EXAMPLE = "use a CSV file with a column of seconds, or of dates such as 2023-11-16 18:17:03.98"
 
 
 def read_trace(path: Path, *, speed: float = 1.0) -> tuple[float, ...]:
@@ -32,10 +32,12 @@ def read_trace(path: Path, *, speed: float = 1.0) -> tuple[float, ...]:
         raise Invalid(f"cannot read the trace {path}", why=why, try_this=_EXAMPLE) from error
     except (UnicodeDecodeError, csv.Error) as error:
         raise Invalid(
-            f"the trace {path} is no CSV file", why=str(error), try_this=_EXAMPLE
+            f"the trace {path} is not a CSV file", why=str(error), try_this=_EXAMPLE
         ) from error
     if not times:
-        raise Invalid(f"the trace {path} has no times", why="it has no rows", try_this=_EXAMPLE)
+        raise Invalid(
+            f"the trace {path} has no times", why="the file has no rows", try_this=_EXAMPLE
+        )
     return tuple((each - times[0]) / speed for each in times)
 
 
@@ -52,8 +54,8 @@ def _times(path: Path, rows: Iterable[list[str]]) -> Iterable[float]:
         elif column >= 0 or number > 1:  # no header
             raise Invalid(
                 f"row {number} of the trace {path} has no time",
-                why=f"it is {','.join(row)[:60]!r}"
-                + (f", and times are in column {column + 1}" if column >= 0 else ""),
+                why=f"the row is {','.join(row)[:60]!r}"
+                + (f", and the times are in column {column + 1}" if column >= 0 else ""),
                 try_this=_EXAMPLE,
             )
 

@@ -190,10 +190,10 @@ class TritonUser(User):  # type: ignore[misc]  # locust has no types here
 
     def _make_lane(self, where: str) -> Lane:
         if not self.model:
-            raise Invalid("no model is named", try_this=f'model = "…" in {type(self).__name__}')
+            raise Invalid("no model is set", try_this=f'set model = "…" in {type(self).__name__}')
         parts = urlsplit(where if "://" in where else f"http://{where}")
         if not where or not parts.hostname:
-            raise Invalid("no host is given", try_this="--host http://127.0.0.1:8000")
+            raise Invalid("no host is set", try_this="use --host http://127.0.0.1:8000")
         tls = parts.scheme in ("https", "grpcs")
         headers = (("authorization", f"Bearer {self.key}"),) if self.key else ()
         way = Way(self.protocol, parts.netloc, tls=tls, prefix=parts.path.rstrip("/"))
@@ -223,7 +223,10 @@ class TritonUser(User):  # type: ignore[misc]  # locust has no types here
         arrays = _read(self.inputs)
         missing = [name for name in (*specs, *filter(None, [self.labels])) if name not in arrays]
         if missing:
-            raise Invalid(f"{self.inputs} lacks {', '.join(missing)}", why=f"it has {list(arrays)}")
+            raise Invalid(
+                f"{self.inputs} has no array for {', '.join(missing)}",
+                why=f"it contains {list(arrays)}",
+            )
         tensors = {
             name: cast(arrays[name], datatype, name) for name, (datatype, _) in specs.items()
         }
@@ -295,7 +298,9 @@ def grpc_url_of(host: str | None) -> str:
     """
     parts = urlsplit(host if host and "://" in host else f"http://{host or ''}")
     if not parts.hostname or parts.port is None:
-        raise Invalid(f"'{host or ''}' names no port", try_this="--host http://127.0.0.1:8000")
+        raise Invalid(
+            f"the host '{host or ''}' has no port", try_this="use --host http://127.0.0.1:8000"
+        )
     name = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
     return f"{parts.scheme}://{name}:{parts.port + 1}"
 

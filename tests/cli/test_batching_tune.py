@@ -35,7 +35,7 @@ def kept(folder: Path, model: str = "m", *, objective: str = "p99<50ms") -> Path
     ("words", "told"),
     [
         (("--slo", "p99"), "'p99' is not an objective"),
-        (("--slo", "p99<50ms", "--rows", "0"), "'0' says no rows of calls"),
+        (("--slo", "p99<50ms", "--rows", "0"), "'0' is not a number of rows per call"),
         (("--slo", "p99<50ms", "--instances", "x"), "--instances cannot be 'x'"),
         (("--slo", "p99<50ms", "--budget", "0"), "--budget has to be above 0"),
         (("--slo", "p99<50ms", "--budget", "soon"), "'soon' is no length of time"),
@@ -48,7 +48,7 @@ def test_what_cannot_be_meant_is_refused(words: tuple[str, ...], told: str) -> N
 
 def test_only_what_is_there_goes_on(tmp_path: Path) -> None:
     code, said = run("--resume", str(tmp_path / "none"))
-    assert code == 3 and "could go on" in said
+    assert code == 3 and "no tuning to resume" in said
     (tmp_path / "state.json").write_text("{")
     code, said = run("--resume", str(tmp_path))
     assert code == 2 and "is damaged" in said

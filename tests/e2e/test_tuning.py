@@ -63,7 +63,7 @@ def test_batching_is_found_for_a_model_that_is_made_for_it(up):
 def test_what_cannot_be_tuned_is_refused_before_anything_is_measured(up):
     code, events = tune(up, "told", "--slo", "p99<1s")
     assert code == 2
-    assert "calls of a sequence belong together" in events[-1]["why"]
+    assert "calls of a sequence depend on each other" in events[-1]["why"]
     code, events = tune(up, "slow")
     assert (code, events[-1]["try_this"]) == (2, "--slo 'p99<50ms'")
     code, events = tune(up, "slow", "--slo", "p99<1s", "--replica", "local-0")

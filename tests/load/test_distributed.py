@@ -103,7 +103,7 @@ def test_a_run_without_any_worker_left_has_no_result(server: ModelServer) -> Non
         for each in workers():
             os.kill(each, signal.SIGKILL)
 
-    with pytest.raises(CannotStart, match="all load workers are gone"):
+    with pytest.raises(CannotStart, match="all load workers were lost"):
         record_of(plan_of(server.address, seconds=600.0), workers=2, on_begin=kill)
     assert generators() == []
 
@@ -131,13 +131,13 @@ def test_workers_come_from_elsewhere_for_run_after_run(server: ModelServer) -> N
         _, said = remote.communicate()
     assert calls_of(first) == len(server.calls) == 40
     assert remote.returncode == 0
-    assert "let go: the run is over" in said
+    assert "disconnected: the run has finished" in said
 
 
 @pytest.mark.slow
 def test_a_worker_that_finds_no_master_says_so() -> None:
     (port,) = free_ports(1)
-    with pytest.raises(CannotStart, match="no load test answers"):
+    with pytest.raises(CannotStart, match="no load test responds"):
         serve_worker(f"127.0.0.1:{port}", patience=0.2)
 
 
@@ -153,7 +153,7 @@ def test_a_child_that_is_killed_is_told_with_its_signal(server: ModelServer) -> 
     def kill() -> None:
         os.kill(generators()[0], signal.SIGKILL)
 
-    with pytest.raises(CannotStart, match=r"died before its end: .*SIGKILL"):
+    with pytest.raises(CannotStart, match=r"died before the end of the run: .*SIGKILL"):
         record_of(plan_of(server.address, seconds=600.0), on_begin=kill)
 
 
@@ -171,8 +171,8 @@ def test_a_run_that_cannot_be_is_refused() -> None:
     too_large = replace(plan, lanes=(replace(plan.lanes[0], payloads=(large,)),))
     rows: list[tuple[Plan, dict[str, object], str]] = [
         (plan, {"workers": 0}, "0 workers"),
-        (plan, {"listen": "0.0.0.0:5557"}, "a number to wait for|an address to come to"),
-        (plan, {"expect": 2}, "an address to come to"),
+        (plan, {"listen": "0.0.0.0:5557"}, "have to be used together"),
+        (plan, {"expect": 2}, "have to be used together"),
         (plan, {"listen": "here", "expect": 2}, "HOST:PORT"),
         (too_large, {"workers": 2}, "MiB of request bodies"),
     ]

@@ -97,7 +97,7 @@ def test_a_server_that_passes_nothing_has_no_rate() -> None:
 def test_a_server_that_passes_everything_has_the_highest_rate_allowed() -> None:
     found = search(Server(math.inf), most=500)
     assert (found.rate, found.failed, found.is_confirmed) == (500, math.inf, True)
-    assert found.notes == ("Nothing failed up to 500/s: the limit may be higher.",)
+    assert found.notes == ("No rate up to 500/s failed. The limit may be higher.",)
 
 
 @pytest.mark.parametrize("hiccup", range(12))
@@ -116,7 +116,7 @@ def test_a_confirmation_that_fails_twice_makes_the_rate_a_step_lower() -> None:
     assert found.failed == undisturbed.rate
     assert found.is_confirmed
     assert found.notes == (
-        f"{undisturbed.rate:g}/s was no answer: it failed twice when it was confirmed.",
+        f"{undisturbed.rate:g}/s was rejected because its confirmation failed twice.",
     )
 
 
@@ -132,7 +132,7 @@ def test_a_search_ends_after_its_trials_with_the_best_it_has_seen() -> None:
     found = search(Server(812.0), trials=5)
     assert len(found.trials) == 5
     assert (found.rate, found.is_confirmed) == (160, False)
-    assert found.notes[0] == "The search was not over after 5 trials."
+    assert found.notes[0] == "The search did not finish within 5 trials."
 
 
 @pytest.mark.parametrize(

@@ -43,18 +43,18 @@ def test_the_bottleneck_is_first_then_objectives_then_errors() -> None:
         60, 100, busiest=0.99, failed={"http_503:overloaded": 0.05}, objective="p99<1ms,errors<10%"
     )
     first, second, third, *_ = findings(run)
-    assert first.startswith("The load generator was the limit")
+    assert first.startswith("The load generator was the bottleneck")
     assert second.startswith("The objective is not met: p99 is ")
-    assert second.endswith("and p99<1ms was asked.")
-    assert "got no right answer: http_503:overloaded" in third
+    assert second.endswith("but p99<1ms is required.")
+    assert "got no correct response: http_503:overloaded" in third
 
 
 def test_errors_are_told_with_the_most_frequent_kinds() -> None:
     shares = {"http_503": 0.2, "reset": 0.1, "timeout": 0.05, "connect": 0.02}
-    sentence = next(each for each in findings(run_of(60, 100, failed=shares)) if "answer" in each)
-    assert "of 6000 calls got no right answer: http_503 " in sentence
+    sentence = next(each for each in findings(run_of(60, 100, failed=shares)) if "response" in each)
+    assert "of 6000 calls got no correct response: http_503 " in sentence
     assert sentence.index("http_503") < sentence.index("reset") < sentence.index("timeout")
-    assert sentence.endswith("and 1 more kinds.")
+    assert sentence.endswith("and 1 other kinds.")
 
 
 def stalled(**changes: Any) -> Run:
@@ -69,14 +69,14 @@ def stalled(**changes: Any) -> Run:
 
 
 def test_a_stall_is_told_with_its_seconds() -> None:
-    assert said(stalled(), "For 3 s, from second 11 on, not one call was answered.")
+    assert said(stalled(), "For 3 s, starting at second 11, no call got a response.")
 
 
 def test_a_stall_is_not_blamed_on_gateway_and_network() -> None:
     run = stalled(observed=Observed(gateway=replace(GATEWAY, whole=0.010, added=0.006)))
     assert not said(run, "Gateway and network")
-    assert said(run, "On average calls took 6.00 ms longer than the 4.00 ms that Triton counts")
-    assert said(run, "a Triton that stands still does not count them")
+    assert said(run, "On average, calls took 6.00 ms longer than the 4.00 ms that Triton reports")
+    assert said(run, "a stalled Triton does not count them")
 
 
 def with_triton(*, config: dict[str, Any] | None = None, **changes: Any) -> Run:
@@ -95,10 +95,10 @@ def with_versions(share: float, slower: float) -> Run:
 
 HALF_REFUSED = {"http_429": 0.5}
 QUEUED = {"queue": 0.003, "rows": 64 * TRITON.requests}
-ALONE = "executed every request of version 2 alone, although they queued for 3.00 ms"
-SLOWER, FEW = "Version 2 is slower than version 1: p50 2", "calls are few for p99"
+ALONE = "executed each request of version 2 separately, although requests queued for 3.00 ms"
+SLOWER, FEW = "Version 2 is slower than version 1: p50 2", "calls are too few for a reliable p99"
 GROWING = run_of(60, 100, latencies=lambda at, calls: np.full(calls, 0.01 + 0.001 * at))
-ADDED = "Gateway and network add 6.00 ms to the 4.00 ms that Triton takes"
+ADDED = "Gateway and network add 6.00 ms to the 4.00 ms that Triton needs"
 
 
 @pytest.mark.parametrize(
@@ -109,25 +109,41 @@ ADDED = "Gateway and network add 6.00 ms to the 4.00 ms that Triton takes"
             "The objective is met: p99 is 10.0",
             True,
         ),
-        (Run("a run", outline_of(10), Record()), "No call was made.", True),
+        (Run("a run", outline_of(10), Record()), "No calls were made.", True),
         (run_of(20, 100, failed=HALF_REFUSED), "The intended rate was not reached", True),
         (run_of(20, 100, is_open=False, failed=HALF_REFUSED), "intended rate", False),
-        (run_of(20, 100, lag=0.02), "of calls started 10.0 ms or more after their time.", True),
-        (run_of(20, 100, failed={NEVER_STARTED: 0.05}), "calls never started: the run", True),
-        (run_of(20, 100, median=0.001, lag=0.0005), "look at the service time", True),
-        (run_of(20, 100, median=0.01, lag=0.0005), "look at the service time", False),
-        (with_triton(queue=0.0126, executions=1000), "in Triton's queue, 75.0 % of their", True),
-        (with_triton(queue=0.0126, executions=1000), "alone", False),
+        (
+            run_of(20, 100, lag=0.02),
+            "of the calls started 10.0 ms or more after their intended time.",
+            True,
+        ),
+        (run_of(20, 100, failed={NEVER_STARTED: 0.05}), "calls never started, because", True),
+        (run_of(20, 100, median=0.001, lag=0.0005), "Use the service time", True),
+        (run_of(20, 100, median=0.01, lag=0.0005), "Use the service time", False),
+        (
+            with_triton(queue=0.0126, executions=1000),
+            "in Triton's queue, which is 75.0 % of their",
+            True,
+        ),
+        (with_triton(queue=0.0126, executions=1000), "separately", False),
         (with_triton(queue=0.003), ALONE, True),
-        (with_triton(**QUEUED, config={"max_batch_size": 64}), "alone", False),
-        (with_triton(**QUEUED, config={"max_batch_size": 128}), "alone", True),
+        (with_triton(**QUEUED, config={"max_batch_size": 64}), "separately", False),
+        (with_triton(**QUEUED, config={"max_batch_size": 128}), "separately", True),
         (with_versions(0.5, 2.0), SLOWER, True),
         (with_versions(0.5, 1.0), "slower than", False),
         (with_versions(0.003, 3.0), "slower than", False),  # too few calls to say
         (with_gateway(whole=0.010, added=0.006), ADDED, True),
         (with_gateway(added=None), "Gateway", False),
-        (GROWING, "The latency grew while the load did not: p50 19.0 ms in the first third", True),
-        (run_of(9, 100), "900 calls are few for p99: only 9.00 of them are beyond it.", True),
+        (
+            GROWING,
+            "The latency increased although the load did not: p50 was 19.0 ms in the first third",
+            True,
+        ),
+        (
+            run_of(9, 100),
+            "900 calls are too few for a reliable p99: only 9.00 of them are above it.",
+            True,
+        ),
         (run_of(11, 100), FEW, False),
         (run_of(9, 9, observed=Observed(problems=("No metrics.",))), "No metrics.", True),
     ],

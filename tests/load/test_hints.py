@@ -94,13 +94,13 @@ def test_the_page_draws_each_pool_and_tells_what_was_wanted_and_why() -> None:
 
 def test_too_few_replicas_are_a_finding() -> None:
     found = findings(run_with(recorded(*GROWING)))
-    assert "Hints wanted 4 replicas of pool default while 2 were ready." in found
+    assert "The scaling hint for pool default was 4 replicas while 2 were ready." in found
 
 
 def test_a_bound_that_holds_is_a_finding_with_its_numbers() -> None:
     reasons = (Reason(Code.MOST, "9 would be right, and 4 are allowed"),)
     hints = recorded(page(told(desired=4, ready=4, reasons=reasons)))
     assert (
-        "Pool default may not have as many replicas as hints would want: "
+        "A limit kept the scaling hint for pool default below the demand: "
         "9 would be right, and 4 are allowed."
     ) in findings(run_with(hints))

@@ -58,5 +58,5 @@ def test_the_key_comes_from_a_secret_and_never_stands_in_the_command() -> None:
 
 @pytest.mark.parametrize("word", ["--listen", "--out=/x", "--workers", "--key-file"])
 def test_what_the_job_decides_is_refused(word: str) -> None:
-    with pytest.raises(Invalid, match="decides it itself"):
+    with pytest.raises(Invalid, match="sets it itself"):
         documents("--model", "digits", word, "x")

@@ -92,7 +92,7 @@ def test_who_does_not_answer_is_a_problem_and_disturbs_nobody() -> None:
 
         seen = observe(told, target_of(told), during)
     assert [one.requests for one in seen.triton] == [20]
-    assert "/api/replicas gave no good answer" in seen.problems[0]
+    assert "/api/replicas failed" in seen.problems[0]
     assert any("the history cannot be read" in one for one in seen.problems)
 
 

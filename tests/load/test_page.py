@@ -65,22 +65,22 @@ def test_the_parts_come_in_their_order() -> None:
         "Findings",
         *FIRST_OF_EVERY_RUN,
         "Errors",
-        "Where the time goes",
-        "Readings over time",
+        "Time per call",
+        "Metrics over time",
         "Route decisions",
-        "The generator itself",
-        "What could not be observed",
-        "The plan",
-        "What was tested",
-        "The same again",
-        "Made with",
+        "Load generator",
+        "Not observed",
+        "Test plan",
+        "Server under test",
+        "Command",
+        "Environment",
     ]
 
 
 def test_a_missing_part_leaves_no_heading() -> None:
     found = seen(bare_run()).headings
-    assert not {"Errors", "Where the time goes", "Readings over time"} & set(found)
-    assert not {"Route decisions", "What could not be observed", "What was tested"} & set(found)
+    assert not {"Errors", "Time per call", "Metrics over time"} & set(found)
+    assert not {"Route decisions", "Not observed", "Server under test"} & set(found)
 
 
 def test_objectives_are_told_with_what_was_measured() -> None:
@@ -95,7 +95,7 @@ def test_the_generator_as_the_limit_comes_before_the_verdict() -> None:
     words = page.words
     first = next(at for at, text in enumerate(words) if text.startswith("These numbers may be"))
     assert first < words.index("Failed.")
-    assert sum("load generator was the limit" in each for each in words) == 1
+    assert sum("load generator was the bottleneck" in each for each in words) == 1
 
 
 def test_the_closed_loop_says_what_it_hides_and_has_no_intended_rate() -> None:
@@ -116,7 +116,7 @@ def test_several_runs_are_told_together_and_then_one_by_one() -> None:
     sweep = Sweep("rate", "p99 in ms", (20.0, 40.0), (8.0, nan), (7.0, nan), (9.0, nan))
     page = seen(*runs, sweep=sweep, findings=("40/s is too much", "and more"), passed=True)
     assert page.tags.count("details") == 2
-    assert page.headings[:3] == ["Findings", "What was found", "Runs"]
+    assert page.headings[:3] == ["Findings", "Results", "Runs"]
     assert page.words.index("Passed.") < page.words.index("40/s is too much")
     assert page.words.count("40/s is too much") == 1
 
@@ -162,7 +162,10 @@ def test_a_comparison_says_what_is_slower_and_shows_both() -> None:
     before, after = bare_run(), bare_run(median=0.02)
     page = _compared(before, after, compare([before], [after]))
     assert any("slower" in each for each in page.words)
-    assert page.headings[0] == "After against before" and page.words.count("Calls per second") == 2
+    assert (
+        page.headings[0] == "After compared with before"
+        and page.words.count("Calls per second") == 2
+    )
     assert any(each.startswith("ratio ") for each in page.pictures)
 
 

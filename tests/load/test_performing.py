@@ -118,7 +118,7 @@ def test_an_action_that_fails_is_told_and_the_run_goes_on(server: ModelServer) -
 def test_an_action_after_the_run_is_not_done(server: ModelServer) -> None:
     run = run_of(plan_of(server.address), actions=[action(60.0, "too late")])
     assert run.observed.marks == ()
-    assert run.observed.problems == ("too late: not done, because the run was over before",)
+    assert run.observed.problems == ("too late: skipped, because the run ended first",)
 
 
 @pytest.mark.slow

@@ -40,7 +40,7 @@ def smoked(**more: Any) -> Any:
 @pytest.mark.parametrize(
     ("failed", "passed", "finding"),
     [
-        ({}, True, "no call of 500 failed"),
+        ({}, True, "none of 500 calls failed"),
         ({"http_500": 0.02}, False, "http_500"),
         ({"wrong_answer": 0.1}, True, ""),  # a model is sometimes wrong
         ({"wrong_answer": 0.9}, False, ""),
@@ -122,8 +122,8 @@ def steps(*, slow_after: float = 0.01, lost: float = 0.0) -> Run:
     ("run", "passed", "finding"),
     [
         (steps(), True, "refused (429, 503)"),
-        (steps(slow_after=0.2), False, "did not come back"),
-        (steps(lost=0.2), False, "not refused but lost"),
+        (steps(slow_after=0.2), False, "did not recover"),
+        (steps(lost=0.2), False, "without being refused"),
     ],
 )
 def test_overload_passes_where_too_much_is_refused_and_the_rest_comes_back(
@@ -158,14 +158,19 @@ def test_batch_sweep_finds_the_size_with_the_most_rows() -> None:
     with side(**{"/v2/models/digits/config": {"max_batch_size": 4}}) as told:
         outcome = play("batch-sweep", managed(told, result=result))
     assert (outcome.sweep.xs, outcome.sweep.ys) == ((1.0, 2.0, 4.0), (200.0, 300.0, 200.0))
-    assert outcome.findings[0].startswith("batches of 2 give the most rows")
+    assert outcome.findings[0].startswith("batches of 2 give the highest throughput")
     assert outcome.passed is True
 
 
 @pytest.mark.parametrize(
     ("name", "path", "page", "words"),
     [
-        ("batch-sweep", "/v2/models/digits/config", {"max_batch_size": 0}, "takes no batches"),
+        (
+            "batch-sweep",
+            "/v2/models/digits/config",
+            {"max_batch_size": 0},
+            "does not support batches",
+        ),
         ("direct", "/api/snapshot", {"snapshot": {"models": {}, "replicas": {}}}, "no replica"),
     ],
 )

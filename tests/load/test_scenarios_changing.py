@@ -50,7 +50,11 @@ def judged_split(run: Run) -> tuple[tuple[str, ...], bool]:
     [
         (split_run((0.9, 0.1, 0.9)), True, ""),
         (split_run((0.9, 0.3, 0.9)), False, "which is not by chance"),
-        (split_run((0.9, 0.1, 0.9), late=4), False, "old split still decided 3 s after a change"),
+        (
+            split_run((0.9, 0.1, 0.9), late=4),
+            False,
+            "old traffic split was still used 3 s after a change",
+        ),
     ],
 )
 def test_split_passes_where_the_shares_follow_soon(run: Run, passed: bool, finding: str) -> None:
@@ -77,7 +81,9 @@ def test_split_changes_the_route_twice_and_says_so_first() -> None:
         play("split", stage)
     weights = [body["split"] for path, body in told.changes if path == ROUTE]
     assert weights == [{"1": 10, "2": 90}, {"1": 90, "2": 10}]
-    assert stage.said[0].startswith("digits is split 1=90 2=10; at 20 s it becomes 1=10 2=90")
+    assert stage.said[0].startswith(
+        "the traffic split of digits is 1=90 2=10; it changes to 1=10 2=90"
+    )
 
 
 def test_split_puts_the_route_back_when_it_is_cancelled() -> None:
@@ -116,7 +122,7 @@ def test_split_says_what_to_do_where_it_cannot_put_back() -> None:
 
 def test_split_refuses_a_route_that_nobody_has_set_and_changes_nothing() -> None:
     with side(**routed(**{ROUTE: {"split": {"2": 100}, "routed": False}})) as told:
-        with pytest.raises(Invalid, match="nobody has set a route"):
+        with pytest.raises(Invalid, match="has no route of its own"):
             play("split", managed(told))
         assert told.changes == []
 
@@ -141,7 +147,7 @@ def test_kill_passes_with_few_failures_and_a_replica_that_is_back(
 
 
 def test_kill_refuses_where_no_process_is_here_and_no_command_is_given() -> None:
-    with side(**routed()) as told, pytest.raises(Invalid, match="can be killed from here"):
+    with side(**routed()) as told, pytest.raises(Invalid, match="can be killed from this machine"):
         play("kill", managed(told))
 
 
@@ -188,8 +194,8 @@ def cold_run(*, until: int = 5, slow: int = 10) -> Run:
 def test_cold_start_tells_the_first_answer_and_when_it_settled() -> None:
     findings, passed = cold_start.judge(cold_run(), 4.9)
     assert passed is True
-    assert "call of second 5" in findings[0] and "250 calls failed" in findings[0]
-    assert "settled from second 10 on" in findings[1]
+    assert "second 5" in findings[0] and "250 calls failed" in findings[0]
+    assert "stable from second 10 on" in findings[1]
     assert cold_start.judge(cold_run(until=40), None)[1] is False
 
 

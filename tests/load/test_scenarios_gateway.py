@@ -117,7 +117,9 @@ def test_a_split_that_changes_under_load_is_followed_and_comes_back(up: harness.
 
 def test_a_model_that_is_loaded_under_load_answers_and_stays_loaded(up: harness.Up) -> None:
     outcome = play("cold-start", up, seconds=15.0)
-    assert "first right answer went to a call of second" in outcome.findings[0], outcome.findings
+    assert "first call with a correct response started in second" in outcome.findings[0], (
+        outcome.findings
+    )
     assert up.get("/api/models/digits")["state"] == "ready"
     assert up.get("/api/routes/digits")["split"] == {"1": 90, "2": 10}
 

@@ -62,7 +62,7 @@ def test_flags_say_where_in_its_sequence_a_call_is(name: str) -> None:
 
 
 def test_tensorflow_serving_has_no_sequences() -> None:
-    with pytest.raises(Invalid, match="has no sequences"):
+    with pytest.raises(Invalid, match="does not support sequences"):
         payload(Protocol.TFSERVING)
     with pytest.raises(Invalid, match="http-binary"):
         sequence_marker(Protocol.TFSERVING)

@@ -111,7 +111,7 @@ def test_an_answer_that_differs_from_its_label_is_a_failure(
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("model", "why"), [("nobody", "answers with status 404"), ("", "no model is named")]
+    ("model", "why"), [("nobody", "responded with status 404"), ("", "no model is set")]
 )
 def test_a_test_that_cannot_be_prepared_ends_with_a_sentence(
     locust: Locust, server: ModelServer, model: str, why: str

@@ -50,7 +50,7 @@ def test_a_version_that_is_loaded_during_the_run_counts_from_zero() -> None:
 def test_a_fall_adds_nothing_and_is_told() -> None:
     counts = counted(page(stats(count=100)), page(stats(count=10)), page(stats(count=15)))
     assert counts.requests == 5
-    assert "fell during the run" in counts.problems[0]
+    assert "decreased during the run" in counts.problems[0]
 
 
 # --- the gateway's metrics ------------------------------------------------------------------------
@@ -94,7 +94,9 @@ def test_counters_of_a_gateway_that_fell_are_told() -> None:
     counts = GatewayCounts()
     for calls in (10, 4):
         counts.add(gateway_counts.read(gateway_text(calls), "digits"))
-    assert counts.problems == ("the gateway's counters fell during the run: it was started anew",)
+    assert counts.problems == (
+        "the gateway's counters decreased during the run, because it was restarted",
+    )
     times = counts.times(0, None)
     assert times is not None and times.calls == 0
 
@@ -146,8 +148,8 @@ def test_replicas_that_workers_avoid_are_marks() -> None:
     for at, names in ((0.0, set()), (1.0, {"a"}), (2.0, {"a"}), (3.0, set())):
         changes.avoided(at, frozenset(names))
     assert [mark.text for mark in changes.marks] == [
-        "the gateway avoids a",
-        "the gateway uses a again",
+        "the gateway does not call a",
+        "the gateway calls a again",
     ]
 
 

@@ -35,7 +35,7 @@ def inputs_of(lane: Lane, model: str, version: str) -> Specs:
         raise ServegateError(
             f"the metadata of model '{model}' cannot be read",
             why=str(page)[:200],
-            try_this="the address of a data port, not of the admin API",
+            try_this="use the address of a data port, not of the admin API",
         ) from error
 
 
@@ -50,10 +50,12 @@ def _by_http(lane: Lane, model: str, version: str) -> Any:
     except HTTPError as error:
         text = error.read(300).decode(errors="replace")
         raise NotFound(
-            f"{url} answers with status {error.code}", why=text, try_this="another model or host"
+            f"{url} responded with status {error.code}",
+            why=text,
+            try_this="use another model or host",
         ) from error
     except (URLError, OSError, ValueError) as error:
-        raise Unavailable(f"{url} does not answer", why=str(error)) from error
+        raise Unavailable(f"{url} does not respond", why=str(error)) from error
 
 
 def _by_grpc(lane: Lane, model: str, version: str) -> Any:
@@ -69,7 +71,9 @@ def _by_grpc(lane: Lane, model: str, version: str) -> Any:
         answer = line.call(asked.SerializeToString(), timeout=TIMEOUT, metadata=metadata_of(lane))
     except grpc.RpcError as error:
         why = f"{error.code().name}: {error.details()}"
-        raise Unavailable(f"{lane.address} does not tell of model '{model}'", why=why) from error
+        raise Unavailable(
+            f"{lane.address} does not return the metadata of model '{model}'", why=why
+        ) from error
     finally:
         line.close()
     told = service_pb2.ModelMetadataResponse.FromString(answer)

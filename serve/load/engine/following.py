@@ -79,7 +79,7 @@ class Follower:
             if message.type in (kind, END):
                 page: dict[str, Any] = message.data
                 return page
-        return {"why": f"nothing was heard of the master for {SILENCE:g} s"}
+        return {"why": f"the master sent nothing for {SILENCE:g} s"}
 
     def _messages(self) -> Iterator[Any]:
         """What the master sends, until it is silent for too long."""
@@ -110,6 +110,6 @@ def _patience(host: str, port: int, seconds: float) -> Iterator[None]:
     except (gevent.Timeout, ConnectionError) as error:
         if isinstance(error, gevent.Timeout) and error is not limit:
             raise
-        raise Nobody(f"no load test answers at {host}:{port}") from None
+        raise Nobody(f"no load test responds at {host}:{port}") from None
     finally:
         limit.close()

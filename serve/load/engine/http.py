@@ -109,16 +109,16 @@ def resolved(address: str) -> tuple[str, tuple[Address, ...]]:
         host, port = None, None
     if not host or not port:
         raise Invalid(
-            f"'{address}' is no address",
-            why="a lane needs a host and a port",
-            try_this="127.0.0.1:8080, or [::1]:8080",
+            f"'{address}' is not an address",
+            why="an address is a host and a port",
+            try_this="use 127.0.0.1:8080, or [::1]:8080",
         )
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except OSError as error:
         raise Invalid(
-            f"the host of '{address}' cannot be found",
+            f"the host of '{address}' cannot be resolved",
             why=error.strerror or str(error),
-            try_this="check the name, or give an address in numbers",
+            try_this="check the name, or use an IP address",
         ) from error
     return host, tuple((family, where) for family, _, _, _, where in found)

@@ -54,7 +54,7 @@ def read_head(head: bytes) -> Head:
         outcome = f"http_{said.status}" + (f":{code}" if code else "")
     json_length = said.header(b"inference-header-content-length")
     if json_length and not json_length.isdigit():
-        raise BadHead("the length of the answer's JSON is no number")
+        raise BadHead("the length of the response's JSON is not a number")
     is_plain = said.status >= 200 and said.keeps_alive and said.length is not None
     return Head(
         status=said.status,
@@ -158,7 +158,7 @@ class Answer:
         if end < 0:
             self._came = data
             if len(data) > LONGEST:
-                raise BadHead("the head of the answer is too long")
+                raise BadHead("the head of the response is too long")
             return False
         head = self._heads.read(data[:end])
         rest = data[end + len(HEAD_END) :]
@@ -166,7 +166,7 @@ class Answer:
             self._came = b""
             self._interim += 1
             if self._interim > _MOST_INTERIM:
-                raise BadHead("too many interim answers")
+                raise BadHead("too many interim responses")
             return self._take_head(rest) if rest else False
         self.head = head
         self.is_reusable = head.keeps_alive
@@ -181,7 +181,7 @@ class Answer:
             chunks.parser.feed_data(data)
         except httptools.HttpParserError as error:
             if not chunks.is_whole:
-                raise BadHead("the answer's chunks are malformed") from error
+                raise BadHead("the chunks of the response are malformed") from error
             chunks.has_more = True
         if chunks.has_more:
             self.is_reusable = False

@@ -33,9 +33,9 @@ class Requests:
     def __init__(self, lane: Lane) -> None:
         if not _PATH.match(lane.path):
             raise Invalid(
-                f"lane '{lane.name}' has the path {lane.path!r}",
-                why="a path begins with / and is written in ASCII without spaces",
-                try_this="the path percent-encoded",
+                f"the path {lane.path!r} of lane '{lane.name}' is not valid",
+                why="a path starts with '/' and contains ASCII characters without spaces",
+                try_this="percent-encode the path",
             )
         self._lane = lane
         self.known: dict[int, Prepared] = {}
@@ -66,7 +66,9 @@ class Requests:
         fields.append(("Content-Length", str(length)))
         for name, value in fields:
             if not _NAME.match(name) or not _VALUE.match(value):
-                raise _refused(lane, name, "its name or value holds what no header may hold")
+                raise _refused(
+                    lane, name, "its name or value contains characters that headers do not allow"
+                )
         if names & _OURS:
             raise _refused(lane, min(names & _OURS), "the load test sets it itself")
         lines = "".join(f"{name}: {value}\r\n" for name, value in fields)
@@ -75,5 +77,7 @@ class Requests:
 
 def _refused(lane: Lane, name: str, why: str) -> Invalid:
     return Invalid(
-        f"lane '{lane.name}' cannot send the header {name!r}", why=why, try_this="leave it out"
+        f"lane '{lane.name}' cannot send the header {name!r}",
+        why=why,
+        try_this="leave out the header",
     )

@@ -88,4 +88,7 @@ def _raise_limit(wanted: int) -> str:
         resource.setrlimit(resource.RLIMIT_NOFILE, (min(wanted, hard), hard))
     if wanted <= hard:
         return ""
-    return f"a generator process may open {hard} files, and the plan may need {wanted} connections"
+    return (
+        f"a load generator process may open {hard} files, but the plan may need {wanted} "
+        "connections"
+    )

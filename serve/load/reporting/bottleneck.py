@@ -102,15 +102,17 @@ def own_limit(run: Run) -> str:
 def _own_limit(seen: Evidence) -> str:
     if seen.busy >= BUSY_SECONDS:
         return (
-            f"The load generator was the limit, not the server: its busiest process used more than "
-            f"{share_text(BUSY)} of a core in {share_text(seen.busy)} of the seconds (lag of "
-            f"starts p99 {time_text(seen.own_lag)}). Use more processes, or machines."
+            "The load generator was the bottleneck, not the server: its busiest process "
+            f"used more than {share_text(BUSY)} of a core in {share_text(seen.busy)} of "
+            f"the seconds (start delay p99 {time_text(seen.own_lag)}). Use more processes "
+            "or machines."
         )
     if seen.own_lag > max(OWN_LAG, OWN_LAG_SHARE * seen.latency):
         return (
-            f"The load generator was the limit, not the server: its own starts were late by p99 "
-            f"{time_text(seen.own_lag)}, which is part of the latency's p99 of "
-            f"{time_text(seen.latency)}. Its machine is busy with something else, or too small."
+            "The load generator was the bottleneck, not the server: it started calls "
+            f"late by {time_text(seen.own_lag)} (p99), which is part of the p99 latency "
+            f"of {time_text(seen.latency)}. Its machine is busy with other work, or too "
+            "small."
         )
     return ""
 
@@ -118,10 +120,11 @@ def _own_limit(seen: Evidence) -> str:
 def _starved(run: Run, seen: Evidence) -> str:
     if seen.waiting >= WAITING_SECONDS and not is_overloaded(seen):
         return (
-            f"Up to {seen.longest_queue} arrivals waited for a connection in "
-            f"{share_text(seen.waiting)} of the seconds: all {connections(run)} were in use while "
-            f"the generator's busiest process used {share_text(seen.busiest)} of a core. Allow "
-            f"more with --connections; if nothing changes, the server does not keep up."
+            f"In {share_text(seen.waiting)} of the seconds, up to {seen.longest_queue} "
+            f"calls waited for a connection: all {connections(run)} were in use, and the "
+            f"load generator's busiest process used {share_text(seen.busiest)} of a core. "
+            "Increase --connections. If that changes nothing, the server does not keep "
+            "up."
         )
     return ""
 
@@ -132,9 +135,9 @@ def overload(run: Run) -> str:
     if seen.busy >= BUSY_SECONDS or not is_overloaded(seen):
         return ""
     return (
-        f"The server did not keep up: in {share_text(seen.waiting)} of the seconds all "
-        f"{connections(run)} connections were in use and arrivals waited, up to "
-        f"{seen.longest_queue}; answers took {figures(seen.slowed)} times as long as before."
+        f"The server did not keep up: in {share_text(seen.waiting)} of the seconds, all "
+        f"{connections(run)} connections were in use and up to {seen.longest_queue} calls "
+        f"waited. Responses took {figures(seen.slowed)} times as long as before."
     )
 
 

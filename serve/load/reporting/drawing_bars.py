@@ -50,7 +50,7 @@ def parts_svg(parts: Sequence[tuple[str, float, str]], *, height: float = 34.0) 
             begin += of
 
     told = ", ".join(f"{name} {seconds(long)}" for name, long, _ in parts)
-    return picture(height, f"where the time of a mean call goes: {told}", drawn(), kind="whole")
+    return picture(height, f"average time per call: {told}", drawn(), kind="whole")
 
 
 def batches_svg(batches: Mapping[int, int], *, height: float = 110.0) -> str:

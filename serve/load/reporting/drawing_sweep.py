@@ -120,7 +120,7 @@ def ratio_axis_svg(scale: Scale) -> str:
     one = f"{scale.at(1.0) * 100:.2f}%"
     top = f'<line class="one" x1="{one}" x2="{one}" y1="0" y2="4"/>'
     parts = (top, *foot(scale, 4.0, lambda tick: bare(number(tick))))
-    return picture(26.0, "ratios, on a logarithmic axis", parts, kind="strip")
+    return picture(26.0, "ratios on a logarithmic axis", parts, kind="strip")
 
 
 def _across(values: Sequence[float]) -> Scale:

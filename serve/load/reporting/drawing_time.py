@@ -175,7 +175,7 @@ def shares_svg(
         *mark_lines(marks, None, x, _CLEAR, height, is_numbered=False),
         *foot(x, _CLEAR + height, lambda tick: time_of(tick, most)),
     )
-    spoken = f"share of the answers over time by version: {', '.join(name for name, _ in names)}"
+    spoken = f"share of the responses by version over time: {', '.join(name for name, _ in names)}"
     return picture(_CLEAR + height + _FOOT, spoken, parts)
 
 
@@ -209,6 +209,6 @@ def _rate_words(ticks: Sequence[Tick]) -> str:
     failed = sum(each.failed * (each.end - each.begin) for each in ticks)
     rights = [each.right for each in ticks]
     return (
-        f"calls per second over time: right answers between {number(min(rights))} and "
-        f"{number(max(rights))}, {failed:.0f} calls failed"
+        f"calls per second over time: between {number(min(rights))} and "
+        f"{number(max(rights))} correct responses, {failed:.0f} calls failed"
     )

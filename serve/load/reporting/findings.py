@@ -57,7 +57,7 @@ def _objectives(run: Run) -> Iterator[str]:
     judged = judge_run(run)
     missed = [each for each in judged if not each.passed]
     for each in missed:
-        yield f"The objective is not met: {each.said}, and {each.condition} was asked."
+        yield f"The objective is not met: {each.said}, but {each.condition} is required."
     if judged and not missed:
         yield f"The objective is met: {', '.join(each.said for each in judged)}."
 
@@ -65,14 +65,14 @@ def _objectives(run: Run) -> Iterator[str]:
 def _errors(run: Run) -> Iterator[str]:
     row = total(run)
     if row.calls == 0:
-        yield "No call was made."
+        yield "No calls were made."
         return
     if row.failed:
         named = [f"{outcome} {calls}" for outcome, calls in row.errors.items()]
         more = len(named) - _MOST_OUTCOMES
-        rest = f" and {more} more kinds" if more > 0 else ""
+        rest = f" and {more} other kinds" if more > 0 else ""
         yield (
-            f"{share_text(row.error_share)} of {row.calls} calls got no right answer: "
+            f"{share_text(row.error_share)} of {row.calls} calls got no correct response: "
             f"{', '.join(named[:_MOST_OUTCOMES])}{rest}."
         )
 
@@ -80,8 +80,8 @@ def _errors(run: Run) -> Iterator[str]:
 def _rate(run: Run) -> Iterator[str]:
     if run.is_open and achieved(run) < _REACHED:
         yield (
-            f"The intended rate was not reached: {rate_text(total(run).rate)} were answered right, "
-            f"of {rate_text(intended_rate(run))}."
+            f"The intended rate was not reached: {rate_text(total(run).rate)} of "
+            f"{rate_text(intended_rate(run))} got a correct response."
         )
 
 
@@ -99,16 +99,22 @@ def _stall(run: Run) -> Iterator[str]:
         if is_stuck and len(found) > longest:
             longest, first = len(found), found[0]
     if longest >= _STALL and not longest < 2 * total(run).service.p50:
-        yield f"For {longest} s, from second {first} on, not one call was answered."
+        yield f"For {longest} s, starting at second {first}, no call got a response."
 
 
 def _late(run: Run) -> Iterator[str]:
     """Late starts, and those that never were."""
     share, never = late_share(run), never_started(run)
     if run.is_open and share >= _LATE:
-        yield f"{share_text(share)} of calls started {time_text(LATE)} or more after their time."
+        yield (
+            f"{share_text(share)} of the calls started {time_text(LATE)} or more after their "
+            "intended time."
+        )
     if never:
-        yield f"{never} calls never started: the run was over before a connection was free."
+        yield (
+            f"{never} calls never started, because no connection was free before the end of "
+            "the run."
+        )
 
 
 def _lag(run: Run) -> Iterator[str]:
@@ -117,9 +123,10 @@ def _lag(run: Run) -> Iterator[str]:
     row = total(run)
     if lag.quantile(0.5) > row.latency.p50 / 4 and not bottleneck(run) and late_share(run) < _LATE:
         yield (
-            f"Half of the calls started {time_text(lag.quantile(0.5))} or more after their time, a "
-            f"large part of the latency's p50 of {time_text(row.latency.p50)}: look at the service "
-            f"time, p50 {time_text(row.service.p50)}."
+            f"Half of the calls started {time_text(lag.quantile(0.5))} or more after "
+            "their intended time, which is a large part of the p50 latency of "
+            f"{time_text(row.latency.p50)}. Use the service time instead: p50 "
+            f"{time_text(row.service.p50)}."
         )
 
 
@@ -128,9 +135,9 @@ def _queue(run: Run) -> Iterator[str]:
         whole = each.queue + each.input + each.infer + each.output
         if each.requests and each.queue > _QUEUE and each.queue > _QUEUED * whole:
             yield (
-                f"Requests of version {each.version} wait {time_text(each.queue)} in Triton's "
-                f"queue, {share_text(each.queue / whole)} of their time there: more instances, "
-                f"replicas or larger batches would help."
+                f"Requests of version {each.version} wait {time_text(each.queue)} in "
+                f"Triton's queue, which is {share_text(each.queue / whole)} of their time "
+                "in Triton. More instances, more replicas or larger batches would help."
             )
 
 
@@ -140,8 +147,9 @@ def _batching(run: Run) -> Iterator[str]:
     for each in run.observed.triton:
         if _is_alone(each) and 2 * each.rows <= most * each.requests:
             yield (
-                f"Triton executed every request of version {each.version} alone, although they "
-                f"queued for {time_text(each.queue)}: dynamic batching is off, or finds nothing."
+                f"Triton executed each request of version {each.version} separately, "
+                f"although requests queued for {time_text(each.queue)}. Dynamic batching "
+                "is off, or has no effect."
             )
 
 
@@ -155,13 +163,13 @@ def _replicas(run: Run) -> Iterator[str]:
             at = lacks.index(max(lacks))
             wanted, there = series[pool, WANTED][at] or 0, series[pool, READY][at] or 0
             yield (
-                f"Hints wanted {wanted:.0f} replicas of pool {pool} while {there:.0f} "
-                f"{'was' if there == 1 else 'were'} ready."
+                f"The scaling hint for pool {pool} was {wanted:.0f} replicas while "
+                f"{there:.0f} {'was' if there == 1 else 'were'} ready."
             )
         bounded = [one for one in run.observed.hints if one.pool == pool]
         texts = [text for one in bounded for code, text in one.reasons if code in _BOUNDS]
         if texts:
-            yield f"Pool {pool} may not have as many replicas as hints would want: {texts[-1]}."
+            yield f"A limit kept the scaling hint for pool {pool} below the demand: {texts[-1]}."
 
 
 def _versions(run: Run) -> Iterator[str]:
@@ -173,7 +181,8 @@ def _versions(run: Run) -> Iterator[str]:
         if slow.service.p50 > _SLOWER * fast.service.p50:
             yield (
                 f"Version {slow.version} is slower than version {fast.version}: p50 "
-                f"{time_text(slow.service.p50)} against {time_text(fast.service.p50)} ({lane})."
+                f"{time_text(slow.service.p50)} compared with "
+                f"{time_text(fast.service.p50)} ({lane})."
             )
 
 
@@ -186,14 +195,15 @@ def _added(run: Run) -> Iterator[str]:
         return
     if any(_stall(run)):
         yield (
-            f"On average calls took {time_text(gateway.added)} longer than the {time_text(inside)} "
-            f"that Triton counts for a request. Most of it may be the seconds without an answer: a "
-            f"Triton that stands still does not count them. Look at the replicas' logs first."
+            f"On average, calls took {time_text(gateway.added)} longer than the "
+            f"{time_text(inside)} that Triton reports per request. Most of the difference "
+            "may come from the seconds without responses, because a stalled Triton does "
+            "not count them. Check the logs of the replicas first."
         )
     else:
         yield (
-            f"Gateway and network add {time_text(gateway.added)} to the {time_text(inside)} that "
-            f"Triton takes for a request."
+            f"Gateway and network add {time_text(gateway.added)} to the "
+            f"{time_text(inside)} that Triton needs per request."
         )
 
 
@@ -210,8 +220,8 @@ def _growth(run: Run) -> Iterator[str]:
     )
     if last > _GREW * first:
         yield (
-            f"The latency grew while the load did not: p50 {time_text(first)} in the first third "
-            f"of the run, {time_text(last)} in the last."
+            f"The latency increased although the load did not: p50 was {time_text(first)} "
+            f"in the first third of the run, and {time_text(last)} in the last."
         )
 
 
@@ -221,8 +231,8 @@ def _few(run: Run) -> Iterator[str]:
     for name, share in (("p50", 0.5), ("p90", 0.9), ("p99", 0.99)):
         if 0 < round(count * (1 - share), 6) < _BEYOND:
             yield (
-                f"{count} calls are few for {name}: only {figures(count * (1 - share))} of them "
-                f"are beyond it."
+                f"{count} calls are too few for a reliable {name}: only "
+                f"{figures(count * (1 - share))} of them are above it."
             )
             return
 

@@ -69,7 +69,7 @@ def keep(report: Report, folder: Path = FOLDER) -> Path:
         raise Invalid(
             f"the load report cannot be written to {folder}",
             why=error.strerror or str(error),
-            try_this="--out FOLDER",
+            try_this="use --out FOLDER",
         ) from error
 
 
@@ -159,4 +159,4 @@ def _json(path: Path) -> Any:
     except OSError as error:
         raise Invalid(f"{path} cannot be read", why=error.strerror or str(error)) from error
     except ValueError as error:
-        raise Invalid(f"{path} is no JSON", why=str(error)) from error
+        raise Invalid(f"{path} is not JSON", why=str(error)) from error

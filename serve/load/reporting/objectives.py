@@ -153,26 +153,26 @@ def judge_run(run: Run) -> tuple[Judged, ...]:
 def _condition(text: str) -> Condition:
     match = _FORM.match(text)
     if match is None:
-        raise _invalid(text, "a name, < or >, and a number with its unit are needed", _EXAMPLE)
+        raise _invalid(text, "a condition is a name, < or >, and a number with its unit", _EXAMPLE)
     name = _ALSO.get(match["name"].lower(), match["name"].lower())
     measure = MEASURES.get(name)
     if measure is None:
-        raise _invalid(text, f"known are {', '.join(MEASURES)}", _EXAMPLE)
+        raise _invalid(text, f"allowed names: {', '.join(MEASURES)}", _EXAMPLE)
     factor = dict(measure.unit.value).get(match["unit"].strip().lower())
     if factor is None:
         units = " or ".join(unit for unit, _ in measure.unit.value if unit)
         raise _invalid(text, f"the unit of {name} is {units}", measure.example)
     if (match["sign"][0] == "<") != measure.is_better_small:
         better = "small" if measure.is_better_small else "large"
-        raise _invalid(text, f"{name} is better when it is {better}", measure.example)
+        raise _invalid(text, f"{better}er values of {name} are better", measure.example)
     limit = float(match["number"]) * factor
     if not math.isfinite(limit) or (measure.unit is Unit.SHARE and limit > 1):
-        raise _invalid(text, "no run could ever be on one side of it", measure.example)
+        raise _invalid(text, "every run would meet it, or none", measure.example)
     return Condition(name, match["sign"], limit)
 
 
 def _invalid(text: str, why: str, example: str) -> Invalid:
-    return Invalid(f"'{text}' is not a condition of an objective", why=why, try_this=example)
+    return Invalid(f"'{text}' is not a valid condition", why=why, try_this=example)
 
 
 def _told(name: str, value: float) -> str:

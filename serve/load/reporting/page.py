@@ -57,8 +57,8 @@ def render(report: Report) -> str:
         (
             _lead(report),
             *body,
-            section("The same again", f"<pre>{escape(report.command)}</pre>"),
-            section("Made with", _made_with(report)),
+            section("Command", f"<pre>{escape(report.command)}</pre>"),
+            section("Environment", _made_with(report)),
         ),
         style=STYLE,
     )
@@ -81,9 +81,9 @@ def render_comparison(before: Report, after: Report, ratios: Sequence[Ratio]) ->
         f"{before.title or before.name}: before and after",
         (
             ratios_box(ratios),
-            section("After against before", forest(ratios)),
+            section("After compared with before", forest(ratios)),
             *shown,
-            section("What was compared", compared(before, after)),
+            section("Compared reports", compared(before, after)),
         ),
         style=STYLE,
     )
@@ -108,7 +108,7 @@ def _several(report: Report) -> Iterator[str]:
     first, *others = report.findings or (plural(len(report.runs), "run"),)
     yield verdict_box(report, (), first)
     yield _findings(others, "")
-    yield section("What was found", sweep_figure(report))
+    yield section("Results", sweep_figure(report))
     yield section("Runs", runs_table(report.runs))
     # What was probed before is short: the run that matters is opened.
     longest = max(range(len(report.runs)), key=lambda place: report.runs[place].seconds, default=0)

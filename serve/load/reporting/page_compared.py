@@ -13,8 +13,12 @@ from serve.load.reporting.page_words import number, seconds, share, table
 from serve.load.reporting.report import Report, Run
 
 _KINDS = {"faster": "good", "better": "good", "slower": "bad", "worse": "bad"}
-_NAMES = {"rate": "right answers/s", "right": "share that is right", "mean": "mean latency"}
-_FOREST = "After ÷ before, with 95 % intervals; an interval that holds 1 shows no difference."
+_NAMES = {
+    "rate": "correct responses/s",
+    "right": "share of correct responses",
+    "mean": "mean latency",
+}
+_FOREST = "After ÷ before, with 95 % intervals. An interval that contains 1 shows no difference."
 
 
 def ratios_box(ratios: Sequence[Ratio]) -> str:
@@ -27,7 +31,9 @@ def ratios_box(ratios: Sequence[Ratio]) -> str:
     kinds = {_KINDS.get(word, "calm") for word in groups}
     one = next(iter(kinds)) if len(kinds) == 1 else "mixed" if kinds else "calm"
     box = {"good": "", "bad": " bad", "mixed": " doubt"}.get(one, " calm")
-    strong = "; ".join(told) or ("No difference seen." if ratios else "Nothing can be compared.")
+    strong = "; ".join(told) or (
+        "No difference seen." if ratios else "The reports have nothing in common to compare."
+    )
     more = f"<p>No difference seen in {escape(', '.join(same))}.</p>" if same and told else ""
     return f'<div class="verdict{box}"><strong>{escape(strong)}</strong>{more}</div>'
 
@@ -43,7 +49,7 @@ def forest(ratios: Sequence[Ratio]) -> str:
         if (kind := _KINDS.get(verdict(each), "calm"))
     )
     return (
-        '<div class="table"><table class="forest"><thead><tr><th scope="col">Of</th>'
+        '<div class="table"><table class="forest"><thead><tr><th scope="col">Measure</th>'
         '<th scope="col">Ratio</th><th scope="col">After ÷ before</th></tr></thead><tbody>'
         f'{rows}<tr><td></td><td class="strip">{ratio_axis_svg(scale)}</td><td></td></tr></tbody>'
         f'</table></div><p class="soft">{escape(_FOREST)}</p>'
@@ -87,7 +93,7 @@ def compared(before: Report, after: Report) -> str:
         (name, *(escape(told(each)) for each in (before, after)))
         for name, told in (
             ("Report", lambda each: each.name),
-            ("Begun", lambda each: when_begun(each.begun)),
+            ("Started", lambda each: when_begun(each.begun)),
             ("Model", lambda each: each.model),
             ("Command", lambda each: each.command),
             ("Machine", lambda each: each.machine),

@@ -17,8 +17,8 @@ from serve.pages.frame import section
 
 _MOST = 40  # lines of a pool's table
 _NOTE = (
-    "Demand is in replicas that would be busy all the time: the calls of a pool's models, divided "
-    "by what a replica bears of each."
+    "Demand is the number of replicas that would be busy all the time: the calls of the "
+    "pool's models, divided by the measured capacity of one replica."
 )
 
 
@@ -68,7 +68,7 @@ def _range(points: Points) -> str:
     """`2`, or `1 to 3`."""
     known = [value for _, value in points if isfinite(value)]
     if not known:
-        return "not known"
+        return "unknown"
     least, most = (bare(number(value)) for value in (min(known), max(known)))
     return least if least == most else f"{least} to {most}"
 
@@ -84,13 +84,13 @@ def _told(advice: Sequence[Advice]) -> str:
     rows = [
         (
             moment(each.at),
-            escape(each.what) + (" <small>only held</small>" if each.is_held else ""),
+            escape(each.what) + (" <small>kept, too little data</small>" if each.is_held else ""),
             "<br>".join(
                 f"{escape(text)} <code>{escape(code)}</code>" for code, text in each.reasons
             ),
         )
         for each in advice[:_MOST]
     ]
-    drawn = table(("At", "Wanted", "Why"), rows, words=(0, 1, 2))
+    drawn = table(("Time", "Hint", "Reason"), rows, words=(0, 1, 2))
     left = len(advice) - _MOST
     return drawn + (f'<p class="soft">and {left} more, in report.json</p>' if left > 0 else "")

@@ -49,18 +49,18 @@ def generator_part(run: Run, course: Course) -> str:
     p50, p99, largest = lag.quantiles((0.5, 0.99, 1.0))
     told = {
         "Workers": count(run.workers),
-        "Lag of starts, p50": seconds(p50) if lag.count else "",
-        "Lag of starts, p99": seconds(p99) if lag.count else "",
-        "Lag of starts, largest": seconds(largest) if lag.count else "",
+        "Start delay, p50": seconds(p50) if lag.count else "",
+        "Start delay, p99": seconds(p99) if lag.count else "",
+        "Start delay, max": seconds(largest) if lag.count else "",
         "Started 10 ms late or more": share(summary.late_share(run)) if run.is_open else "",
         "Never started": count(never) if run.is_open else "",
         "CPU of the busiest worker": f"{share(sum(busiest) / len(busiest))}, at most "
         f"{share(max(busiest))} of a core",
-        "CPU in all": seconds(sum(each.cpu for each in generators)),
-        "In flight, at most": count(max(each.in_flight for each in generators)),
-        "Waiting for a connection, at most": count(max(each.waiting for each in generators)),
+        "CPU time, total": seconds(sum(each.cpu for each in generators)),
+        "In flight, max": count(max(each.in_flight for each in generators)),
+        "Waiting for a connection, max": count(max(each.waiting for each in generators)),
     }
-    return section("The generator itself", facts(told) + _courses(course))
+    return section("Load generator", facts(told) + _courses(course))
 
 
 def _courses(course: Course) -> str:
@@ -68,7 +68,7 @@ def _courses(course: Course) -> str:
     instants = course.instants
     middles = [each.second + each.width / 2 for each in instants]
     kinds = {
-        "Lag of starts, p99": (seconds, [each.lag_p99 for each in instants]),
+        "Start delay, p99": (seconds, [each.lag_p99 for each in instants]),
         "CPU of the busiest worker": (share, [each.busiest for each in instants]),
         "In flight": (number, [float(each.in_flight) for each in instants]),
     }
@@ -86,11 +86,11 @@ def plan_part(run: Run) -> str:
     outline = run.outline
     lanes = outline["lanes"]
     has_weights = len(lanes) > 1
-    heads = ["Way", "Protocol", "To", "Bodies", "Largest", "Rows", "Answers"]
+    heads = ["Name", "Protocol", "Target", "Bodies", "Largest", "Rows", "Responses"]
     if has_weights:
         heads.append("Weight")
     drawn = table(heads, (_lane(each, has_weights) for each in lanes), words=(0, 1, 2, 6))
-    return section("The plan", drawn + facts(_plan_facts(outline)))
+    return section("Test plan", drawn + facts(_plan_facts(outline)))
 
 
 def _lane(lane: Mapping[str, Any], has_weight: bool) -> tuple[str, ...]:
@@ -115,10 +115,10 @@ def _plan_facts(outline: Mapping[str, Any]) -> dict[str, str]:
     told = {
         "Arrivals": arrivals_words(outline["arrivals"]) if outline["arrivals"] else "",
         "Closed loop": _closed_words(outline["closed"]) if outline["closed"] else "",
-        "For": bare(seconds(outline["seconds"])),
-        "Warm-up before": bare(seconds(outline["warm_up"])) if outline.get("warm_up") else "",
-        "Timeout of a call": bare(seconds(outline.get("timeout"))),
-        "In flight at most, per worker": count(outline.get("most")),
+        "Duration": bare(seconds(outline["seconds"])),
+        "Warm-up": bare(seconds(outline["warm_up"])) if outline.get("warm_up") else "",
+        "Timeout per call": bare(seconds(outline.get("timeout"))),
+        "In flight per worker, max": count(outline.get("most")),
         "Seed": str(outline.get("seed", "")),
     }
     return told | {str(name): str(text) for name, text in outline.get("labels", {}).items()}
@@ -133,7 +133,7 @@ def arrivals_words(arrivals: Mapping[str, Any]) -> str:
         Shape.CONSTANT: rate,
         Shape.RAMP: f"from {levels[0]}/s to {levels[-1]}/s" if levels else rate,
         Shape.STEP: f"steps of {', '.join(levels)}/s",
-        Shape.SPIKE: f"{rate}, {''.join(levels[:1])} times that from {at} on for {lasting}",
+        Shape.SPIKE: f"{rate}, and {''.join(levels[:1])} times that for {lasting} from {at} on",
         Shape.DIURNAL: f"{rate} on average, peak {''.join(levels[:1])} times the trough, "
         f"every {lasting}",
         Shape.TRACE: "a trace",
@@ -141,13 +141,13 @@ def arrivals_words(arrivals: Mapping[str, Any]) -> str:
     shape = str(arrivals["shape"])
     told = words.get(Shape(shape), shape) if shape in [str(each) for each in Shape] else shape
     spacing = "" if shape == Shape.TRACE else f", {str(arrivals['spacing']).capitalize()}"
-    return told + spacing.replace("Even", "at even steps")
+    return told + spacing.replace("Even", "evenly spaced")
 
 
 def _closed_words(closed: Mapping[str, Any]) -> str:
     words = [plural(int(closed["users"]), "user")]
     if closed.get("think"):
-        words.append(f"{bare(seconds(closed['think']))} of thinking")
+        words.append(f"{bare(seconds(closed['think']))} think time")
     if closed.get("rate"):
-        words.append(f"aiming at {bare(number(closed['rate']))}/s")
+        words.append(f"paced to {bare(number(closed['rate']))}/s")
     return ", ".join(words)

@@ -33,22 +33,23 @@ from serve.load.reporting.report import Run
 from serve.load.reporting.summary import Instant, Row
 from serve.pages.frame import section
 
-_OPEN = "Latency is from the moment a call was meant to start to its answer."
+_OPEN = "Latency is measured from the intended start of a call to its response."
 _CLOSED = (
-    "Closed loop: each user waits for an answer before the next call, so while the server stands "
-    "still there are no calls, and latency does not tell of that time."
+    "Closed loop: each user waits for a response before the next call. If the server "
+    "stalls, no calls are made, and the latency does not show the stall."
 )
 _ENDED = (
-    "Filled: by the second in which calls were meant to start. The line: answers in the second "
-    "in which they came."
+    "The filled areas count calls by their intended start. The line counts responses "
+    "when they arrived."
 )
 _GAP = (
-    "The gap between the lines is what a generator hides that counts from when it gets round to "
-    "sending (coordinated omission): users wait for the upper line."
+    "The gap between the lines is the waiting time before the calls were sent. "
+    "Generators that measure from the real start hide it (coordinated omission), but "
+    "users experience the upper line."
 )
 _COUNTED = (
-    "Quantiles are over whole answers, timeouts and calls that never started; other failures, "
-    "which may be quick, are told as errors."
+    "Quantiles include complete responses, timeouts and calls that never started. Other "
+    "failures, which can be quick, count only as errors."
 )
 
 
@@ -110,10 +111,10 @@ class Course:
     def _entries(self) -> Iterator[tuple[str, str]]:
         if self.is_open:
             yield "intended", "intended"
-        yield "right", "right"
+        yield "right", "correct"
         if any(each.failed for each in self.ticks):
             yield "failed", "failed"
-        yield "ended", "answers as they came"
+        yield "ended", "responses on arrival"
 
     def _marks(self, is_half: bool) -> str:
         """The marks by their numbers; on wide pages only where they do not fit in the picture."""
@@ -148,8 +149,8 @@ def run_tiles(run: Run, row: Row) -> str:
     return tiles(
         asked
         | {
-            "Right answers": f"{number(row.rate)}/s",
-            "Right of all calls": share(row.right / row.calls) if row.calls else "",
+            "Correct responses": f"{number(row.rate)}/s",
+            "Correct, of all calls": share(row.right / row.calls) if row.calls else "",
             "p50": seconds(row.latency.p50),
             "p99": seconds(row.latency.p99),
         }
@@ -178,7 +179,7 @@ def percentiles_part(run: Run) -> str:
         lines.append(
             Line("service", "p50", list(zip(points, served.quantiles(points), strict=True)))
         )
-        entries += [("p50", "from the real start (service time)"), ("gap", "waiting to be sent")]
+        entries += [("p50", "from the actual start (service time)"), ("gap", "wait before sending")]
     else:
         entries = [("p99", "latency")]
     note = _GAP if len(lines) > 1 else _CLOSED
@@ -193,7 +194,18 @@ def rows_part(run: Run, total: Row) -> str:
         return ""
     lanes = [each for each in found if not each.version]
     shown = [*([total] if len(lanes) > 1 else []), *_without_echoes(found)]
-    heads = ("Way", "Version", "Calls", "Right", "Right/s", "p50", "p90", "p99", "p99.9", "Max")
+    heads = (
+        "Protocol",
+        "Version",
+        "Calls",
+        "Correct",
+        "Correct/s",
+        "p50",
+        "p90",
+        "p99",
+        "p99.9",
+        "Max",
+    )
     drawn = table(heads, (_cells(each, found) for each in shown), words=(0, 1))
     return section("By protocol and version", f'{drawn}<p class="soft note">{_COUNTED}</p>')
 
@@ -201,7 +213,7 @@ def rows_part(run: Run, total: Row) -> str:
 def errors_part(row: Row) -> str:
     """Calls without a right answer, by what became of them."""
     drawn = table(
-        ("What", "Calls", "Of all", "That is"),
+        ("Outcome", "Calls", "Share", "Meaning"),
         (
             (f"<code>{escape(name)}</code>", count(many), share(many / row.calls), meaning(name))
             for name, many in row.errors.items()
@@ -260,7 +272,7 @@ def _note(each: Instant) -> str:
     words = [f"second {each.second}" if each.width == 1 else f"from second {each.second}"]
     if isfinite(each.p50):
         words.append(f"p50 {seconds(each.p50)}, p99 {seconds(each.p99)}")
-    words.append(f"{number(each.intended)}/s intended, {number(each.right)}/s right")
+    words.append(f"{number(each.intended)}/s intended, {number(each.right)}/s correct")
     if each.failed:
         words.append(f"{number(each.failed)}/s failed")
     if each.waiting:

@@ -37,8 +37,8 @@ _KINDS = ("c0", "c1", "c2", "c3", "c4")
 _MOST_STEPS = 60
 _GROUPS = ("replica", "gpu", "gateway", "control")
 _WHERE = (
-    "Means over all calls, from the generator, the gateway and Triton; they are counted at "
-    "different places, so the parts may not add up to the last digit."
+    "Averages over all calls, from the load generator, the gateway and Triton. They are "
+    "measured at different points, so the parts may not add up exactly."
 )
 
 
@@ -57,7 +57,7 @@ def time_part(run: Run, total: Row) -> str:
     for each in triton:
         sizes.update(each.batches)
     batches = figure("Executions in Triton by batch size", (), batches_svg(sizes))
-    return section("Where the time goes", bar + _triton(triton) + batches + _gateway(run))
+    return section("Time per call", bar + _triton(triton) + batches + _gateway(run))
 
 
 def _parts(run: Run, total: Row) -> Iterator[tuple[str, float, str]]:
@@ -81,7 +81,7 @@ def _parts(run: Run, total: Row) -> Iterator[tuple[str, float, str]]:
     )
     if gateway:
         added = gateway.whole - inside if gateway.added is None else gateway.added
-        yield "gateway adds" if requests else "behind the gateway's door", added, "part-gateway"
+        yield "gateway adds" if requests else "gateway and Triton", added, "part-gateway"
     for name, words in (("queue", "queue"), ("input", "input"), ("infer", "infer")):
         yield f"Triton: {words}", mean(name), f"part-{name}"
     yield "Triton: output", mean("output"), "part-output"
@@ -106,14 +106,14 @@ def _triton(times: Sequence[TritonTimes]) -> str:
             row.insert(2, count(each.failures))
         rows.append(row)
     drawn = table(heads, rows)
-    return f"<figure><h3>Triton, by version</h3>{drawn}</figure>" if drawn else ""
+    return f"<figure><h3>Triton by version</h3>{drawn}</figure>" if drawn else ""
 
 
 def _gateway(run: Run) -> str:
     gateway = run.observed.gateway
     if gateway is None:
         return ""
-    return f"<figure><h3>The gateway</h3>{facts(_gateway_facts(gateway))}</figure>"
+    return f"<figure><h3>Gateway</h3>{facts(_gateway_facts(gateway))}</figure>"
 
 
 def _gateway_facts(gateway: GatewayTimes) -> dict[str, str]:
@@ -121,10 +121,10 @@ def _gateway_facts(gateway: GatewayTimes) -> dict[str, str]:
     errors = ", ".join(f"{name} {count(many)}" for name, many in gateway.errors.items() if many)
     return {
         "Calls": count(gateway.calls),
-        "A call's whole time there": seconds(gateway.whole),
-        "Added by it": seconds(gateway.added) if gateway.added is not None else "",
+        "Time per call": seconds(gateway.whole),
+        "Added by the gateway": seconds(gateway.added) if gateway.added is not None else "",
         "Errors": errors,
-        "Tried again": count(gateway.retries) if gateway.retries else "",
+        "Retries": count(gateway.retries) if gateway.retries else "",
         "CPU per call": seconds(each) if isfinite(each) and gateway.cpu else "",
         "Memory": size(gateway.resident) if gateway.resident else "",
     }
@@ -147,7 +147,7 @@ def readings_part(run: Run, course: Course) -> str:
             kinds.items(), key=lambda item: order.get(item[0][0], len(order))
         )
     )
-    return section("Readings over time", f'<div class="many">{shown}</div>' if shown else "")
+    return section("Metrics over time", f'<div class="many">{shown}</div>' if shown else "")
 
 
 def _readings(course: Course, group: str, name: str, unit: str, many: Sequence[Series]) -> str:
@@ -191,7 +191,7 @@ def routes_part(run: Run, course: Course) -> str:
     if not any(each.by for each in found) and len({each.version for each in found}) < 2:
         return ""
     drawn = table(
-        ("Version", "By", "Calls", "Share"),
+        ("Version", "Selected by", "Calls", "Share"),
         (
             (escape(each.version), escape(each.by) or "–", count(each.calls), share(each.share))
             for each in found
@@ -219,7 +219,7 @@ def _shares(run: Run, course: Course) -> str:
     ]
     svg = shares_svg(kinds, spans, course.seconds, course.marks)
     entries = [(f"{kind} dot", f"version {name}") for name, kind in kinds]
-    return figure("Share of the answers by version, over time", entries, svg)
+    return figure("Share of the responses by version over time", entries, svg)
 
 
 def _versions_over_time(run: Run) -> list[Counter[str]]:
@@ -250,7 +250,7 @@ def _has_moved(counts: Sequence[Counter[str]]) -> bool:
 
 def problems_part(run: Run) -> str:
     """What could not be asked, and why."""
-    return section("What could not be observed", listed(run.observed.problems))
+    return section("Not observed", listed(run.observed.problems))
 
 
 def served_by(run: Run) -> str:
@@ -259,7 +259,7 @@ def served_by(run: Run) -> str:
         _NAMES.get(str(name), str(name)): _spoken(value)
         for name, value in run.observed.facts.items()
     }
-    return section("What was tested", facts(told))
+    return section("Server under test", facts(told))
 
 
 def _spoken(value: Any) -> str:

@@ -11,7 +11,7 @@ from serve.load.reporting.objectives import judge_run
 from serve.load.reporting.page_words import NONE, figure, number, seconds, share, table
 from serve.load.reporting.report import Report, Run
 
-_SWEEP = "Whiskers are 95 % intervals."
+_SWEEP = "The whiskers are 95 % intervals."
 
 
 def sweep_figure(report: Report) -> str:
@@ -37,7 +37,17 @@ def runs_table(runs: Sequence[Run]) -> str:
     if sides:
         return _beside(sides)
     rows = [_run_cells(run) for run in runs]
-    heads = ("Run", "Intended/s", "Right/s", "Right", "p50", "p90", "p99", "p99.9", "Objectives")
+    heads = (
+        "Run",
+        "Intended/s",
+        "Correct/s",
+        "Correct",
+        "p50",
+        "p90",
+        "p99",
+        "p99.9",
+        "Objectives",
+    )
     has_objectives = any(run.objective for run in runs)
     shown = rows if has_objectives else [row[:-1] for row in rows]
     return table(heads if has_objectives else heads[:-1], shown, words=(0, 8))
@@ -73,7 +83,7 @@ def _sides(runs: Sequence[Run]) -> dict[str, dict[str, Run]]:
 def _beside(sides: dict[str, dict[str, Run]]) -> str:
     """A row for each round, and for each measure a column of either side."""
     (first, left), (second, right) = sorted(sides.items())
-    names = ("Right/s", "Right", "p50", "p90", "p99")
+    names = ("Correct/s", "Correct", "p50", "p90", "p99")
     groups = "".join(f'<th scope="colgroup" colspan="2" class="pair">{name}</th>' for name in names)
     two = "".join(f'<th scope="col" class="n">{escape(each)}</th>' for each in (first, second))
     rows = []

@@ -66,9 +66,9 @@ def _value(judged: Judged) -> str:
 def in_words(run: Run, row: Row) -> str:
     """A run in one sentence; `row` are all its calls."""
     if not row.calls:
-        return "No call was made."
+        return "No calls were made."
     asked = f" of {number(summary.intended_rate(run))}/s intended" if run.is_open else ""
     return (
-        f"{number(row.rate)}/s right{asked}, p50 {seconds(row.latency.p50)}, "
-        f"p99 {seconds(row.latency.p99)}"
+        f"{number(row.rate)}/s correct{asked}, p50 {seconds(row.latency.p50)}, p99 "
+        f"{seconds(row.latency.p99)}"
     )

@@ -134,9 +134,9 @@ class Report:
         """What `to_json` has made. Raises `Invalid` for anything else."""
         if not isinstance(page, dict) or page.get("format") != FORMAT:
             raise Invalid(
-                "this is not a load report of this version",
-                why=f'a report says "format": {FORMAT}',
-                try_this="the report.json that servegate load run has written",
+                "this is not a load report of this format",
+                why=f'a report contains "format": {FORMAT}',
+                try_this="use a report.json that servegate load run wrote",
             )
         try:
             sweep = page["sweep"]

@@ -27,8 +27,8 @@ class Admin:
         if not target.admin_url:
             raise Invalid(
                 "this scenario needs a gateway",
-                why="it changes something over the admin API, and a bare Triton has none",
-                try_this="--admin-url URL",
+                why="it makes changes over the admin API, and a Triton without a gateway has none",
+                try_this="use --admin-url URL",
             )
         self._model = quote(target.model, safe="")
         self._url = target.admin_url.rstrip("/")
@@ -101,9 +101,9 @@ class Admin:
             answer = await self._client.request(method, self._url + path, json=body)
         except (httpx2.HTTPError, httpx2.InvalidURL) as error:
             raise NoControl(
-                f"the control plane at {self._url} does not answer",
+                f"the control plane at {self._url} does not respond",
                 why=str(error) or type(error).__name__,
-                try_this="--admin-url URL",
+                try_this="use --admin-url URL",
             ) from error
         if not answer.is_success:
             raise error_of(answer.status_code, answer.text)
@@ -123,6 +123,6 @@ async def putting_back(
             async with asyncio.timeout(_BACK):
                 await do()
         except (ServegateError, TimeoutError) as error:
-            why = str(error) or f"not within {_BACK:g} s"
-            undone.append(f"{what} could not be put back: {why}. Try: {by_hand}")
+            why = str(error) or f"no result within {_BACK:g} s"
+            undone.append(f"{what} could not be restored: {why}. Try: {by_hand}")
             say(undone[-1])

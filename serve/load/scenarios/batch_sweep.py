@@ -47,8 +47,8 @@ def conclude(sizes: tuple[int, ...], runs: list[Run]) -> Outcome:
     means = [mean for mean, _ in rates]
     best = max(range(len(sizes)), key=lambda place: means[place])
     findings = [
-        f"batches of {sizes[best]} give the most rows: {rate_text(means[best])}, "
-        f"{means[best] / means[0]:.1f} times as many as batches of {sizes[0]}"
+        f"batches of {sizes[best]} give the highest throughput: {rate_text(means[best])} "
+        f"rows, {means[best] / means[0]:.1f} times as many as batches of {sizes[0]}"
     ]
     findings += [
         f"batch {size}: {failed_sentence(list(run.record.windows.values()))}"
@@ -64,7 +64,7 @@ def conclude(sizes: tuple[int, ...], runs: list[Run]) -> Outcome:
         tuple(mean + off for mean, off in rates),
     )
     return Outcome(
-        "Batch sweep: rows per second by the size of the batch",
+        "Batch sweep: rows per second by batch size",
         tuple(runs),
         tuple(findings),
         len(findings) == 1,
@@ -104,5 +104,7 @@ async def largest_batch(target: Target) -> int:
         )
     largest = int(config.get("max_batch_size", 0))
     if largest < 2:
-        raise Invalid(f"{target.model} takes no batches", why=f"its max_batch_size is {largest}")
+        raise Invalid(
+            f"{target.model} does not support batches", why=f"its max_batch_size is {largest}"
+        )
     return largest

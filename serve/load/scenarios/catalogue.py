@@ -19,30 +19,33 @@ from serve.load.scenarios import (
 from serve.load.scenarios.scenario import Scenario
 
 _ALL = (
-    Scenario("smoke", "every protocol for 10 s at a low rate: is everything answered?", smoke.play),
+    Scenario(
+        "smoke", "every protocol for 10 s at a low rate: are all responses correct?", smoke.play
+    ),
     Scenario("soak", "a steady rate for 10 min: does memory or latency grow?", soak.play),
     Scenario(
         "overload",
-        "in steps to twice the sustained rate, and back: is too much refused quickly?",
+        "in steps to twice the sustainable rate, and back: is the excess refused "
+        "quickly, and does the gateway recover?",
         overload.play,
     ),
     Scenario(
         "split",
-        "another split under load, and back: do the calls follow at once?",
+        "changes the traffic split under load, and restores it: do calls follow immediately?",
         splitting.play,
-        changes="the split of the model, for a third of the run",
+        changes="the model's traffic split, for a third of the run",
     ),
     Scenario(
         "kill",
-        "a replica dies under load: who notices, and when is it back?",
+        "a replica dies under load: what do users notice, and how long is the recovery?",
         killing.play,
-        changes="kills one Triton; what started it has to start it again",
+        changes="kills one Triton, which has to be restarted by its supervisor",
     ),
     Scenario(
         "cold-start",
-        "the model is loaded while calls arrive: when is it at its speed?",
+        "loads the model while calls arrive: when is full speed reached?",
         cold_start.play,
-        changes="unloads the model everywhere, and loads it again",
+        changes="unloads the model from all replicas, and loads it again",
     ),
     Scenario(
         "batch-sweep",
@@ -51,7 +54,7 @@ _ALL = (
     ),
     Scenario(
         "direct",
-        "the same calls to the gateway and to one Triton, in turns: what does it add?",
+        "the same calls to the gateway and to one Triton, in turns: what does the gateway add?",
         direct.play,
     ),
 )
@@ -61,5 +64,5 @@ SCENARIOS: Mapping[str, Scenario] = MappingProxyType({each.name: each for each i
 def scenario_of(name: str) -> Scenario:
     """The one with this name; `Invalid` says which there are."""
     if name not in SCENARIOS:
-        raise Invalid(f"there is no scenario '{name}'", why=f"there are: {', '.join(SCENARIOS)}")
+        raise Invalid(f"unknown scenario '{name}'", why=f"allowed values: {', '.join(SCENARIOS)}")
     return SCENARIOS[name]

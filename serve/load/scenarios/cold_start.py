@@ -33,7 +33,9 @@ async def play(stage: Stage) -> Outcome:
         arrivals = Arrivals(stage.rate or _RATE)
         plan = stage.plan(arrivals=arrivals, seconds=stage.seconds or _SECONDS)
         loading = _Loading(admin)
-        stage.say(f"{model} is unloaded now, and loaded when calls arrive: nobody can call it then")
+        stage.say(
+            f"unloading {model} now and loading it when calls arrive; it is unavailable until then"
+        )
         by_hand = admin.command(f"servegate model load {model}")
         async with putting_back(
             loading.put_back, what=model, by_hand=by_hand, say=stage.say
@@ -69,7 +71,7 @@ class _Loading:
         begun = time.monotonic()
         await self._admin.load()
         self.took = time.monotonic() - begun
-        return f"loaded everywhere after {self.took:.1f} s"
+        return f"loaded on all replicas after {self.took:.1f} s"
 
     async def put_back(self) -> None:
         """Load it, unless that was done."""
@@ -81,22 +83,22 @@ def judge(run: Run, took: float | None) -> tuple[tuple[str, ...], bool]:
     """What the callers saw; passed if answers came, kept coming, and their p99 settled."""
     right = [second for second, one in run.record.windows.items() if outcomes([one])[RIGHT]]
     if not right:
-        return (f"no right answer came within {run.seconds:g} s",), False
+        return (f"no correct response arrived within {run.seconds:g} s",), False
     first, settled = right[0], settling(run, right[0])
     later = failures(between(run, first + 1, math.inf)).total()
     early = failures(between(run, 0, first + 1)).total()
     reference = p99(between(run, run.seconds * 2 / 3, run.seconds))
     findings = [
-        f"the first right answer went to a call of second {first}, counted from the begin of the "
-        f"load; {early} calls failed before",
-        f"p99 was settled from second {settled} on, at {time_text(reference)}"
+        f"the first call with a correct response started in second {first} of the load; "
+        f"{early} calls failed before it",
+        f"p99 was stable from second {settled} on, at {time_text(reference)}"
         if settled is not None
-        else f"p99 did not settle; it was {time_text(reference)} in the last third",
+        else f"p99 did not become stable; it was {time_text(reference)} in the last third",
     ]
     if took is not None:
-        findings.append(f"the model was loaded on every replica after {time_text(took)}")
+        findings.append(f"the model was loaded on all replicas after {time_text(took)}")
     if later:
-        findings.append(f"{later} calls failed after the first right answer")
+        findings.append(f"{later} calls failed after the first correct response")
     return tuple(findings), settled is not None and not later
 
 

@@ -33,8 +33,8 @@ async def play(stage: Stage) -> Outcome:
     async with Admin(stage.target, reason="load test: direct") as admin:
         version, replica, physical = await _same(admin, stage.target.model)
     stage.say(
-        f"version {version} through the gateway, and from {replica.name} at "
-        f"{replica.host}:{replica.http_port}, in turns"
+        f"alternating between version {version} through the gateway and directly on "
+        f"{replica.name} at {replica.host}:{replica.http_port}"
     )
     seconds = stage.seconds / (2 * PAIRS) if stage.seconds else _SECONDS
     sides: dict[str, list[Run]] = {"gateway": [], "direct": []}
@@ -58,7 +58,7 @@ def conclude(gateway: list[Run], direct: list[Run]) -> Outcome:
     windows = [one for run in (*gateway, *direct) for one in run.record.windows.values()]
     findings = [*_added(ratios), *map(_sentence, ratios), failed_sentence(windows)]
     return Outcome(
-        "Direct: through the gateway against one Triton itself",
+        "Direct: through the gateway compared with one Triton directly",
         (*gateway, *direct),
         tuple(filter(None, findings)),
         not failures(windows),
@@ -94,8 +94,8 @@ def _sentence(ratio: Ratio) -> str:
     if ratio.name not in _NAMES:
         return ""
     return (
-        f"{_NAMES[ratio.name]} through the gateway is {ratio.ratio:.2f} times the direct one "
-        f"(95 %: {ratio.low:.2f} to {ratio.high:.2f})"
+        f"{_NAMES[ratio.name]} through the gateway is {ratio.ratio:.2f} times the direct "
+        f"value (95 % interval: {ratio.low:.2f} to {ratio.high:.2f})"
     )
 
 
@@ -113,5 +113,6 @@ async def _same(admin: Admin, model: str) -> tuple[int, Replica, tuple[str, str]
             physical = (str(target["physical_name"]), str(target["physical_version"]))
             return version, replica, physical
     raise Invalid(
-        f"no replica holds a version of {model}", try_this=admin.command("servegate replica ls")
+        f"no replica has loaded a version of {model}",
+        try_this=admin.command("servegate replica ls"),
     )

@@ -42,7 +42,7 @@ async def play(stage: Stage) -> Outcome:
     at = seconds / 3
     async with Admin(stage.target, reason="load test: kill") as admin:
         victim = await _victim(stage, admin)
-        stage.say(f"{victim.name} is killed at {at:.0f} s: {victim.how}")
+        stage.say(f"{victim.name} will be killed after {at:.0f} s: {victim.how}")
         plan = stage.plan(arrivals=Arrivals(stage.rate or _RATE), seconds=seconds)
         watching = asyncio.create_task(victim.watch())
         try:
@@ -54,7 +54,7 @@ async def play(stage: Stage) -> Outcome:
             )
             if victim.died:
                 if not watching.done():
-                    stage.say(f"waiting for {victim.name} to be back")
+                    stage.say(f"waiting for {victim.name} to recover")
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(_PATIENCE):
                         await asyncio.shield(watching)
@@ -135,7 +135,7 @@ def judge(
     end with an unknown outcome beyond the few that may fail anyhow.
     """
     if not is_dead:
-        return (f"{name} was not killed: see the problems of the run",), False
+        return (f"{name} was not killed; see the problems of the run",), False
     windows = list(run.record.windows.values())
     calls, failed = outcomes(windows).total(), failures(windows).total()
     unknown = sum(count for code, count in failures(windows).items() if code.endswith(_UNKNOWN))
@@ -143,17 +143,19 @@ def judge(
     excused = min(unknown, max(in_flight, 1))
     before, after = p99_of(between(run, 0, at)), p99_of(between(run, at, at + 5))
     if away is None:
-        back = f"{name} was not back {_PATIENCE:.0f} s after the run"
+        back = f"{name} had not recovered {_PATIENCE:.0f} s after the run"
     else:
         back = f"{name} was usable again {time_text(away)} after it was killed"
     findings = [
-        f"{failed_sentence(windows)}; 0.1 % may"
-        + (f", and {excused} that were under way on {name}" if excused else ""),
+        f"{failed_sentence(windows)}; 0.1 % are allowed"
+        + (f", and {excused} that were in flight on {name}" if excused else ""),
         back,
-        f"p99 was {time_text(before)} before, and {time_text(after)} in the 5 s from then on",
+        f"p99 was {time_text(before)} before, and {time_text(after)} in the 5 s after",
     ]
     if not others:
-        findings.append(f"{name} was the only replica with this model: nobody could take over")
+        findings.append(
+            f"{name} was the only replica with this model, so no other replica could take over"
+        )
     return tuple(findings), failed - excused <= _ALLOWED * calls and away is not None
 
 
@@ -164,7 +166,8 @@ async def _victim(stage: Stage, admin: Admin) -> Victim:
     able = [one for one in replicas if one["name"] in holders and one["state"] == "up"]
     if not able:
         raise Invalid(
-            f"no replica holds {stage.target.model}", try_this=admin.command("servegate replica ls")
+            f"no replica has loaded {stage.target.model}",
+            try_this=admin.command("servegate replica ls"),
         )
     others = len(able) - 1
     if stage.kill_command:
@@ -173,12 +176,12 @@ async def _victim(stage: Stage, admin: Admin) -> Victim:
     for one in able:
         process = _process(stage.target.admin_url, one)
         if process is not None:
-            how = f"SIGKILL to its process {process}; what started it starts it again"
+            how = f"SIGKILL to its process {process}; its supervisor has to restart it"
             return Victim(one, _by_signal(process), admin.replicas, how=how, others=others)
     raise Invalid(
-        "no replica of this model can be killed from here",
-        why="none of their processes is on this machine and belongs to you",
-        try_this="--kill-command 'kubectl delete pod …'",
+        "no replica of this model can be killed from this machine",
+        why="none of their processes runs on this machine under your user",
+        try_this="use --kill-command 'kubectl delete pod …'",
     )
 
 
@@ -213,6 +216,6 @@ def _by_command(command: str) -> Callable[[], Awaitable[None]]:
             raise Invalid(f"the kill command took longer than {_COMMAND:g} s") from None
         if process.returncode:
             text = output.decode(errors="replace").strip()[-300:]
-            raise Invalid(f"the kill command ended with {process.returncode}", why=text)
+            raise Invalid(f"the kill command exited with status {process.returncode}", why=text)
 
     return kill

@@ -47,8 +47,10 @@ async def play(stage: Stage) -> Outcome:
         if is_stopped(runs[-1]):
             return Outcome("Overload", tuple(runs))
         if not capacity > 0:
-            raise Unavailable("the model gave no right answer, so it has no rate to exceed")
-        stage.say(f"{_USERS} users get {rate_text(capacity)}; the steps go to twice that")
+            raise Unavailable(
+                "the model gave no correct response, so its sustainable rate is unknown"
+            )
+        stage.say(f"{_USERS} users reach {rate_text(capacity)}; the steps go up to twice that")
     seconds = stage.seconds or _SECONDS
     levels = tuple(step * capacity for step in _STEPS)
     arrivals = Arrivals(capacity, Shape.STEP, levels=levels)
@@ -56,7 +58,7 @@ async def play(stage: Stage) -> Outcome:
     run = await stage.perform(plan, label="steps", objective=stage.objective)
     findings, passed = judge(run, capacity)
     return Outcome(
-        "Overload: up to twice the rate that is sustained, and back",
+        "Overload: up to twice the sustainable rate, and back",
         (*runs, run),
         findings,
         None if is_stopped(run) else passed,
@@ -95,8 +97,8 @@ def judge(run: Run, capacity: float) -> tuple[tuple[str, ...], bool]:
     calls = outcomes(over).total()
     findings = (
         f"p99 was {time_text(first)} at half of {rate_text(capacity)}, "
-        f"{time_text(p99(steps[3]))} at twice of it, and {time_text(last)} after it"
-        + ("" if is_back else ": it did not come back"),
+        f"{time_text(p99(steps[3]))} at twice that rate, and {time_text(last)} afterwards"
+        + ("" if is_back else "; it did not recover"),
         *_shed_sentence(shed, lost, calls),
         *(_step_sentence(n, step, capacity, width) for n, step in enumerate(steps)),
         f"{share_text(back_failed)} of the calls failed in the last step, "
@@ -119,12 +121,12 @@ def _shed_sentence(shed: int, lost: int, calls: int) -> list[str]:
     found = []
     if shed:
         share = share_text(shed / calls)
-        found.append(f"above the sustained rate {share} of the calls were refused (429, 503)")
+        found.append(f"above the sustainable rate, {share} of the calls were refused (429, 503)")
     else:
-        found.append("nothing was refused above the sustained rate: callers waited instead")
+        found.append("no calls were refused above the sustainable rate; clients waited instead")
     if lost:
         found.append(
-            f"{lost} calls were not refused but lost: see the errors, above all "
+            f"{lost} calls failed without being refused; see the errors, especially "
             f"{TIMED_OUT} and {NEVER_STARTED}"
         )
     return found
@@ -133,6 +135,6 @@ def _shed_sentence(shed: int, lost: int, calls: int) -> list[str]:
 def _step_sentence(number: int, step: list[Window], capacity: float, width: float) -> str:
     asked = _STEPS[number] * capacity
     return (
-        f"step {number + 1}, {rate_text(asked)} intended: {rate_text(answers(step) / width)} "
-        f"answered, p99 {time_text(p99(step))}"
+        f"step {number + 1}, {rate_text(asked)} intended: "
+        f"{rate_text(answers(step) / width)} responses, p99 {time_text(p99(step))}"
     )

@@ -45,7 +45,7 @@ async def play(stage: Stage) -> Outcome:
     ]
     passed = not slower and not failures(windows) and not any(is_bad for is_bad, _ in grown)
     return Outcome(
-        "Soak: a steady rate for long",
+        "Soak: a long run at a steady rate",
         (run,),
         tuple(filter(None, findings)),
         None if is_stopped(run) else passed,
@@ -79,8 +79,8 @@ def slowdown(run: Run) -> tuple[bool, str]:
     first, last = _typical(run, 0.0, quarter), _typical(run, run.seconds - quarter, run.seconds)
     is_bad = last > max(_SLOWER * first, first + _SLOWER_SECONDS)
     return is_bad, (
-        f"p99 was typically {time_text(first)} in the first quarter and {time_text(last)} in the "
-        f"last (the median over parts of {_part(quarter):.0f} s)"
+        f"the median p99 was {time_text(first)} in the first quarter and "
+        f"{time_text(last)} in the last (over parts of {_part(quarter):.0f} s)"
     )
 
 

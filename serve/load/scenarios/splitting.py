@@ -35,13 +35,14 @@ async def play(stage: Stage) -> Outcome:
         changes = _Changes(admin, before, other)
         times = (seconds / 3, seconds * 2 / 3)
         stage.say(
-            f"{model} is split {shown(before)}; at {times[0]:.0f} s it becomes {shown(other)}, "
-            f"and at {times[1]:.0f} s {shown(before)} again"
+            f"the traffic split of {model} is {shown(before)}; it changes to "
+            f"{shown(other)} after {times[0]:.0f} s, and back to {shown(before)} after "
+            f"{times[1]:.0f} s"
         )
         plan = stage.plan(arrivals=Arrivals(stage.rate or _RATE), seconds=seconds)
         by_hand = admin.command(f"servegate route set {model} {shown(before)}")
         async with putting_back(
-            changes.put_back, what=f"the split of {model}", by_hand=by_hand, say=stage.say
+            changes.put_back, what=f"the traffic split of {model}", by_hand=by_hand, say=stage.say
         ) as undone:
             run = await stage.perform(
                 plan,
@@ -56,7 +57,7 @@ async def play(stage: Stage) -> Outcome:
     windows = list(run.record.windows.values())
     passed = follows and not failures(windows) and not undone
     return Outcome(
-        "Split: a change of the split under load",
+        "Split: the traffic split changes under load",
         (run,),
         (*undone, *findings, failed_sentence(windows)),
         None if is_stopped(run) and not undone else passed,
@@ -116,13 +117,13 @@ def judge(
         for number, _ in enumerate(times[phase:], phase):
             last_old[number] = max(last_old[number], second)
     if len(generations) < 2:
-        return ("the split was not changed twice: see the problems of the run",), False
+        return ("the traffic split was not changed twice; see the problems of the run",), False
     told = [_share_sentence(split, found) for split, found in zip(splits, counts, strict=True)]
     late = [last - at for last, at in zip(last_old, times, strict=True) if last - at > _FOLLOWING]
     if late:
-        sentence = f"the old split still decided {max(late):.0f} s after a change"
+        sentence = f"the old traffic split was still used {max(late):.0f} s after a change"
     else:
-        sentence = "every call followed the new split within a second of its change"
+        sentence = "every call followed the new traffic split within a second of its change"
     return (sentence, *(text for text, _ in told)), not late and all(good for _, good in told)
 
 
@@ -143,7 +144,7 @@ def shown(split: Split) -> str:
 def _share_sentence(split: Split, counts: Counter[int]) -> tuple[str, bool]:
     calls = counts.total()
     if not calls:
-        return f"while the split was {shown(split)} it decided no call", False
+        return f"no call was routed by the traffic split {shown(split)}", False
     good, parts = True, []
     for version in sorted({*split, *counts}):
         wanted = split.get(version, 0) / sum(split.values())
@@ -152,7 +153,7 @@ def _share_sentence(split: Split, counts: Counter[int]) -> tuple[str, bool]:
         good = good and abs(share - wanted) <= off
         parts.append(f"{share_text(share)} of the calls went to version {version}")
     verdict = "" if good else ", which is not by chance"
-    text = f"while the split was {shown(split)}, {' and '.join(parts)}{verdict}"
+    text = f"with the traffic split {shown(split)}, {' and '.join(parts)}{verdict}"
     return f"{text} ({calls} calls)", good
 
 
@@ -160,15 +161,15 @@ async def _splits(admin: Admin, model: str) -> tuple[Split, Split]:
     route, found = await admin.route(), await admin.model()
     if not route["routed"]:
         raise Invalid(
-            f"nobody has set a route for {model}",
-            why="it could not be put back: there is no way to unset a route",
+            f"{model} has no route of its own",
+            why="the scenario could not restore it, because a route cannot be unset",
             try_this=admin.command(f"servegate route set {model} VERSION=WEIGHT VERSION=WEIGHT"),
         )
     ready = {int(one["version"]) for one in found["versions"] if one["state"] == "ready"}
     before = _split(route["split"])
     if len(ready | set(before)) < 2:
         raise Invalid(
-            f"{model} has one version that is ready", why="a split needs two of them at least"
+            f"only one version of {model} is ready", why="a traffic split needs at least two"
         )
     return before, another(before, ready)
 

@@ -57,7 +57,7 @@ def failed_sentence(windows: Windows) -> str:
     """`no call of 1200 failed`, or how many did, and of what."""
     calls, failed = outcomes(windows).total(), failures(windows)
     if not failed:
-        return f"no call of {calls} failed"
+        return f"none of {calls} calls failed"
     kinds = ", ".join(f"{n} {outcome}" for outcome, n in failed.most_common(4))
     share = share_text(failed.total() / calls)
     return f"{failed.total()} of {calls} calls failed ({share}): {kinds}"
@@ -69,4 +69,4 @@ def top1_sentence(windows: Windows) -> str:
     if not counts[WRONG]:
         return ""
     share = share_text(counts[RIGHT] / (counts[RIGHT] + counts[WRONG]))
-    return f"{share} of the answers had the expected class"
+    return f"{share} of the responses had the expected class"

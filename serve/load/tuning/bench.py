@@ -91,9 +91,9 @@ async def ask(
         answer = await client.request(method, path, json=body, timeout=patience)
     except (httpx2.HTTPError, httpx2.InvalidURL) as error:
         raise NoControl(
-            f"the control plane at {client.base_url} does not answer",
+            f"the control plane at {client.base_url} does not respond",
             why=str(error) or type(error).__name__,
-            try_this="--admin-url URL",
+            try_this="use --admin-url URL",
         ) from error
     if not answer.is_success:
         raise error_of(answer.status_code, answer.text)

@@ -96,13 +96,14 @@ class Statistics:
                 answer = await client.get(self._model + path)
         except (httpx2.HTTPError, httpx2.InvalidURL) as error:
             raise Invalid(
-                "the bench cannot be reached from here",
+                "the Triton for the measurements cannot be reached from this machine",
                 why=f"{self._model}: {str(error) or type(error).__name__}",
-                try_this="run the command on the control plane's machine, or where the replicas "
-                "are reachable",
+                try_this="run the command on the control plane's machine, or on one that can "
+                "reach the replicas",
             ) from error
         if not answer.is_success:
             raise ServegateError(
-                "the bench does not know the model", why=f"{self._model}: {answer.text[:200]}"
+                "the Triton for the measurements does not have the model",
+                why=f"{self._model}: {answer.text[:200]}",
             )
         return answer.json()

@@ -180,9 +180,9 @@ def parse_rows(text: str) -> tuple[tuple[int, float], ...]:
             rows, weight = 0, 0.0
         if rows < 1 or not (0 < weight < math.inf):
             raise Invalid(
-                f"'{text}' says no rows of calls",
-                why="a size of 1 or more is needed, or several with their shares",
-                try_this="--rows 1:80,8:20",
+                f"'{text}' is not a number of rows per call",
+                why="it has to be 1 or more, or several sizes with their shares",
+                try_this="use --rows 1:80,8:20",
             )
         found.append((rows, weight))
     return tuple(found)

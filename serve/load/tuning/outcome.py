@@ -64,7 +64,7 @@ class Outcome:
 
 
 _NOTHING = object()
-_MORE = "Next: the same with --resume and a longer --budget."
+_MORE = "To continue, use --resume with a longer --budget."
 
 
 def outcome_of(state: State) -> Outcome:
@@ -109,21 +109,21 @@ def _nothing_met(state: State, present: Setup) -> str:
     judged = [one for one in judged if one.passed is not None]
     if not judged:
         return (
-            "The time was over before anything was tried: only calibrations were made. "
-            "Next: a longer --budget."
+            "The time ran out after the calibration, before any configuration was tried. "
+            "Use a longer --budget."
         )
     met = [one.rate for one in judged if one.passed and one.setup == present]
     if met:
         return (
-            f"No setup that was tried met {objective} at a higher rate than the present "
-            f"configuration ({present}), which met it at {rate_text(max(met))}. Next: a longer "
-            "--budget, or the same while nothing else loads the machine."
+            f"No other configuration met {objective} at a higher rate than the current "
+            f"one ({present}), which met it at {rate_text(max(met))}. Use a longer "
+            "--budget, or repeat the tuning while the machine has no other load."
         )
     lowest = min(judged, key=lambda one: one.rate)
     return (
-        f"Nothing that was tried met {objective}: at {rate_text(lowest.rate)}, the lowest rate, "
-        f"{lowest.setup} took {time_text(lowest.latency)}. Next: the same while nothing else loads "
-        "the machine, or --slo with a higher limit."
+        f"No configuration met {objective}: at {rate_text(lowest.rate)}, the lowest rate, "
+        f"{lowest.setup} took {time_text(lowest.latency)}. Repeat the tuning while the "
+        "machine has no other load, or use --slo with a higher limit."
     )
 
 
@@ -131,21 +131,26 @@ def _verdict(subject: Subject, present: Setup, best: Best, found: Compared) -> s
     objective = subject.objective
     if best.setup == present:
         return (
-            f"No gain: the present configuration ({present}) is the best that was found, with "
+            f"No gain: the current configuration ({present}) is the best one found, with "
             f"{rate_text(best.rate)} under {objective}."
         )
     what = f"{best.setup}: {rate_text(best.rate)} under {objective}"
     if not found.rounds:
-        return f"{what}. It was not compared with the present configuration ({present}). {_MORE}"
-    ratio = f"{figures(found.ratio)} times the present configuration ({present})"
+        return f"{what}. It was not compared with the current configuration ({present}). {_MORE}"
+    ratio = f"{figures(found.ratio)} times the current configuration ({present})"
     if found.rounds < ROUNDS:
-        return f"{what}, {ratio}: too few rounds for an interval, so nothing is proposed. {_MORE}"
-    interval = f"95 %: {figures(found.low)} to {figures(found.high)}, {found.rounds} rounds"
+        return (
+            f"{what}, {ratio}. There were too few rounds for an interval, so no change is "
+            f"proposed. {_MORE}"
+        )
+    interval = (
+        f"95 % interval: {figures(found.low)} to {figures(found.high)}, {found.rounds} rounds"
+    )
     if found.is_gain:
         return f"{what}, {ratio} ({interval})."
     if found.high < 1:
-        return f"No gain: {best.setup} gave less when both were measured in turns ({interval})."
-    return f"No gain: {best.setup} gives {ratio}, which may be chance ({interval})."
+        return f"No gain: {best.setup} was slower in alternating measurements ({interval})."
+    return f"No gain: {best.setup} reaches {ratio}, which may be chance ({interval})."
 
 
 def _rows(text: str) -> float:

@@ -30,8 +30,8 @@ from serve.pages.frame import page, section
 
 Page = Mapping[str, Any]
 _LEGEND = (
-    ("dot good", "the winner"),
-    ("dot c2", "the present configuration"),
+    ("dot good", "best configuration"),
+    ("dot c2", "current configuration"),
     ("dot", "objective met"),
     ("dot bad", "missed"),
     ("dot c4", "predicted, at the objective's limit"),
@@ -43,29 +43,29 @@ _MOST = 40  # rows of the table of setups
 def render(report: Page) -> str:
     """The whole page of a report, see `report.py`."""
     return page(
-        f"Batching of {report['model']} version {report['version']}, tuned",
+        f"Batch tuning of {report['model']} version {report['version']}",
         (
             _lead(report),
             _verdict(report),
             _tiles(report),
-            section("The change", _change(report)),
-            section("Throughput against latency", _picture(report)),
-            section("Against the present configuration", _compared(report)),
+            section("Change", _change(report)),
+            section("Throughput and latency", _picture(report)),
+            section("Compared with the current configuration", _compared(report)),
             section("Predicted and measured", _standings(report)),
-            section("What was measured, in this order", _entries(report)),
+            section("Measurements in order", _entries(report)),
             section("Notes", listed(report["notes"])),
-            section("The same again", f"<pre>{escape(report['command'])}</pre>"),
-            section("Made with", _made_with(report)),
+            section("Command", f"<pre>{escape(report['command'])}</pre>"),
+            section("Environment", _made_with(report)),
         ),
         style=STYLE + _STYLE,
     )
 
 
 def _lead(report: Page) -> str:
-    where = f"replica {report['replica']}" if report["replica"] else "a Triton of its own"
+    where = f"replica {report['replica']}" if report["replica"] else "a temporary Triton"
     told = (
-        f"{report['objective']}, {report['load']}, rows of a call: {report['rows']}; on {where}. "
-        f"Begun {when_begun(report['begun'])}."
+        f"{report['objective']}, {report['load']}, rows per call: {report['rows']}; on "
+        f"{where}. Started {when_begun(report['begun'])}."
     )
     return f'<p class="lead soft">{escape(told)}</p>'
 
@@ -74,9 +74,9 @@ def _verdict(report: Page) -> str:
     if report["best"] is None:
         kind, strong = " bad", "Not met."
     elif report["gain"]:
-        kind, strong = "", "A gain."
+        kind, strong = "", "Improved."
     else:
-        kind, strong = " calm", "Nothing to change."
+        kind, strong = " calm", "No change needed."
     return f'<div class="verdict{kind}"><strong>{strong}</strong> {escape(report["verdict"])}</div>'
 
 
@@ -85,9 +85,9 @@ def _tiles(report: Page) -> str:
     return tiles(
         {
             "Best": f"{number(best.get('rate'))}/s" if best else NONE,
-            "p99 there": seconds(best.get("p99")),
-            "Rows an execution": number(best.get("rows_per_execution")),
-            "Against the present": f"× {number(found['ratio'])}" if found["rounds"] else NONE,
+            "p99 at that rate": seconds(best.get("p99")),
+            "Rows per execution": number(best.get("rows_per_execution")),
+            "Compared with current": f"× {number(found['ratio'])}" if found["rounds"] else NONE,
             "Measurements": count(report["measurements"]),
             "Time": seconds(report["seconds"]),
         }
@@ -100,7 +100,7 @@ def _change(report: Page) -> str:
         return ""
     lines = "\n".join(change["config.pbtxt"])
     return (
-        f"<p>{escape(report['present']['text'])} becomes "
+        f"<p>Change {escape(report['present']['text'])} to "
         f"<strong>{escape(report['best']['setup']['text'])}</strong>:</p>"
         f"<pre>{escape(change['command'])}</pre><p>or in config.pbtxt:</p>"
         f"<pre>{escape(lines)}</pre>"
@@ -113,8 +113,9 @@ def _picture(report: Page) -> str:
         "",
         _LEGEND,
         pareto_svg(tuple(_dots(report)), limit),
-        "Across: right answers per second. Up: latency at the objective's quantile. "
-        "The line joins the measured trials that no other trial beats in both.",
+        "Horizontal: correct responses per second. Vertical: latency at the objective's "
+        "quantile. The line connects the measured trials that no other trial beats in "
+        "both.",
     )
 
 
@@ -143,12 +144,12 @@ def _compared(report: Page) -> str:
     kind = "good" if report["gain"] else "calm"
     scale = ratio_scale((ratio, low, high))
     named = {
-        "Present": f"{number(found['baseline'])}/s",
-        "Winner": f"{number(found['winner'])}/s",
+        "Current": f"{number(found['baseline'])}/s",
+        "Best": f"{number(found['winner'])}/s",
         "Ratio": f"{number(ratio)} ({number(low)} to {number(high)})",
         "Rounds": count(found["rounds"]),
     }
-    note = "Measured in turns; with the 95 % interval where there were enough rounds."
+    note = "Measured in alternation. The 95 % interval needs enough rounds."
     drawn = ratio_svg(ratio, low, high, scale, kind) + ratio_axis_svg(scale)
     return facts(named) + figure("", (), drawn, note)
 
@@ -170,11 +171,15 @@ def _standings(report: Page) -> str:
         for one in shown[:_MOST]
     )
     heads = (
-        *("Setup", "Predicted, /s", "Met at, /s", "Missed at, /s"),
-        *("p99 predicted", "p99 measured", "Trials", "Given up"),
+        *("Configuration", "Predicted/s", "Met at/s", "Missed at/s"),
+        *("p99 predicted", "p99 measured", "Trials", "Excluded because"),
     )
     left = len(shown) - _MOST
-    rest = f"<p class='soft'>{plural(left, 'setup')} more in report.json.</p>" if left > 0 else ""
+    rest = (
+        f"<p class='soft'>{plural(left, 'configuration')} more in report.json.</p>"
+        if left > 0
+        else ""
+    )
     return _service(report) + table(heads, rows, words=(0, 7)) + rest
 
 
@@ -184,9 +189,10 @@ def _service(report: Page) -> str:
         return ""
     return facts(
         {
-            "An execution": f"{seconds(found['fixed'])} + {seconds(found['per_row'])} a row",
-            "Scatter": number(found["scatter"]),
-            "Besides, per call": seconds(report["overhead"]),
+            "Time per execution": f"{seconds(found['fixed'])} + "
+            f"{seconds(found['per_row'])} per row",
+            "Variation": number(found["scatter"]),
+            "Overhead per call": seconds(report["overhead"]),
         }
     )
 
@@ -204,16 +210,16 @@ def _entries(report: Page) -> str:
             seconds(one["p99"]),
             number(one["rows_per_execution"]),
             escape(one["why"] or words[one["passed"]])
-            + (" (the generator was the limit)" if one["doubt"] else ""),
+            + (" (the load generator was the bottleneck)" if one["doubt"] else ""),
         )
         for one in report["entries"]
     )
     heads = (
-        *("Step", "Setup", "After", "Load", "Right, /s", "p50", "p99"),
-        *("Rows an execution", "Objective"),
+        *("Step", "Configuration", "Time", "Load", "Correct/s", "p50", "p99"),
+        *("Rows per execution", "Objective"),
     )
     return table(heads, rows, words=(0, 1, 8))
 
 
 def _made_with(report: Page) -> str:
-    return facts({"Generator": report["machine"], "Versions": versions_words(report["versions"])})
+    return facts({"Machine": report["machine"], "Versions": versions_words(report["versions"])})

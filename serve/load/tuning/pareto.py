@@ -71,7 +71,7 @@ def pareto_svg(dots: Sequence[Dot], limit: float) -> str:
     told = "; ".join(f"{number(dot.rate)}/s: {seconds(dot.latency)}" for dot in best)
     return picture(
         _CLEAR + _HEIGHT + _FOOT,
-        f"latency by calls per second, the best: {told}",
+        f"latency by calls per second, Pareto front: {told}",
         parts,
         kind="inset",
     )

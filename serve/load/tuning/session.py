@@ -134,8 +134,8 @@ class Session:
         if alone and entry.p50 > limit:
             raise Invalid(
                 f"no configuration can meet {self._state.subject.objective}",
-                why=f"one call alone takes {time_text(entry.p50)} in the middle",
-                try_this="--slo with a higher limit",
+                why=f"a single call already takes {time_text(entry.p50)} (median)",
+                try_this="use --slo with a higher limit",
             )
 
     async def _compare(self, winner: Setup, rate: float) -> None:
@@ -196,7 +196,7 @@ class Session:
         taken = (self._clock() - began) / times - self._measuring.seconds(ask)
         self._around = 0.5 * (self._around + max(0.5, taken))
         if result.doubt:
-            self._note(f"Some trials say little: {result.doubt}")
+            self._note(f"Some trials are unreliable: {result.doubt}")
         return result
 
     def _fits(self, ask: Ask, until: float, times: int = 1) -> bool:
@@ -219,7 +219,11 @@ class Session:
 
     def _show(self, ask: Ask) -> None:
         gone, best = self._clock() - self._began, self._state.search.best()
-        loaded = f"{ask.callers} at a time" if isinstance(ask, Calibration) else rate_text(ask.rate)
+        loaded = (
+            f"{ask.callers} calls in flight"
+            if isinstance(ask, Calibration)
+            else rate_text(ask.rate)
+        )
         self._tell(
             Now(
                 f"{step_of(ask)}: {ask.setup}, {loaded}",

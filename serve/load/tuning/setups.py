@@ -97,19 +97,20 @@ def tunable(model: str, config: Config) -> None:
     """`Invalid` says why a model's batching cannot be tuned."""
     why = ""
     if config.get("sequence_batching") is not None:
-        why = (
-            "calls of a sequence belong together, and load made of single calls says nothing of it"
-        )
+        why = "calls of a sequence depend on each other, but the tuning sends independent calls"
     elif config.get("ensemble_scheduling") is not None:
-        why = "an ensemble runs nothing by itself: its parts are what is batched"
+        why = "Triton batches the parts of an ensemble, not the ensemble itself"
     elif (config.get("model_transaction_policy") or {}).get("decoupled"):
-        why = "it is decoupled: a call has any number of answers, so there is no time that it takes"
+        why = (
+            "the model is decoupled: a call has any number of responses, so its duration is "
+            "undefined"
+        )
     if why:
-        tried = "tune its parts; servegate batching show says where time goes"
+        tried = "tune its parts; servegate batching show lists the time that each one takes"
         raise Invalid(
             f"model '{model}' cannot be tuned",
             why=why,
-            try_this=tried if "parts" in why else "servegate batching set, by hand",
+            try_this=tried if "parts" in why else "set it manually with servegate batching set",
         )
 
 

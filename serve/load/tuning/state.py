@@ -135,16 +135,17 @@ class State:
             page = json.loads((folder / _STATE).read_text())
         except OSError as error:
             raise NotFound(
-                f"there is no tuning in {folder} that could go on",
+                f"{folder} contains no tuning to resume",
                 why=error.strerror or str(error),
-                try_this="without --resume",
+                try_this="leave out --resume",
             ) from error
         except ValueError as error:
             raise Invalid(f"the state in {folder} is damaged", why=str(error)) from error
         try:
             if page["format"] != FORMAT:
                 raise Invalid(
-                    f"the state in {folder} is of another version", try_this="without --resume"
+                    f"the state in {folder} was written by another version of Servegate",
+                    try_this="leave out --resume",
                 )
             return cls(
                 Subject(**page["subject"]),

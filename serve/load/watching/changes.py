@@ -36,7 +36,7 @@ class Changes:
         states = {name: str(one["state"]) for name, one in told.items()}
         if self._states is not None:
             for name in self._states.keys() - states.keys():
-                self.mark(at, f"{name} is gone")
+                self.mark(at, f"{name} was removed")
             for name, state in states.items():
                 if self._states.get(name) != state:
                     why = str(told[name].get("why") or "")
@@ -46,9 +46,9 @@ class Changes:
     def avoided(self, at: float, names: frozenset[str]) -> None:
         """The replicas that workers avoid."""
         for name in sorted(names - self._avoided):
-            self.mark(at, f"the gateway avoids {name}")
+            self.mark(at, f"the gateway does not call {name}")
         for name in sorted(self._avoided - names):
-            self.mark(at, f"the gateway uses {name} again")
+            self.mark(at, f"the gateway calls {name} again")
         self._avoided = names
 
     def revisions(self, earliest: float, at: float, zero: float, page: Iterable[Any]) -> None:

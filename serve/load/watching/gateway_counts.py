@@ -139,7 +139,7 @@ class GatewayCounts:
             self._last.counts.get(name, 0.0) >= count for name, count in first.counts.items()
         ):
             return ()
-        return ("the gateway's counters fell during the run: it was started anew",)
+        return ("the gateway's counters decreased during the run, because it was restarted",)
 
 
 def _samples(text: str, model: str) -> Iterator[Sample]:

@@ -42,7 +42,7 @@ class Questions:
     def problems(self) -> tuple[str, ...]:
         """A sentence for each address that did not always give a good answer."""
         return tuple(
-            f"{address} gave no good answer {tally.failed} of {tally.asked} times: {tally.why}"
+            f"{tally.failed} of {tally.asked} requests to {address} failed: {tally.why}"
             for address, tally in self._tallies.items()
             if tally.failed
         )
@@ -58,7 +58,7 @@ class Questions:
         try:
             return None if answer is None else answer.json()
         except ValueError:
-            self._failed(url, "its answer is not JSON")
+            self._failed(url, "the response is not JSON")
             return None
 
     async def close(self) -> None:
@@ -74,7 +74,7 @@ class Questions:
                 return answer
             self._failed(url, f"status {answer.status_code}")
         except httpx2.TimeoutException:
-            self._failed(url, f"none within {PATIENCE:g} s")
+            self._failed(url, f"no response within {PATIENCE:g} s")
         except (httpx2.HTTPError, httpx2.InvalidURL, ValueError) as error:
             self._failed(url, str(error) or type(error).__name__)
         return None

@@ -70,9 +70,9 @@ class TritonCounts:
     def problems(self) -> tuple[str, ...]:
         """A sentence for each version whose counters fell."""
         return tuple(
-            f"Triton's counters of {self._model} version {version} fell during the run"
-            f"{f' {times} times' if times > 1 else ''}: a replica started or loaded it anew, and "
-            f"what it counted since the reading before is lost"
+            f"Triton's counters of {self._model} version {version} decreased during the "
+            f"run{f' {times} times' if times > 1 else ''}, because a replica restarted or "
+            "reloaded it; the counts since the previous reading are lost"
             for version, times in sorted(self._falls.items())
         )
 

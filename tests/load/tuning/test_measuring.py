@@ -83,5 +83,5 @@ def test_a_trace_is_as_fast_as_the_rate_and_begins_again_at_its_end():
 
 @pytest.mark.parametrize("text", ["", "0", "x", "1:0", "1:x", "2,,3"])
 def test_what_says_no_rows_is_refused(text):
-    with pytest.raises(Invalid, match="says no rows of calls"):
+    with pytest.raises(Invalid, match="is not a number of rows per call"):
         parse_rows(text)

@@ -185,7 +185,7 @@ def test_where_everything_is_missed_the_present_configuration_is_tried_with_less
     assert [one.rate for one in tried] == sorted((one.rate for one in tried), reverse=True)
     assert tried[-1].passed and tried[-1].rate < min(missed)
     assert f"({outcome.present}), which met it at " in outcome.verdict
-    assert "Next: a longer --budget" in outcome.verdict
+    assert "Use a longer --budget" in outcome.verdict
 
 
 def test_an_objective_that_one_call_alone_misses_is_refused(tmp_path):
@@ -204,6 +204,6 @@ def test_the_report_is_plain_json_and_its_page_stands_alone(tmp_path):
     )
     assert json.loads(json.dumps(page, allow_nan=False)) == page
     text = render(page)
-    assert "A gain." in text and "<svg" in text
+    assert "Improved." in text and "<svg" in text
     assert "&lt;m&gt;" in text and "<script" not in text
     assert Setup(16, 1, batches=False) == outcome_of(state).present

@@ -90,9 +90,9 @@ def test_what_triton_tells_is_read_without_what_says_nothing():
 @pytest.mark.parametrize(
     ("config", "why"),
     [
-        ({"sequence_batching": {}}, "calls of a sequence belong together"),
-        ({"ensemble_scheduling": {"step": []}}, "an ensemble runs nothing by itself"),
-        ({"model_transaction_policy": {"decoupled": True}}, "it is decoupled"),
+        ({"sequence_batching": {}}, "calls of a sequence depend on each other"),
+        ({"ensemble_scheduling": {"step": []}}, "not the ensemble itself"),
+        ({"model_transaction_policy": {"decoupled": True}}, "is decoupled"),
     ],
 )
 def test_what_cannot_be_tuned_says_why(config, why):
