@@ -85,9 +85,9 @@ def simulate(
     sizes = np.broadcast_to(np.asarray(rows, np.int64), times.shape)
     if setup.max_batch_size and sizes.max() > setup.max_batch_size:
         raise Invalid(
-            f"a call of {sizes.max()} rows is refused",
+            f"a call of {sizes.max()} rows is too large",
             why=f"max_batch_size is {setup.max_batch_size}",
-            try_this=f"max_batch_size {sizes.max()}",
+            try_this=f"use max_batch_size {sizes.max()}",
         )
     executions = _executed(setup, service, times.tolist(), sizes, seed)
     return _summed_up(setup, times, sizes, executions, overhead)

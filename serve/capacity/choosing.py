@@ -66,9 +66,9 @@ class Halving:
         self._grid = tuple(each for each in grid if rows <= max(1, each.max_batch_size))
         if not self._grid:
             raise Invalid(
-                f"no setup takes calls of {rows} rows",
-                why="the largest max_batch_size is below that",
-                try_this=f"--max-batch-size {rows} or more",
+                f"no configuration accepts calls of {rows} rows",
+                why="the largest max_batch_size is smaller",
+                try_this=f"use --max-batch-size {rows} or more",
             )
         self._objective = objective
         self._work = Workload(rows, interarrivals=tuple(interarrivals))
@@ -190,7 +190,7 @@ class Halving:
         """Go on where `to_json` left off. `Invalid` for a state that was not written by it."""
         try:
             if state["format"] != remembering.FORMAT:
-                raise ValueError("its format is of another version")
+                raise ValueError("the state has the format of another version")
             grid = [remembering.setup_from_json(each) for each in state["grid"]]
             search = cls(
                 grid,
@@ -209,7 +209,7 @@ class Halving:
                     remembering.told_from_json(each["told"]),
                 )
         except (KeyError, TypeError, ValueError) as error:
-            raise Invalid("this is no state of a search", why=str(error)) from error
+            raise Invalid("the state of the search is damaged", why=str(error)) from error
         return search
 
     def _replay(self, ask: Ask, told: Measured | str) -> None:

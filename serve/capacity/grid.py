@@ -25,8 +25,8 @@ def candidates(
     """
     if largest < 0 or instances < 1:
         raise Invalid(
-            f"there are no setups of up to {largest} rows and {instances} instances",
-            why="a batch has 0 rows (none) or more, and one instance is the least",
+            f"there are no configurations with up to {largest} rows and {instances} instances",
+            why="required: 0 or more rows, and at least one instance",
         )
     if delays is None:
         delays = [_plain(share * objective.limit) for share in _DELAYS]

@@ -64,7 +64,7 @@ def predict(
 ) -> Prediction:
     """The highest rate at which the objective is met; some ten simulations."""
     if setup.max_batch_size and rows > setup.max_batch_size:
-        why = f"calls have {rows} rows and max_batch_size is {setup.max_batch_size}"
+        why = f"calls have {rows} rows, but max_batch_size is {setup.max_batch_size}"
         return Prediction(setup, 0.0, 0.0, 0.0, why)
     work = Workload(rows, overhead, tuple(interarrivals or ()))
     most = saturation(setup, service, rows)
@@ -75,9 +75,9 @@ def predict(
             return _between(share * most, above, seen, setup, service, objective, work)
         above = share * most
     alone = overhead + service.time(rows) + (setup.delay if setup.batches else 0.0)
-    why = f"a call by itself takes {alone * 1e3:.3g} ms"
+    why = f"a single call takes {alone * 1e3:.3g} ms"
     if alone < objective.limit:
-        why = "the objective is missed at any rate"
+        why = "no rate meets the objective"
     return Prediction(setup, 0.0, seen.p99, seen.rows_per_execution, why)
 
 
@@ -103,7 +103,7 @@ def _between(
         else:
             failed = rate
     return Prediction(
-        setup, passed, seen.p99, seen.rows_per_execution, f"above it, {objective} fails"
+        setup, passed, seen.p99, seen.rows_per_execution, f"higher rates miss {objective}"
     )
 
 

@@ -14,8 +14,8 @@ from browser.hinted import Hinted, hinted
 from browser.scene import ATTACK
 from serve.capacity.scaling.signals import Code, Reason
 
-HELD = Reason(Code.STALE, "digits was last seen 20 s ago")
-NOT_BOUND = Reason(Code.NOT_GPU_BOUND, "calls wait although the GPUs are busy for 12 % of the time")
+HELD = Reason(Code.STALE, "the readings of digits are 20 s old")
+NOT_BOUND = Reason(Code.NOT_GPU_BOUND, "calls wait although the GPUs are busy 12 % of the time")
 
 
 @pytest.fixture
@@ -54,7 +54,7 @@ def test_a_pool_is_shown_with_its_numbers_its_chart_and_all_reasons(
 ) -> None:
     always(site, told(reasons=(DEMAND, NOT_BOUND), utilization=0.12))
     live.goto("/live")
-    expect(part(live, "asked")).to_have_text("3 replicas, 1 more than there are")
+    expect(part(live, "asked")).to_have_text("3 replicas, 1 more than now")
     for name, text in {
         "desired": "3",
         "ready": "2",
@@ -90,14 +90,14 @@ def test_the_page_follows_the_hints_as_they_are_told(live: Page, site: Hinted) -
     always(site, told(desired=2, demand=float("nan"), reasons=(HELD,), confidence="low"))
     expect(part(live, "held")).to_be_visible()
     expect(part(live, "demand")).to_have_text("—")
-    expect(part(live, "reasons")).to_contain_text("digits was last seen 20 s ago")
+    expect(part(live, "reasons")).to_contain_text("the readings of digits are 20 s old")
 
     always(site, told(models=tuple(model(f"model-{number}") for number in range(11))))
     expect(part(live, "models").locator("tr")).to_have_count(8)
     expect(part(live, "more")).to_have_text("and 3 more")
 
     always(site, told(desired=0, ready=0, demand=0.0, models=()))
-    expect(part(live, "asked")).to_have_text("no replica: the pool is asleep")
+    expect(part(live, "asked")).to_have_text("no replicas, scaled to zero")
     expect(live.locator("#charts")).to_be_hidden()
 
     always(site, batching=(tune("m", 1),))

@@ -135,11 +135,11 @@ def test_a_state_goes_on_where_it_left_off(steps: int) -> None:
 
 
 def test_a_state_that_is_none_is_refused() -> None:
-    with pytest.raises(Invalid, match="this is no state of a search"):
+    with pytest.raises(Invalid, match="the state of the search is damaged"):
         Halving.from_json({"format": FORMAT, "grid": 7})
     with pytest.raises(Invalid) as refused:
         Halving.from_json({"format": FORMAT - 1})
-    assert refused.value.why == "its format is of another version"
+    assert refused.value.why == "the state has the format of another version"
 
 
 def test_a_setup_that_does_not_load_is_out_and_never_asked_for_again() -> None:
@@ -178,7 +178,7 @@ def test_an_objective_that_nothing_meets_ends_the_search_after_calibration() -> 
     run(halving, measured)
     assert halving.best() is None
     assert not any(isinstance(ask, Trial) for ask in measured.asked)
-    assert "a call by itself takes" in halving.standings[0].why_out
+    assert "a single call takes" in halving.standings[0].why_out
 
 
 def test_where_every_trial_misses_each_goes_further_down_until_one_passes() -> None:
@@ -236,5 +236,5 @@ def test_delays_without_a_word_are_shares_of_the_objective() -> None:
 
 
 def test_calls_that_no_setup_takes_are_refused() -> None:
-    with pytest.raises(Invalid, match="no setup takes calls of 16 rows"):
+    with pytest.raises(Invalid, match="no configuration accepts calls of 16 rows"):
         Halving(SMALL, WITHIN_100_MS, rows=16)

@@ -38,7 +38,7 @@ def test_a_looser_objective_allows_no_less() -> None:
 def test_where_a_call_by_itself_takes_too_long_it_says_so() -> None:
     found = predict(Setup(8), SERVICE, Objective.parse("p99<4ms"))
     assert found.rate == 0
-    assert found.why == "a call by itself takes 5 ms"
+    assert found.why == "a single call takes 5 ms"
 
 
 def test_a_delay_beyond_the_limit_leaves_nothing_or_only_full_batches() -> None:
@@ -48,7 +48,7 @@ def test_a_delay_beyond_the_limit_leaves_nothing_or_only_full_batches() -> None:
 
 def test_calls_larger_than_the_batch_are_not_taken() -> None:
     found = predict(Setup(4), SERVICE, WITHIN_50_MS, rows=8)
-    assert (found.rate, found.why) == (0, "calls have 8 rows and max_batch_size is 4")
+    assert (found.rate, found.why) == (0, "calls have 8 rows, but max_batch_size is 4")
 
 
 def test_calls_in_bursts_allow_less_than_calls_that_are_spread_out() -> None:

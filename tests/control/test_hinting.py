@@ -31,7 +31,7 @@ def test_a_hint_is_told_in_words_with_all_its_reasons() -> None:
     assert one == {
         "kind": "scaling",
         "about": "default",
-        "what": "3 replicas, 1 more than there are",
+        "what": "3 replicas, 1 more than now",
         "confidence": "low",
         "reasons": [
             {"code": "capacity-unknown", "text": "too little was executed"},
@@ -78,4 +78,4 @@ async def test_a_pools_numbers_become_columns_and_its_words_do_not() -> None:
     made = columns(samples)
     assert made["pools"]["default"]["desired"] == [None, 3, 4]
     assert made["pools"]["default"]["models"]["digits"]["calls"] == [None, 290.0, 290.0]
-    assert [one["what"] for one in made["hints"]] == ["4 replicas, 2 more than there are"]
+    assert [one["what"] for one in made["hints"]] == ["4 replicas, 2 more than now"]

@@ -85,7 +85,7 @@ def test_the_page_draws_each_pool_and_tells_what_was_wanted_and_why() -> None:
         "replicas of pool default over time: ready, 2 to 4; wanted, 2 to 4; demand, 1.2 to 3.1"
         in (text.replace("\N{NO-BREAK SPACE}", " ") for text in shown.pictures)
     )
-    for text in ("Pool default", "2 are right", "4 replicas, 2 more than there are", "demand"):
+    for text in ("Pool default", "2 are right", "4 replicas, 2 more than now", "demand"):
         assert text in shown.said
 
 
@@ -98,9 +98,9 @@ def test_too_few_replicas_are_a_finding() -> None:
 
 
 def test_a_bound_that_holds_is_a_finding_with_its_numbers() -> None:
-    reasons = (Reason(Code.MOST, "9 would be right, and 4 are allowed"),)
+    reasons = (Reason(Code.MOST, "9 are needed, but the limit is 4"),)
     hints = recorded(page(told(desired=4, ready=4, reasons=reasons)))
     assert (
         "A limit kept the scaling hint for pool default below the demand: "
-        "9 would be right, and 4 are allowed."
+        "9 are needed, but the limit is 4."
     ) in findings(run_with(hints))

@@ -28,8 +28,9 @@ def read_times(lines: Iterable[str], name: str) -> Floats:
         elif number > 1:
             raise Invalid(
                 f"{name}, line {number}: '{first[:40]}' is not a time",
-                why="the first column has to be seconds, or times such as 2026-01-31 12:00:00.5",
-                try_this="one line for each call, its time first",
+                why="the first column has to contain seconds, or times such as 2026-01-31 "
+                "12:00:00.5",
+                try_this="write one line per call, with its time first",
             )
     if len(found) < _LEAST:
         raise Invalid(f"{name} has fewer than {_LEAST} calls")

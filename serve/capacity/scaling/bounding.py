@@ -18,11 +18,11 @@ def hint_of(
     least = 0 if bounds.to_zero and has_none else bounds.least
     if desired < least:
         desired = least
-        said.append(Reason(Code.LEAST, f"at least {least}"))
+        said.append(Reason(Code.LEAST, f"the minimum is {least}"))
     most = bounds.highest
     if desired > most:
         code = Code.MOST if most == bounds.most else Code.BUDGET
-        said.append(Reason(code, f"{desired} would be right, and {most} are allowed"))
+        said.append(Reason(code, f"{desired} are needed, but the limit is {most}"))
         desired = most
     return Hint(
         signal.name,

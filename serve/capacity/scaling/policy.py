@@ -92,14 +92,14 @@ def decide(state: State, signal: PoolSignal, bounds: Bounds) -> tuple[State, Hin
     """The hint for what is seen now, and what is to be remembered until the next."""
     wrong = _wrong(signal)
     if not wrong and _is_called_in_vain(signal, bounds):
-        reason = Reason(Code.WAKING, "it is needed, and there is no replica")
+        reason = Reason(Code.WAKING, "a call needs the pool, and it has no replicas")
         return state, hint_of(signal, bounds, 1, 0.0, (reason,))
     held = wrong or _held(state, signal)
     if held:
         return state, hint_of(signal, bounds, signal.ready + signal.starting, math.nan, held, "low")
     state = _remember(state, signal)
     if _is_idle(signal, bounds):
-        reason = Reason(Code.IDLE, f"nobody has called for {signal.idle:.0f} s")
+        reason = Reason(Code.IDLE, f"no calls for {signal.idle:.0f} s")
         return state, hint_of(signal, bounds, 0, 0.0, (reason,))
     need = _needed(state, signal)
     if need is None:
@@ -137,12 +137,17 @@ def _held(state: State, signal: PoolSignal) -> tuple[Reason, ...]:
     stale = [one for one in signal.models if one.age > STALE]
     if stale:
         oldest = max(stale, key=lambda one: one.age)
-        return (Reason(Code.STALE, f"{oldest.name} was last seen {oldest.age:.0f} s ago"),)
+        return (Reason(Code.STALE, f"the readings of {oldest.name} are {oldest.age:.0f} s old"),)
     if signal.age > STALE:
-        return (Reason(Code.STALE, f"the gateway was last seen {signal.age:.0f} s ago"),)
+        return (Reason(Code.STALE, f"the readings of the gateway are {signal.age:.0f} s old"),)
     left = RESTARTED - (signal.at - state.began)
     if left > 0:
-        return (Reason(Code.RESTARTED, f"it has just begun: nothing changes for {left:.0f} s"),)
+        return (
+            Reason(
+                Code.RESTARTED,
+                f"the control plane has just started; nothing changes for {left:.0f} s",
+            ),
+        )
     return ()
 
 
@@ -202,7 +207,7 @@ def _needed(state: State, signal: PoolSignal) -> _Need | None:
             share = f"{100 * (model.missed or 0.0):.2g} %"
             reasons.append(Reason(Code.MISSED, f"{share} of {model.name}'s calls were too slow"))
         if model.holding < signal.ready:
-            text = f"{model.holding} of {signal.ready} replicas hold {model.name}"
+            text = f"{model.holding} of {signal.ready} replicas have loaded {model.name}"
             reasons.append(Reason(Code.NOT_HELD, text))
     return _Need(sum(busy for _, busy in parts), backlog, tuple(reasons), tuple(parts))
 
@@ -211,11 +216,13 @@ def _unknown(state: State, signal: PoolSignal, bounds: Bounds) -> tuple[State, H
     """Nobody knows what a replica bears: only what callers suffer says something."""
     there = signal.ready + signal.starting
     names = ", ".join(one.name for one in signal.models if not one.capacity)
-    reasons = [Reason(Code.UNKNOWN, f"too little was executed to tell what {names} needs")]
+    reasons = [
+        Reason(Code.UNKNOWN, f"not enough executions yet to measure the capacity for {names}")
+    ]
     desired = there
     if any(_is_missed(one) for one in signal.models) and not signal.starting:
         desired = there + 1
-        reasons.append(Reason(Code.MISSED, "calls are too slow, and wait"))
+        reasons.append(Reason(Code.MISSED, "calls are too slow, and they wait"))
     return state, hint_of(signal, bounds, desired, math.nan, tuple(reasons), "low")
 
 
@@ -233,7 +240,9 @@ def _steps(state: State, signal: PoolSignal, need: _Need) -> tuple[State, int, t
         code = Code.BACKLOG if need.backlog > 0.1 * need.busy else Code.DEMAND
         reasons = [Reason(code, f"{need.busy:.3g} replicas would be busy all the time")]
         if wanted > most:
-            reasons.append(Reason(Code.STEP, f"{wanted} are needed, {most} in one step"))
+            reasons.append(
+                Reason(Code.STEP, f"{wanted} are needed, but one step goes up to {most}")
+            )
         return state, min(wanted, most), tuple(reasons)
     return _fewer(state, signal, wanted)
 
@@ -242,13 +251,17 @@ def _fewer(state: State, signal: PoolSignal, wanted: int) -> tuple[State, int, t
     there = signal.ready + signal.starting
     enough = max(wanted, enough_for(state.memory.most(HELD)))
     if enough >= there:
-        return state, there, (Reason(Code.STEADY, f"{there} are right"),)
+        return state, there, (Reason(Code.STEADY, f"the demand needs {there}"),)
     kept = min(there, state.memory.kept(enough, signal.cold_start + TICK))
     if kept == there:
-        text = f"{enough} would do, but {there} were needed in the last hour, and may be again"
+        text = f"could scale down to {enough}, but {there} were needed within the last hour"
         return state, there, (Reason(Code.KEPT, text),)
     if signal.starting or state.memory.seconds < HELD:
-        why = f"{kept} would do" + (", and some still start" if signal.starting else "")
+        why = f"could scale down to {kept}" + (
+            ", but some replicas are still starting"
+            if signal.starting
+            else " (waiting for the stabilisation window)"
+        )
         return state, there, (Reason(Code.WAITING, why),)
     count, since = state.fell
     if signal.at - since >= EVERY:
@@ -256,8 +269,12 @@ def _fewer(state: State, signal: PoolSignal, wanted: int) -> tuple[State, int, t
     least = count - max(1, math.floor(SHARE_DOWN * count))
     desired = max(kept, min(least, there))
     if desired == there:
-        return state, there, (Reason(Code.WAITING, f"{kept} would do; a half a minute goes"),)
-    text = f"{kept} would have done for {HELD:.0f} s"
+        return (
+            state,
+            there,
+            (Reason(Code.WAITING, f"could scale down to {kept}, one step per minute"),),
+        )
+    text = f"{kept} would have been enough for the last {HELD:.0f} s"
     return replace(state, fell=(count, since)), desired, (Reason(Code.FALLING, text),)
 
 
@@ -265,11 +282,11 @@ def _against(signal: PoolSignal) -> Reason | None:
     """Why more replicas would not help."""
     if signal.utilization is None:
         return None
-    used = f"the GPUs are busy for {100 * signal.utilization:.0f} % of the time"
+    used = f"the GPUs are busy {100 * signal.utilization:.0f} % of the time"
     if signal.utilization < NOT_BOUND and any(one.waiting for one in signal.models):
         return Reason(Code.NOT_GPU_BOUND, f"calls wait although {used}")
     known = [one.occupancy for one in signal.models if one.occupancy is not None and one.lately]
     if signal.utilization > FULL and known and max(known) < EMPTY:
-        text = f"{used}, with batches that are {100 * max(known):.0f} % full at most"
-        return Reason(Code.BATCHING, f"{text}: servegate batching show tells what to do")
+        text = f"{used}, but the batches are at most {100 * max(known):.0f} % full"
+        return Reason(Code.BATCHING, f"{text}; see servegate batching show")
     return None

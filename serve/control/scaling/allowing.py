@@ -84,8 +84,11 @@ class Pools:
         """One pool; `NotFound` where there is none."""
         names = self.names()
         if name not in names:
-            known = f"pools: {', '.join(names)}" if names else "there is none yet"
-            try_this = f"servegate hints set {name} --most 4, or --triton ADDRESS@{name}"
+            known = "no pools yet" if names else "there is none yet"
+            try_this = (
+                f"use servegate hints set {name} --most 4, or start a replica with --triton "
+                f"ADDRESS@{name}"
+            )
             raise NotFound(f"there is no pool '{name}'", why=known, try_this=try_this)
         return self._status(name)
 
@@ -140,9 +143,10 @@ class Pools:
         displaced = self._inventory.displaced(POOL, name, body)
         for (model, version), why in sorted(displaced.items()):
             group = (body or {}).get("group")
-            whither = f"join group '{group}'" if group else "leave its group"
+            whither = "leave its group" if group else f"join group '{group}'"
             raise Conflict(
                 f"pool '{name}' cannot {whither}",
-                why=f"{model}@{version} would not be served: {why}",
-                try_this="servegate model rm of what nobody needs, or a larger --pool-memory",
+                why=f"{model}@{version} would not be served any more: {why}",
+                try_this="remove models that are not needed with servegate model rm, or increase "
+                "--pool-memory",
             )

@@ -109,9 +109,12 @@ class Arrivals:
         self.at, self._now, self.fault = at, now, ""
         wrong = [name for name, one in now.items() if not _is_right(one)]
         if wrong:
-            self._now, self.fault = None, f"the gateway tells no numbers of {wrong[0] or 'calls'}"
+            self._now, self.fault = (
+                None,
+                f"the gateway's metrics contain invalid numbers for {wrong[0] or 'calls'}",
+            )
         elif before is not None and _has_fallen(before, now):
-            self.fault = "the gateway's counters fell: it was started anew"
+            self.fault = "the gateway's counters decreased, because it was restarted"
         if self.fault:
             self._steps.clear()
         elif before is not None and seconds > 0:

@@ -38,8 +38,8 @@ class Board:
         """One pool's; `NotFound` where there is none."""
         told = self._told.get(pool)
         if told is None:
-            known = ", ".join(self._told) or "none yet: the first comes within seconds"
-            raise NotFound(f"there is no hint for a pool '{pool}'", why=f"hints: {known}")
+            known = ", ".join(self._told) or "none yet; the first appears within seconds"
+            raise NotFound(f"there is no hint for pool '{pool}'", why=f"pools with hints: {known}")
         return told
 
     def followed(self, pool: str, now: float) -> Told:
@@ -49,15 +49,15 @@ class Board:
         hold could mean less, since replicas that wait for a machine are nowhere to be seen.
         """
         if not self.number:
-            raise Unavailable("there is no hint yet", why="the control plane has just begun")
+            raise Unavailable("there are no hints yet", why="the control plane has just started")
         told = self.of(pool)
         age = now - told.at
         if age > told.hint.lasts:
-            why = f"the last one was made {age:.0f} s ago, and lasts for {told.hint.lasts:.0f} s"
-            raise Unavailable(f"there is no new hint for the pool '{pool}'", why=why)
+            why = f"the last one is {age:.0f} s old, and is valid for {told.hint.lasts:.0f} s"
+            raise Unavailable(f"there is no current hint for pool '{pool}'", why=why)
         if told.hint.codes & HOLDS:
             why = "; ".join(one.text for one in told.hint.reasons if one.code in HOLDS)
-            raise Unavailable(f"the pool '{pool}' stays as it is", why=why)
+            raise Unavailable(f"the hint for pool '{pool}' is on hold", why=why)
         return told
 
     async def after(self, number: int) -> int:

@@ -48,7 +48,7 @@ class Lasting:
         except FileNotFoundError:
             pass
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-            _log.warning("the last hints cannot be read: %s", error)
+            _log.warning("cannot read the saved hints: %s", error)
 
     def write(self) -> None:
         """Keep the numbers, if they are new; a disk that is full is no reason to have no hints."""

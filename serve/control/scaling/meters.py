@@ -21,13 +21,15 @@ class HintMeters:
 
     def collect(self) -> Iterable[Metric]:
         """All families, of every pool."""
-        desired = _family("desired_replicas", "Replicas that a pool should have", "pool")
-        ready = _family("ready_replicas", "Replicas of a pool that can be called", "pool")
-        text = "Replicas that a model would keep busy all the time"
+        desired = _family("desired_replicas", "Desired replicas of a pool", "pool")
+        ready = _family("ready_replicas", "Replicas of a pool that are ready", "pool")
+        text = "Demand of a model, in replicas that would be busy all the time"
         demand = _family("pool_demand", text, "pool", "model")
-        text = "Calls per second that one replica bears under the model's objective"
+        text = "Calls per second that one replica sustains under the model's objective"
         capacity = _family("replica_capacity", text, "pool", "model")
-        reason = _family("hint_reason", "1 while this is why a hint is as it is", "pool", "code")
+        reason = _family(
+            "hint_reason", "1 for each reason of a pool's current hint", "pool", "code"
+        )
         now = self._wall()
         for told in self._board.all():
             if now - told.at > told.hint.lasts:

@@ -44,7 +44,7 @@ class PoolSettings:
         """Read its JSON form; what is missing is as usual. `Invalid` says what cannot be."""
         unknown = sorted(body.keys() - set(FIELDS))
         if unknown:
-            raise _invalid(f"there is no '{unknown[0]}'", f"there are {', '.join(FIELDS)}")
+            raise _invalid(f"unknown field '{unknown[0]}'", f"allowed fields: {', '.join(FIELDS)}")
         settings = _read(body)
         settings._check()
         return settings
@@ -52,17 +52,20 @@ class PoolSettings:
     def _check(self) -> None:
         """`Invalid` where these cannot be together."""
         if self.group and not _NAME.match(self.group):
-            raise _invalid(f"'{self.group}' cannot be the name of a group", _ALLOWED)
+            raise _invalid(f"'{self.group}' is not a valid group name", _ALLOWED)
         for schedule in self.schedules:
             schedule.require_zone()
         for text, bounds in self._all_bounds():
             when = f" in '{text}'" if text else ""
             if bounds.least > bounds.most:
-                what = f"at least {bounds.least} and at most {bounds.most}{when}"
-                raise _invalid(f"{what} cannot be", "least is above most")
+                what = f"at least {bounds.least} and at most {bounds.most} replicas{when}"
+                raise _invalid(f"{what} is impossible", "'least' is above 'most'")
             if bounds.budget is not None and bounds.least > bounds.budget:
-                what = f"at least {bounds.least}{when} with GPUs for {bounds.budget} cannot be"
-                raise _invalid(what, "least is above the budget")
+                what = (
+                    f"at least {bounds.least} replicas{when} with a budget of {bounds.budget} "
+                    "GPUs is impossible"
+                )
+                raise _invalid(what, "'least' is above 'budget'")
 
     def bounds(self, wall: float) -> tuple[Bounds, str]:
         """What holds at a moment, in seconds of the epoch, and the schedule that says so, if any.
@@ -94,7 +97,9 @@ class PoolSettings:
 Usual = Mapping[str, PoolSettings]  # for pools of which nobody has set anything, by name
 NOTHING: Usual = MappingProxyType({})
 FIELDS = ("least", "most", "budget", "to_zero", "group", "cost", "schedules")
-_ALLOWED = "up to 63 letters, digits, '.', '_' and '-', of which the first is no '.' and no '-'"
+_ALLOWED = (
+    "a name has up to 63 letters, digits, '.', '_' and '-', and starts with a letter or a digit"
+)
 
 
 def settings_of(decisions: Decisions, pool: str, usual: Usual = NOTHING) -> PoolSettings:
@@ -121,7 +126,7 @@ def usual_of(pool: str, least: int, most: int) -> Usual:
 def check_pool_name(name: str) -> str:
     """Give the name of a pool back, or say what it may be."""
     if not _NAME.match(name):
-        raise Invalid(f"'{name}' cannot be the name of a pool", why=_ALLOWED)
+        raise Invalid(f"'{name}' is not a valid pool name", why=_ALLOWED)
     return name
 
 
@@ -131,14 +136,19 @@ _USUAL = PoolSettings()
 def _read(body: Mapping[str, Any]) -> PoolSettings:
     group, to_zero = body.get("group") or "", body.get("to_zero") or False
     if not isinstance(group, str):
-        raise _invalid("the group is no name", _ALLOWED)
+        raise _invalid("'group' is not a string", _ALLOWED)
     if not isinstance(to_zero, bool):
-        raise _invalid("to_zero is neither true nor false", "that is all it can be")
+        raise _invalid("'to_zero' is not a boolean", "it has to be true or false")
     schedules = body.get("schedules") or ()
     if not isinstance(schedules, list | tuple) or len(schedules) > _MOST_SCHEDULES:
-        raise _invalid("the schedules are no list", f"up to {_MOST_SCHEDULES} can be listed")
+        raise _invalid(
+            "'schedules' is not a valid list", f"at most {_MOST_SCHEDULES} schedules are allowed"
+        )
     if not all(isinstance(one, Mapping) for one in schedules):
-        raise _invalid("a schedule is no object", "it has days, from, to, zone, least and most")
+        raise _invalid(
+            "an entry of 'schedules' is not an object",
+            "a schedule has the fields days, from, to, zone, least and most",
+        )
     return PoolSettings(
         _count("least", body.get("least"), _USUAL.least),
         _count("most", body.get("most"), _USUAL.most),
@@ -154,9 +164,9 @@ def _count(name: str, value: Any, usual: int) -> int:
     if value is None:
         return usual
     if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= _HIGHEST:
-        hint = "; to_zero lets an idle pool have none" if name == "least" else ""
+        hint = "; use 'to_zero' to allow no replicas in an idle pool" if name == "least" else ""
         raise _invalid(
-            f"{name} cannot be {value!r}", f"a whole number from 1 to {_HIGHEST} is needed{hint}"
+            f"'{name}' cannot be {value!r}", f"it has to be an integer from 1 to {_HIGHEST}{hint}"
         )
     return value
 
@@ -165,9 +175,9 @@ def _cost(value: Any) -> float:
     if value is None:
         return _USUAL.cost
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise _invalid(f"the cost cannot be {value!r}", "a number per replica and hour is needed")
+        raise _invalid(f"'cost' cannot be {value!r}", "it has to be a number, per replica and hour")
     if not (math.isfinite(value) and value >= 0):
-        raise _invalid(f"the cost cannot be {value!r}", "it is 0 or more")
+        raise _invalid(f"'cost' cannot be {value!r}", "it has to be 0 or more")
     return float(value)
 
 

@@ -71,7 +71,7 @@ class Scaler:
             try:
                 await self.round()
             except Exception:
-                _log.exception("there are no new hints in this round")
+                _log.exception("hints could not be calculated in this round")
             await self._sleep(max(PAUSE, begun + TICK - self._clock()))
 
     async def round(self) -> None:

@@ -43,18 +43,18 @@ class Schedule:
         """Read its JSON form; `Invalid` says what is wrong with it. The zone need not be known."""
         unknown = sorted(body.keys() - set(FIELDS))
         if unknown:
-            raise _invalid(f"it has no '{unknown[0]}', only {', '.join(FIELDS)}")
+            raise _invalid(f"unknown field '{unknown[0]}'; allowed fields: {', '.join(FIELDS)}")
         begins, ends = _minutes(body.get("from")), _minutes(body.get("to"))
         if begins == ends:
-            raise _invalid("it ends when it begins; a whole day is 00:00-24:00")
+            raise _invalid("start and end are the same; a whole day is 00:00-24:00")
         if begins == _WHOLE_DAY:
-            raise _invalid("no day begins at 24:00")
+            raise _invalid("a schedule cannot start at 24:00")
         least, most = (_bound(name, body.get(name)) for name in ("least", "most"))
         if least is None and most is None:
-            raise _invalid("it sets neither least nor most")
+            raise _invalid("it sets neither 'least' nor 'most'")
         zone = body.get("zone") or "UTC"
         if not isinstance(zone, str):
-            raise _invalid("its zone is no name")
+            raise _invalid("'zone' is not a string")
         return cls(_days(body.get("days") or "daily"), begins, ends, zone, least, most)
 
     @classmethod
@@ -87,7 +87,7 @@ class Schedule:
         """`Invalid` where this machine does not know the zone."""
         if _zone(self.zone) is None:
             raise _invalid(
-                f"'{self.zone}' is no time zone that this machine knows (IANA names, tzdata)"
+                f"'{self.zone}' is not a time zone of this machine (IANA names, from tzdata)"
             )
 
     def holds(self, wall: float) -> bool:
@@ -123,7 +123,7 @@ def _words(text: str) -> dict[str, Any]:
         name, equals, value = word.partition("=")
         if equals:
             if name not in ("least", "most") or not _is_count(value):
-                raise _invalid(f"'{word}' is neither least=N nor most=N")
+                raise _invalid(f"'{word}' is not in the form least=N or most=N")
             part: dict[str, Any] = {name: int(value)}
         elif word[0].isdigit():
             begins, _, ends = word.partition("-")
@@ -131,7 +131,7 @@ def _words(text: str) -> dict[str, Any]:
         else:
             part = {"zone" if "from" in body else "days": word}
         if body.keys() & part.keys():
-            raise _invalid(f"'{word}' is one too many")
+            raise _invalid(f"'{word}' sets the same value again")
         body |= part
     return body
 
@@ -146,11 +146,14 @@ def _zone(name: str) -> ZoneInfo | None:
 def _days(text: Any) -> frozenset[int]:
     found: set[int] = set()
     if not isinstance(text, str):
-        raise _invalid("its days are no text, such as mon-fri")
+        raise _invalid("'days' is not a string such as mon-fri")
     for part in _WORDS.get(text.lower(), text.lower()).split(","):
         first, dash, last = part.partition("-")
         if first not in _DAYS or (dash and last not in _DAYS):
-            raise _invalid(f"'{part}' is no day: {', '.join(_DAYS)}, mon-fri or daily")
+            raise _invalid(
+                f"'{part}' is not a day; allowed are {', '.join(_DAYS)}, ranges such as "
+                "mon-fri, and daily"
+            )
         begin, end = _DAYS.index(first), _DAYS.index(last or first)
         found.update(day % 7 for day in range(begin, end + 1 if end >= begin else end + 8))
     return frozenset(found)
@@ -174,7 +177,9 @@ def _runs(days: list[int]) -> Iterator[tuple[int, int]]:
 
 def _minutes(text: Any) -> int:
     if not isinstance(text, str) or not _TIME.fullmatch(text):
-        raise _invalid(f"'{text}' is no time of day" if text else "it has no hours: FROM-TO")
+        raise _invalid(
+            f"'{text}' is not a time of day" if text else "the hours FROM-TO are missing"
+        )
     hours, _, minutes = text.partition(":")
     return int(hours) * 60 + int(minutes)
 
@@ -187,7 +192,7 @@ def _bound(name: str, value: Any) -> int | None:
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise _invalid(f"its {name} is no whole number of at least 1")
+        raise _invalid(f"'{name}' is not an integer of 1 or more")
     return value
 
 
@@ -196,5 +201,5 @@ def _is_count(text: str) -> bool:
 
 
 def _invalid(why: str, text: str = "") -> Invalid:
-    what = f"'{text}' is no schedule" if text else "the schedule cannot be read"
+    what = f"'{text}' is not a valid schedule" if text else "the schedule cannot be read"
     return Invalid(what, why=why, try_this=f"--schedule '{EXAMPLE}'")

@@ -93,5 +93,5 @@ class Setups:
         try:
             return await self._ask(replica, name)
         except (Unavailable, TritonFailed) as error:
-            _log.debug("%s does not tell the configuration of %s: %s", replica.name, name, error)
+            _log.debug("%s does not return the configuration of %s: %s", replica.name, name, error)
             return None

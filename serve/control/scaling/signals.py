@@ -262,7 +262,7 @@ class Signals:
         found = [self._arrivals.fault] if self._arrivals.fault else []
         for name in here.ready:
             if any(one.fell for one in self._observer.rounds(name, self._looked)):
-                found.append(f"the counters of {name} fell: it has loaded a model anew")
+                found.append(f"the counters of {name} decreased, because it reloaded a model")
         return found
 
 

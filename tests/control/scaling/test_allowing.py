@@ -114,7 +114,7 @@ def test_a_pool_that_nobody_knows_is_not_found(tmp_path: Path) -> None:
 
 def test_what_cannot_be_is_not_written(tmp_path: Path) -> None:
     one = plane(tmp_path)
-    with pytest.raises(Invalid, match="cannot be the name of a pool"):
+    with pytest.raises(Invalid, match="is not a valid pool name"):
         do(one.pools.set("a b", {}, ADA))
     with pytest.raises(Invalid):
         do(one.pools.set("default", {"least": 3, "most": 2}, ADA))

@@ -43,7 +43,7 @@ def test_a_gateway_that_is_not_read_any_more() -> None:
         scene.look()
         assert scene.hint().hint.desired > 2  # it is not so old yet
     scene.look()
-    held(scene, Code.STALE, "the gateway was last seen 20 s ago", scene.wanted)
+    held(scene, Code.STALE, "the readings of the gateway are 20 s old", scene.wanted)
 
 
 def test_a_gateway_that_was_never_read() -> None:
@@ -52,14 +52,14 @@ def test_a_gateway_that_was_never_read() -> None:
     scene.settle()
     for _ in range(100):
         scene.look()
-    held(scene, Code.STALE, "the gateway was last seen", 2)
+    held(scene, Code.STALE, "the readings of the gateway are", 2)
 
 
 def test_a_replica_that_does_not_tell_what_it_has_counted() -> None:
     scene = Settled()
     scene.told["b"] = None
     scene.work(rounds=int(STALE / TICK) + 1, rate=900.0, on="a", b1=(900, 0.010))
-    held(scene, Code.STALE, "m was last seen 20 s ago", scene.wanted)
+    held(scene, Code.STALE, "the readings of m are 20 s old", scene.wanted)
 
 
 def test_a_replica_that_is_lost_is_not_waited_for() -> None:
@@ -78,7 +78,7 @@ def test_numbers_that_cannot_be() -> None:
         told = text(scene.gateway)
         scene.raw = re.sub(r"(?m)^(servegate_calls_total.*) \S+$", rf"\1 {number}", told)
         scene.look()
-        held(scene, Code.INVALID, "the gateway tells no numbers of m", wanted)
+        held(scene, Code.INVALID, "the gateway's metrics contain invalid numbers for m", wanted)
         scene.raw = None
         busy(scene, rounds=2)
         assert scene.hint().hint.confidence == "high", number
@@ -97,7 +97,7 @@ def test_a_gateway_that_counts_from_zero_again_whether_it_was_called_since_or_no
     for counted in ({"m": Calls(answered={0.01: 3.0})}, {}):
         scene.gateway = dict(counted)
         scene.look()
-        held(scene, Code.INVALID, "the gateway's counters fell", scene.wanted)
+        held(scene, Code.INVALID, "the gateway's counters decreased", scene.wanted)
         scene.gateway.setdefault("m", Calls())
         busy(scene)
         assert scene.hint().hint.confidence == "high"
@@ -148,7 +148,7 @@ def test_what_was_asked_for_before_a_restart_is_asked_for_after_it(tmp_path: Pat
     scene = Settled(tmp_path)  # and nobody tells that two more are being started
     scene.begin()
     busy(scene)
-    held(scene, Code.RESTARTED, "it has just begun", scene.wanted)
+    held(scene, Code.RESTARTED, "the control plane has just started", scene.wanted)
 
 
 def test_what_was_asked_for_long_ago_or_cannot_be_read_is_forgotten(tmp_path: Path) -> None:
@@ -156,11 +156,11 @@ def test_what_was_asked_for_long_ago_or_cannot_be_read_is_forgotten(tmp_path: Pa
     scene.wall.now += 301.0
     scene.begin()
     busy(scene)
-    held(scene, Code.RESTARTED, "it has just begun", 2)
+    held(scene, Code.RESTARTED, "the control plane has just started", 2)
     (tmp_path / "hints.json").write_text('{"at": "noon"}')
     scene.begin()
     busy(scene)
-    held(scene, Code.RESTARTED, "it has just begun", 2)
+    held(scene, Code.RESTARTED, "the control plane has just started", 2)
 
 
 def test_no_more_is_held_than_is_allowed_by_now() -> None:
@@ -176,4 +176,4 @@ def test_a_restart_without_a_gateway_holds_for_as_long_as_that_lasts() -> None:
     scene.begin()
     scene.gateway = None
     scene.settle()
-    held(scene, Code.STALE, "the gateway was last seen", 2)
+    held(scene, Code.STALE, "the readings of the gateway are", 2)
