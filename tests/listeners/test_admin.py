@@ -229,6 +229,6 @@ def test_a_body_of_another_content_type_is_refused_with_the_header_that_is_missi
         headers = {"content-type": kind} if kind else {}
         answer = play(app, lambda one, named=headers: one.put(ROUTE, content=b"{}", headers=named))
         body = assert_error(answer, 422, "invalid")
-        assert body["what"] == "the body was not read as JSON"
-        assert body["why"] == f"its content type is {kind or 'missing'}"
+        assert body["what"] == "the body is not JSON"
+        assert body["why"] == f"the content type is {kind or 'missing'}"
         assert "content-type: application/json" in body["try_this"]

@@ -184,8 +184,8 @@ def test_seconds_of_a_trace_may_stand_in_any_column_and_order(
 @pytest.mark.parametrize(
     ("text", "word"),
     [
-        ("", "it has no rows"),
-        ("time\n", "it has no rows"),
+        ("", "the file has no rows"),
+        ("time\n", "the file has no rows"),
         ("time\nsoon\n", "row 2"),
         ("1,2\nx,3\n", "times are in column 1"),
         ("user,at\nanna,1\nben\n", "times are in column 2"),

@@ -59,7 +59,7 @@ def test_smoke_fails_where_a_protocol_was_never_used() -> None:
             del window.cells[key]
     outcome = play("smoke", bare(result=lambda plan, label: silent))
     assert outcome.passed is False
-    assert any("over grpc" in one for one in outcome.findings)
+    assert any("no call used grpc" in one for one in outcome.findings)
 
 
 def test_a_run_that_was_stopped_is_neither_passed_nor_failed() -> None:

@@ -205,7 +205,7 @@ def test_cold_start_unloads_then_loads_once() -> None:
         outcome = play("cold-start", stage)
     assert [path for path, _ in told.changes] == [UNLOAD, LOAD]
     assert outcome.passed is True
-    assert stage.said[0].startswith("digits is unloaded now")
+    assert stage.said[0].startswith("unloading digits now")
 
 
 def test_cold_start_loads_the_model_even_when_the_run_breaks_off() -> None:

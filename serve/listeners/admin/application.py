@@ -56,7 +56,7 @@ from serve.listeners.admin.standby import Standby
 from serve.wire.status import http_status
 
 _REFUSED: dict[int | str, dict[str, Any]] = {
-    422: {"model": schemas.ErrorBody, "description": "the request does not fit"}
+    422: {"model": schemas.ErrorBody, "description": "The request is not valid."}
 }
 _GUARDED = [Depends(caller)]
 Refusal = Callable[[Request, ServegateError], Response | None]
@@ -81,7 +81,8 @@ def create(
     app = FastAPI(
         title="Servegate admin API",
         version=__version__,
-        description="Models, labels, routes and replicas of one Servegate.",
+        description="Models, labels, routes, replicas and everything else that a Servegate control "
+        "plane manages.",
         redirect_slashes=False,
         openapi_url=None,  # ours is guarded
         docs_url=None,
@@ -162,7 +163,7 @@ async def _nowhere(request: Request, error: Exception) -> Response:
     if isinstance(error.__cause__, ServegateError):
         return await _explain(request, error.__cause__)
     kind = MethodNotAllowed if error.status_code == 405 else NotHere
-    return await _explain(request, kind(str(error.detail), try_this="GET /openapi.json"))
+    return await _explain(request, kind(str(error.detail), try_this="see GET /openapi.json"))
 
 
 def _is_unread(request: Request, error: RequestValidationError) -> bool:
@@ -180,9 +181,9 @@ async def _malformed(request: Request, error: Exception) -> Response:
         return await _explain(
             request,
             Invalid(
-                "the body was not read as JSON",
-                why=f"its content type is {request.headers.get('content-type') or 'missing'}",
-                try_this="the header content-type: application/json",
+                "the body is not JSON",
+                why=f"the content type is {request.headers.get('content-type') or 'missing'}",
+                try_this="send the header content-type: application/json",
             ),
         )
     faults = "; ".join(
@@ -190,5 +191,5 @@ async def _malformed(request: Request, error: Exception) -> Response:
         for fault in error.errors()
     )
     return await _explain(
-        request, Invalid("the request does not fit", why=faults, try_this="GET /openapi.json")
+        request, Invalid("the request is not valid", why=faults, try_this="see GET /openapi.json")
     )

@@ -20,14 +20,16 @@ router = APIRouter(tags=["versions"], responses={404: {"model": schemas.ErrorBod
 
 
 class MeaningView(BaseModel):
-    """A field of the configuration, and what it means."""
+    """A field of the configuration, and its meaning."""
 
     field: str
     text: str
 
 
 class BatchView(BaseModel):
-    """Executions of one size in the window. `seconds` is the mean of one, input and output too."""
+    """Executions of one batch size in the window. `seconds` is the mean duration, including input
+    and output.
+    """
 
     rows: int
     executions: int
@@ -36,13 +38,13 @@ class BatchView(BaseModel):
 
 
 class WindowView(BaseModel):
-    """The last minutes, over the replicas; `seconds` is how long the longest was looked at.
+    """The last minutes over all replicas. `seconds` is the longest observation of a replica.
 
-    `rate` is calls per second that succeeded. `queue`, `compute` and `whole` are seconds per call
-    within Triton, `took` those that its callers see. `busy` is the share of their time in which
-    instances compute, and `occupancy` the mean executed batch by max_batch_size, both from 0 to 1;
-    null where that cannot be told. Triton refused `rejected` calls, mostly because a queue was
-    full; `pending` wait now.
+    `rate` is successful calls per second. `queue`, `compute` and `whole` are seconds per call
+    within Triton, `took` the seconds that clients measure. `busy` is the share of time in which
+    instances compute, and `occupancy` the mean executed batch divided by max_batch_size. Both are
+    from 0 to 1, or null if unknown. `rejected` calls were refused by Triton, mostly because a queue
+    was full. `pending` calls are waiting now.
     """
 
     seconds: float
@@ -68,10 +70,10 @@ class WindowView(BaseModel):
 
 
 class ServiceView(BaseModel):
-    """The line through the executions: seconds = `fixed` + `per_row` · rows.
+    """A linear model of the executions: seconds = `fixed` + `per_row` · rows.
 
-    `allowed` is the largest batch with which a call that comes at the wrong moment still meets the
-    objective; null without one.
+    `allowed` is the largest batch with which a call that arrives at the worst moment still meets
+    the objective, or null.
     """
 
     fixed: float
@@ -81,7 +83,7 @@ class ServiceView(BaseModel):
 
 
 class AdviceView(BaseModel):
-    """What may be wrong, why, and the command that changes it."""
+    """A possible problem, its reason, and the command that fixes it."""
 
     rule: str
     field: str
@@ -90,7 +92,9 @@ class AdviceView(BaseModel):
 
 
 class HintView(BaseModel):
-    """How calls have left what the configuration was tuned for; `since` in seconds of the epoch."""
+    """How the calls differ from those that the configuration was tuned for. `since` is in seconds
+    since the epoch.
+    """
 
     hint: str
     why: str
@@ -99,9 +103,10 @@ class HintView(BaseModel):
 
 
 class StepView(BaseModel):
-    """One step. `path` is its place, `asked` how people call it, `share` of the whole's time.
+    """One step. `path` is its position, `asked` how clients call it, and `share` its part of the
+    total time.
 
-    `others` of its `calls` came from elsewhere; null where that cannot be told.
+    `others` of its `calls` came from other models or clients; null if unknown.
     """
 
     path: str
@@ -117,7 +122,7 @@ class StepView(BaseModel):
 
 
 class PartsView(BaseModel):
-    """What a model is made of, `ensemble` or `bls`, and what is not known of that."""
+    """The parts of a model (`ensemble` or `bls`), and what is unknown about them."""
 
     kind: str
     steps: list[StepView]
@@ -125,10 +130,10 @@ class PartsView(BaseModel):
 
 
 class BatchingView(BaseModel):
-    """How a version is batched, and what came of it in the last `kept` seconds.
+    """How a version is batched, with the measurements of the last `kept` seconds.
 
-    `name` is its name in Triton. `config` is what holds, empty where nobody tells it, and `revised`
-    the fields that people have changed of it. Below `enough` calls there is no advice.
+    `name` is its name in Triton. `config` is the configuration in force, empty if no replica
+    reports it, and `revised` the fields that were changed. There is no advice below `enough` calls.
     """
 
     model: str
@@ -155,12 +160,12 @@ class BatchingView(BaseModel):
     parts: PartsView | None
 
 
-@router.get(_PATH, summary="Show how a version is batched")
+@router.get(_PATH, summary="Show the batching of a version")
 async def show_batching(model: str, number: int, control: InControl) -> BatchingView:
-    """Its configuration in words, the batches of the last minutes, advice and hints.
+    """Returns the configuration in words, the batches of the last minutes, advice and hints.
 
-    Numbers are read every few seconds from each replica, and now; a replica that a version is just
-    loaded on begins anew.
+    The control plane reads the numbers from each replica every few seconds, and for this request.
+    They start again when a replica loads the version.
     """
     found = await control.overviews.show(model, number)
     situation = found.situation

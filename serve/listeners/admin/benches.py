@@ -17,7 +17,10 @@ router = APIRouter(tags=["benches"])
 Identity = Annotated[str, Path(max_length=60)]
 _Fields = Annotated[
     dict[str, Any],
-    Field(description="fields of config.pbtxt, as JSON: they replace what the version came with"),
+    Field(
+        description="Fields of config.pbtxt as JSON. They replace the fields of the published "
+        "configuration."
+    ),
 ]
 _TUNED: dict[str, Any] = {
     "max_batch_size": 16,
@@ -26,7 +29,7 @@ _TUNED: dict[str, Any] = {
 
 
 class BenchBody(BaseModel):
-    """With which fields, and where: a replica by its name, or a throw-away Triton."""
+    """The fields to measure, and the place: the name of a replica, or a temporary Triton."""
 
     model_config = ConfigDict(
         extra="forbid", json_schema_extra={"examples": [{"fields": _TUNED, "replica": ""}]}
@@ -36,7 +39,7 @@ class BenchBody(BaseModel):
 
 
 class ChangeBody(BaseModel):
-    """The fields that are to be measured next; nothing of those before stays."""
+    """The fields to measure next. They replace all previous ones."""
 
     model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [{"fields": _TUNED}]})
     fields: _Fields = Field(default_factory=dict)
@@ -45,7 +48,7 @@ class ChangeBody(BaseModel):
 @router.post(
     "/api/models/{model}/versions/{number}/benches",
     status_code=201,
-    summary="Open a bench",
+    summary="Start a bench",
     responses=_BUSY,
 )
 async def open_bench(
@@ -55,33 +58,34 @@ async def open_bench(
     control: InControl,
     who: ByWhom,
 ) -> BenchView:
-    """Load the version where nobody calls it, to measure it; there is one bench at a time.
+    """Loads the version for measurements, on a temporary Triton or on a replica that gets no other
+    calls. There is one bench at a time.
 
-    A bench that nobody asks for in 60 s is closed. A replica gets no calls until it is over, and
-    is as before then; one that the others cannot do without is refused.
+    A bench that is not kept is closed after 60 s. A replica returns to its previous state at the
+    end. A replica that the other calls need is refused.
     """
     return await control.benches.open(model, number, body.fields, body.replica)
 
 
-@router.get(_PATH, summary="Keep a bench", responses=_UNKNOWN)
+@router.get(_PATH, summary="Keep a bench open", responses=_UNKNOWN)
 async def keep_bench(identity: Identity, control: InControl) -> BenchView:
-    """Show it, and keep it for another 60 s."""
+    """Returns the bench, and keeps it open for another 60 s."""
     return control.benches.keep(identity)
 
 
-@router.put(_PATH, summary="Change a bench", responses=_UNKNOWN)
+@router.put(_PATH, summary="Load other fields in a bench", responses=_UNKNOWN)
 async def change_bench(
     identity: Identity, body: ChangeBody, control: InControl, who: ByWhom
 ) -> BenchView:
-    """Load the version with other fields; Triton counts from zero then.
+    """Loads the version with other fields. Triton's counters start from zero.
 
-    If that fails the fields before are loaded again.
+    If this fails, the previous fields are loaded again.
     """
     return await control.benches.change(identity, body.fields)
 
 
 @router.delete(_PATH, status_code=204, summary="Close a bench", responses=_UNKNOWN)
 async def close_bench(identity: Identity, control: InControl, who: ByWhom) -> Response:
-    """Everything is as before when this returns."""
+    """Returns when everything is as it was before the bench."""
     await control.benches.close(identity)
     return Response(status_code=204)

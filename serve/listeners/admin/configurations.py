@@ -16,7 +16,7 @@ router = APIRouter(tags=["versions"], responses={404: {"model": schemas.ErrorBod
 
 
 class TensorView(BaseModel):
-    """One input or output. In `shape`, -1 is any length; null where even the rank is not known."""
+    """One input or output. In `shape`, -1 is any length; null if the rank is unknown."""
 
     name: str
     datatype: str
@@ -24,8 +24,9 @@ class TensorView(BaseModel):
 
 
 class ConfigurationView(BaseModel):
-    """What a version takes and gives, and how. `config` is the text of config.pbtxt, empty where
-    Triton completes it. `published` is false for a version of a plain folder."""
+    """The inputs, outputs and configuration of a version. `config` is the text of config.pbtxt,
+    empty if Triton completes it. `published` is false for a version in a plain folder.
+    """
 
     model: str
     version: int
@@ -39,7 +40,9 @@ class ConfigurationView(BaseModel):
 
 
 class LineView(BaseModel):
-    """A line: `+` is only in the new text, `-` only in the old; `old` and `new` number it there."""
+    """One line: `+` exists only in the new text, `-` only in the old one. `old` and `new` are line
+    numbers.
+    """
 
     sign: str
     text: str
@@ -48,7 +51,7 @@ class LineView(BaseModel):
 
 
 class ConfigurationDiff(BaseModel):
-    """The configurations of two versions, line by line; `same` when no line differs."""
+    """The configurations of two versions, line by line. `same` is true if no line differs."""
 
     model: str
     old: int
@@ -57,9 +60,9 @@ class ConfigurationDiff(BaseModel):
     lines: list[LineView]
 
 
-@router.get(_PATH, summary="Show how a version is configured")
+@router.get(_PATH, summary="Show the configuration of a version")
 async def show_configuration(model: str, number: int, control: InControl) -> ConfigurationView:
-    """Of every version that there is, also of one that was never pushed."""
+    """Works for every version, including versions that were never pushed."""
     found = configured(control.models, model, number)
     return ConfigurationView(
         model=model,
@@ -79,9 +82,11 @@ async def diff_configurations(
     model: str,
     number: int,
     control: InControl,
-    other: Annotated[int, Query(alias="with", description="the version that counts as old")],
+    other: Annotated[
+        int, Query(alias="with", description="The version to compare with, as the old one.")
+    ],
 ) -> ConfigurationDiff:
-    """Line by line, with what both have."""
+    """Returns all lines, including those that are equal."""
     old, new = (configured(control.models, model, one).config for one in (other, number))
     lines = [
         LineView(sign=line.sign, text=line.text, old=line.old, new=line.new)

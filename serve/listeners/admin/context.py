@@ -146,8 +146,9 @@ def publishing(request: Request) -> None:
     if not control_of(request).publishes:
         raise NotServed(
             "versions cannot be pushed to this gateway",
-            why="its Tritons were started elsewhere, and it has no way to bring files to them",
-            try_this="--delivery-folder DIR that they read, --delivery agents, or bucket",
+            why="its Tritons run elsewhere, and it has no way to send files to them",
+            try_this="use --delivery-folder with a folder that they read, --delivery agents, or "
+            "--delivery bucket",
         )
 
 

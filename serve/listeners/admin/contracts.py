@@ -15,16 +15,16 @@ from serve.tensors.judging import Tolerance
 router = APIRouter(tags=["contracts"], responses={404: {"model": schemas.ErrorBody}})
 _PATH = "/api/models/{model}/versions/{number}/contract"
 _CONFLICT: dict[int | str, dict[str, Any]] = {
-    409: {"model": schemas.ErrorBody, "description": "the version can have no such case"}
+    409: {"model": schemas.ErrorBody, "description": "The version cannot have this case."}
 }
 Least = Annotated[float | None, Field(ge=0, lt=1e300, allow_inf_nan=False)]
 
 
 class CaseBody(BaseModel):
-    """Which side of the try is right, how the case is called, and what may differ.
+    """Which side of the try is correct, the name of the case, and the tolerances.
 
-    `atol` and `rtol` are of floats (1e-4 and 1e-3 unless said); `top1` is the share of rows whose
-    highest score has to be at the same place.
+    `atol` and `rtol` apply to floats (default: 1e-4 and 1e-3). `top1` is the share of rows whose
+    highest score must be at the same position.
     """
 
     model_config = ConfigDict(
@@ -46,7 +46,9 @@ class CaseTensor(BaseModel):
 
 
 class CaseView(BaseModel):
-    """One golden case. `author` has added it, or pushed the version, at `at` (seconds, epoch)."""
+    """One golden case. `author` added it, or pushed the version, at `at` (seconds since the
+    epoch).
+    """
 
     id: str
     name: str
@@ -61,7 +63,9 @@ class CaseView(BaseModel):
 
 
 class ContractView(BaseModel):
-    """The cases of a version. `replicas`: empty where all hold as far as is known, else why not."""
+    """The cases of a version. `replicas` is empty if all of them pass, and otherwise lists the
+    failures.
+    """
 
     model: str
     version: int
@@ -71,7 +75,7 @@ class ContractView(BaseModel):
 
 @router.get(_PATH, summary="List a version's golden cases", responses=_CONFLICT)
 async def show_contract(model: str, number: int, control: InControl) -> ContractView:
-    """Those that came with it, then those that were added."""
+    """Returns the cases that were pushed with the version, then those that were added."""
     desk: TryDesk = control.tries
     told = await desk.contract(model, number)
     cases = [_view(one) for one in told.cases]
@@ -79,7 +83,7 @@ async def show_contract(model: str, number: int, control: InControl) -> Contract
 
 
 @router.delete(
-    _PATH + "/{case}", status_code=204, summary="Take an added case away", responses=_CONFLICT
+    _PATH + "/{case}", status_code=204, summary="Remove an added golden case", responses=_CONFLICT
 )
 async def remove_case(
     model: str,
@@ -88,7 +92,7 @@ async def remove_case(
     control: InControl,
     who: ByWhom,
 ) -> Response:
-    """A case that came with the version stays: what is published is never changed."""
+    """Cases that were pushed with the version cannot be removed."""
     desk: TryDesk = control.tries
     await desk.forget_case(model, number, case, who)
     return Response(status_code=204)
@@ -97,13 +101,13 @@ async def remove_case(
 @router.post(
     "/api/tries/{identity}/contract",
     status_code=201,
-    summary="Keep an answer as a golden case",
+    summary="Save a response as a golden case",
     responses=_CONFLICT,
 )
 async def save_case(identity: str, body: CaseBody, control: InControl, who: ByWhom) -> CaseView:
-    """What that side answered is right: its version must go on answering so, wherever it is called.
+    """From now on, the version has to reproduce this response on every replica.
 
-    Refused when its replicas do not answer so right now.
+    The case is refused if the replicas do not reproduce it now.
     """
     desk: TryDesk = control.tries
     tolerance = Tolerance(body.atol, body.rtol, body.top1)

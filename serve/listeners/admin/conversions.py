@@ -26,7 +26,7 @@ Name = Annotated[str, Field(max_length=1000)]
 
 
 class ToleranceBody(BaseModel):
-    """What one output may differ by; `top1` is the share of rows with the same highest score."""
+    """The tolerance of one output. `top1` is the share of rows with the same highest score."""
 
     model_config = ConfigDict(extra="forbid")
     atol: float | None = Field(default=None, ge=0, le=1e15, allow_inf_nan=False)
@@ -37,9 +37,9 @@ class ToleranceBody(BaseModel):
 class RequestBody(BaseModel):
     """How to convert. `samples` and `labelled` are paths within the upload.
 
-    `max_drop` is the share of the metric on the labelled rows that may be lost; `tolerances` are by
-    output, with an empty name for all others; `golden` is how many rows become the contract.
-    `accept_unverified` publishes an INT8 model that nothing verifies, marked so.
+    `max_drop` is the largest allowed loss of the metric on the labelled rows. `tolerances` are by
+    output, with an empty name for all others. `golden` is the number of rows that become the
+    contract. `accept_unverified` publishes an INT8 model without verification, and marks it.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -57,10 +57,10 @@ class RequestBody(BaseModel):
 
 
 class ConversionBody(BaseModel):
-    """What is to be converted, from an upload of the kind `source`, and what of its version.
+    """The source (an upload of the kind `source`), and the options of the new version.
 
-    `labels` name it once it is ready, `live` sends all calls to it then, `again` makes a version
-    although its content is known.
+    `labels` point to the version when it is ready. With `live`, all calls then go to it. `again`
+    makes a version even if one with this content exists.
     """
 
     model_config = ConfigDict(
@@ -85,14 +85,14 @@ class ConversionBody(BaseModel):
 
 
 class ConversionBegun(BaseModel):
-    """The job that was put into the queue."""
+    """The queued job."""
 
     id: str
     state: JobState
 
 
 class FaultView(BaseModel):
-    """Why there is no version; `operator` and `node` where one is to blame."""
+    """Why there is no version. `operator` and `node` name the cause, if known."""
 
     code: str
     what: str
@@ -103,7 +103,7 @@ class FaultView(BaseModel):
 
 
 class ConversionLine(BaseModel):
-    """One job in a list. `stage` is what it does while it runs; `version` is what it has become."""
+    """One job in a list. `stage` is its current step, and `version` its result."""
 
     id: str
     model: str
@@ -133,7 +133,7 @@ class ConversionView(ConversionLine):
 
 
 class EventsView(BaseModel):
-    """What a job has told above a number, and how far it is. `after` is for the next question."""
+    """The events of a job above a number, and its state. Use `after` in the next request."""
 
     state: JobState
     stage: str
@@ -145,7 +145,9 @@ class EventsView(BaseModel):
 async def begin_conversion(
     body: ConversionBody, control: InControl, who: ByWhom
 ) -> ConversionBegun:
-    """It waits for its turn, is converted and judged, and then published like any version."""
+    """The job waits in a queue. Its result is checked by the gate and published like any
+    version.
+    """
     page = body.request.model_dump(mode="json")
     asked = Asked(
         body.upload,
@@ -161,30 +163,32 @@ async def begin_conversion(
 
 @router.get("/api/conversions", summary="List conversions")
 async def list_conversions(control: InControl) -> list[ConversionLine]:
-    """Those that are remembered, the newest first."""
+    """Returns all jobs that are kept, the newest first."""
     return [_line(control, job) for job in reversed(control.conversions.jobs.all())]
 
 
 @router.get(_PATH, summary="Show one conversion")
 async def show_conversion(id: Id, control: InControl) -> ConversionView:
-    """How far it is, what it has told, and why it came to nothing, if it did."""
+    """Returns its progress, its events, and the reason if it failed."""
     return await _view(control, control.conversions.jobs.get(id))
 
 
 @router.get(
     _PATH + "/events",
-    summary="Wait for what a conversion tells",
+    summary="Poll the events of a conversion",
     response_model=EventsView,
-    responses={204: {"description": "nothing new came within the time"}},
+    responses={204: {"description": "No new event within the time."}},
 )
 async def poll_events(
     id: Id,
     request: Request,
     control: InControl,
-    after: Annotated[int, Query(ge=0, description="only events above this number")] = 0,
-    wait: Annotated[float, Query(ge=0, le=LONGEST_POLL, description="seconds")] = LONGEST_POLL,
+    after: Annotated[int, Query(ge=0, description="Return only events above this number.")] = 0,
+    wait: Annotated[
+        float, Query(ge=0, le=LONGEST_POLL, description="Longest wait, in seconds.")
+    ] = LONGEST_POLL,
 ) -> Response:
-    """The events above a number as soon as there are some; at once when the job has ended."""
+    """Returns as soon as there are new events, and immediately if the job has ended."""
     jobs = control.conversions.jobs
     found = await unless_left(request, jobs.news(id, after, wait))
     if found is None:
@@ -199,40 +203,40 @@ async def poll_events(
     return JSONResponse(view.model_dump(mode="json"))
 
 
-@router.get(_PATH + "/report", summary="Fetch the report of a conversion")
+@router.get(_PATH + "/report", summary="Get the report of a conversion as JSON")
 async def fetch_report(id: Id, control: InControl) -> dict[str, Any]:
-    """What was measured: `conversion.json`. Also of one that the gate has refused."""
+    """Returns `conversion.json` with all measurements, also if the gate refused the model."""
     return dict(await control.conversions.jobs.report(id))
 
 
 @router.get(
     _PATH + "/report.html",
-    summary="Read the report of a conversion",
+    summary="Show the report of a conversion",
     response_class=HTMLResponse,
 )
 async def read_report(id: Id, control: InControl) -> HTMLResponse:
-    """The report for people, as one page without scripts."""
+    """Returns the report as one HTML page without scripts."""
     return HTMLResponse(await control.conversions.page(id), headers=PAGE_HEADERS)
 
 
 @router.post(
     _PATH + "/cancel",
     summary="Cancel a conversion",
-    responses={409: {"model": schemas.ErrorBody, "description": "it is over"}},
+    responses={409: {"model": schemas.ErrorBody, "description": "The job has already ended."}},
 )
 async def cancel_conversion(id: Id, control: InControl, who: ByWhom) -> ConversionView:
-    """Its process is ended, and nothing is left of it; it can be asked for again."""
+    """Stops the process and removes its files. The job can be retried."""
     return await _view(control, await control.conversions.cancel(id, who))
 
 
 @router.post(
     _PATH + "/retry",
     status_code=202,
-    summary="Ask for a conversion again",
-    responses={409: {"model": schemas.ErrorBody, "description": "it has not come to nothing"}},
+    summary="Retry a conversion",
+    responses={409: {"model": schemas.ErrorBody, "description": "The job has not failed."}},
 )
 async def retry_conversion(id: Id, control: InControl, who: ByWhom) -> ConversionView:
-    """The same job is queued again, if its upload is still there."""
+    """Queues the same job again, if its upload still exists."""
     return await _view(control, await control.conversions.retry(id, who))
 
 

@@ -27,7 +27,7 @@ _PICTURE = {
 
 router = APIRouter(tags=["datasets"], responses={404: {"model": schemas.ErrorBody}})
 Name = Annotated[str, Path(max_length=200)]
-Revision = Annotated[int | None, Query(ge=1, description="the newest, if none is named")]
+Revision = Annotated[int | None, Query(ge=1, description="The revision (default: the newest).")]
 _BODY: dict[str, Any] = {
     "requestBody": {
         "required": True,
@@ -44,12 +44,15 @@ _FORM: dict[str, Any] = {
                     "required": ["name", "files"],
                     "properties": {
                         "name": {"type": "string"},
-                        "label": {"type": "string", "description": "the label's column"},
-                        "slices": {"type": "string", "description": "columns, with commas between"},
+                        "label": {"type": "string", "description": "Column of the label."},
+                        "slices": {
+                            "type": "string",
+                            "description": "Columns, separated by commas.",
+                        },
                         "files": {
                             "type": "array",
                             "items": {"type": "string", "format": "binary"},
-                            "description": "one file, or pictures whose file names are paths",
+                            "description": "One file, or pictures with paths as their file names.",
                         },
                     },
                 }
@@ -62,9 +65,9 @@ _FORM: dict[str, Any] = {
 class DatasetView(BaseModel):
     """One revision of a dataset.
 
-    `classes` counts each label, and is empty where they are too many; `inputs` are the forms of
-    what rows were given, by the model's input, an empty name for its only one; `vector` names the
-    columns of numbers that make one input. `digest` says what the rows are, `size` is in bytes.
+    `classes` counts each label, and is empty if there are too many. `inputs` are the input forms of
+    the rows by the model's input, with an empty name for its only one. `vector` names the numeric
+    columns that make up one input. `digest` identifies the rows, and `size` is in bytes.
     """
 
     name: str
@@ -83,13 +86,13 @@ class DatasetView(BaseModel):
 
 
 class DatasetKept(DatasetView):
-    """What became of an upload; `notes` say what of it was left out."""
+    """The result of an upload. `notes` list what was left out."""
 
     notes: list[str]
 
 
 class RowView(BaseModel):
-    """One row; `image` is where its picture is, empty where it has none."""
+    """One row. `image` is the URL of its picture, or empty."""
 
     row: int
     label: str
@@ -100,25 +103,28 @@ class RowView(BaseModel):
 
 
 class RowsView(BaseModel):
-    """Some rows of `total`."""
+    """Some of `total` rows."""
 
     total: int
     rows: list[RowView]
 
 
 @router.post(
-    "/api/datasets", status_code=201, summary="Upload a folder or a form", openapi_extra=_FORM
+    "/api/datasets",
+    status_code=201,
+    summary="Upload a dataset as a folder or a form",
+    openapi_extra=_FORM,
 )
 async def post_dataset(request: Request, control: InControl, who: ByWhom) -> DatasetKept:
-    """A folder of pictures, labelled by the folders that they are in or by a `labels.csv`; or one
-    CSV, NPZ, Parquet or ZIP file. Under a name that is taken it becomes a new revision.
+    """Accepts a folder of pictures, labelled by their folders or by a `labels.csv`, or one CSV,
+    NPZ, Parquet or ZIP file. If the name exists, this adds a new revision.
     """
     async with control.datasets.scratch() as folder:
         content_type = request.headers.get("content-type", "")
         try:
             arrived = await receive_parts(content_type, request.stream(), folder / "sent")
         except ClientDisconnect as error:
-            raise Invalid("the upload broke off") from error
+            raise Invalid("the upload was interrupted") from error
         roles = Roles(arrived.fields.get("label", ""), slices_of(arrived.fields.get("slices", "")))
         notes: list[str] = []
         rows = read_parts(arrived.path, arrived.parts, roles, notes, folder)
@@ -132,18 +138,22 @@ async def put_dataset(
     request: Request,
     control: InControl,
     who: ByWhom,
-    format: Annotated[Format, Query(description="zip: a folder of pictures")],
-    label: Annotated[str, Query(max_length=200, description="the label's column or array")] = "",
-    slices: Annotated[str, Query(max_length=2000, description="columns, with commas")] = "",
+    format: Annotated[
+        Format, Query(description="Format of the file; `zip` is a folder of pictures.")
+    ],
+    label: Annotated[str, Query(max_length=200, description="Column or array of the label.")] = "",
+    slices: Annotated[
+        str, Query(max_length=2000, description="Columns, separated by commas.")
+    ] = "",
 ) -> DatasetKept:
-    """The file is the body. Under a name that is taken it becomes a new revision."""
+    """The body is the file. If the name exists, this adds a new revision."""
     check_dataset_name(name)
     async with control.datasets.scratch() as folder:
         path: File = folder / "sent"
         try:
             await receive_file(request.stream(), path)
         except ClientDisconnect as error:
-            raise Invalid("the upload broke off") from error
+            raise Invalid("the upload was interrupted") from error
         notes: list[str] = []
         rows = read_file(path, format, Roles(label, slices_of(slices)), notes)
         return await _kept(control, name, rows, format.value, who.author, notes)
@@ -151,17 +161,17 @@ async def put_dataset(
 
 @router.get("/api/datasets", summary="List datasets")
 async def list_datasets(control: InControl) -> list[DatasetView]:
-    """The newest revision of each, by name."""
+    """Returns the newest revision of each, by name."""
     return [DatasetView(**_fields(one)) for one in await control.datasets.all()]
 
 
 @router.get(_PATH, summary="Show a dataset")
 async def show_dataset(name: Name, control: InControl, revision: Revision = None) -> DatasetView:
-    """What it holds."""
+    """Returns one revision."""
     return DatasetView(**_fields(await control.datasets.get(name, revision)))
 
 
-@router.get(_PATH + "/rows", summary="List rows of a dataset")
+@router.get(_PATH + "/rows", summary="List the rows of a dataset")
 async def list_rows(
     name: Name,
     control: InControl,
@@ -169,7 +179,7 @@ async def list_rows(
     start: Annotated[int, Query(alias="from", ge=0)] = 0,
     count: Annotated[int, Query(ge=1, le=MOST_ROWS)] = 50,
 ) -> RowsView:
-    """Rows in their order."""
+    """Returns rows in their order."""
     view = await control.datasets.view(name, revision)
     numbers = range(min(start, len(view)), min(start + count, len(view)))
     return RowsView(
@@ -191,21 +201,21 @@ async def list_rows(
 
 @router.get(
     _PATH + "/rows/{row}/image.png",
-    summary="Fetch the picture of a row",
+    summary="Get the picture of a row",
     response_class=Response,
     responses={200: {"content": {"image/png": {}}}},
 )
 async def fetch_picture(
     name: Name, row: Annotated[int, Path(ge=0)], control: InControl, revision: Revision = None
 ) -> Response:
-    """A PNG made anew, at most 512 pixels wide and high."""
+    """Returns a new PNG of at most 512 × 512 pixels."""
     data = await control.datasets.picture(name, row, revision)
     return Response(data, media_type="image/png", headers=_PICTURE)
 
 
-@router.delete(_PATH, status_code=204, summary="Remove a dataset")
+@router.delete(_PATH, status_code=204, summary="Delete a dataset")
 async def remove_dataset(name: Name, control: InControl, who: ByWhom) -> Response:
-    """All its revisions; what was evaluated with them stays, but for the pictures."""
+    """Deletes all revisions. Evaluations that used them stay, but lose their pictures."""
     await control.datasets.remove(name)
     return Response(status_code=204)
 

@@ -10,10 +10,10 @@ router = APIRouter(tags=["replicas"])
 
 
 class SourceView(BaseModel):
-    """One source: whether it answers, for how many seconds that has been so, and why it does not.
+    """One discovery source: whether it responds, for how many seconds, and why not.
 
-    `endpoints` is how many Tritons it names, null before its first list. What it named last stays
-    in force while it does not answer. `problems` are sentences about what it names.
+    `endpoints` is the number of Tritons that it lists, null before its first list. While it does
+    not respond, its last list stays in force. `problems` are sentences about its list.
     """
 
     name: str
@@ -24,9 +24,11 @@ class SourceView(BaseModel):
     problems: list[str]
 
 
-@router.get("/api/discovery", summary="List where Tritons are found")
+@router.get("/api/discovery", summary="List the discovery sources")
 async def list_sources(control: InControl) -> list[SourceView]:
-    """How each source is that `--discover` names; none where all replicas were named at start."""
+    """Returns the state of each source of `--discover`, and nothing if all replicas were named at
+    the start.
+    """
     discovering = control.discovering
     return [_view(one) for one in discovering.sources] if discovering else []
 

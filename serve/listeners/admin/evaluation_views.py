@@ -12,12 +12,12 @@ Word = Annotated[str, Field(max_length=200)]
 
 
 class EvaluationBody(BaseModel):
-    """What is to be evaluated: a dataset, on one version or on two, through the gateway.
+    """An evaluation of one or two versions on a dataset, through the gateway.
 
-    `a` and `b` are numbers or labels; without `a` it is the version that gets most calls. `output`
-    names the scores where the model has several outputs. Gates are conditions such as
+    `a` and `b` are numbers or labels. The default of `a` is the version with the most traffic.
+    `output` names the scores if the model has several outputs. Gates are conditions such as
     `accuracy(b)>=0.95`, `accuracy(b).low>=0.9`, `agreement>=0.97`, `drop<=0.5pp`, `p99(b)<20ms`.
-    With `limit` so many rows are asked, spread evenly.
+    `limit` evaluates only this number of rows, spread evenly.
     """
 
     model_config = ConfigDict(
@@ -48,18 +48,18 @@ class EvaluationBody(BaseModel):
 
 
 class EvaluationBegun(BaseModel):
-    """The evaluation that was put into the queue."""
+    """The queued evaluation."""
 
     id: str
     state: State
 
 
 class EvaluationLine(BaseModel):
-    """One evaluation: what was asked, and how far it is.
+    """One evaluation with its options and progress.
 
-    `digest` is that of the dataset's revision; `failed` rows of those `done` have no answer of
-    every side; `why` says what went wrong. `passed`: whether all gates did, null without any or
-    before it is done. `kind` is what the output says: classes, values or numbers.
+    `digest` identifies the dataset's revision. `failed` of the `done` rows lack a response of a
+    side. `why` is the reason for a failure. `passed` is true if all gates passed, and null without
+    gates or before the end. `kind` is the kind of the output: classes, values or numbers.
     """
 
     id: str
@@ -105,7 +105,7 @@ class EvaluationView(EvaluationLine):
 
 
 class GateView(BaseModel):
-    """A gate, the number that it was held against, null where there is none, and the verdict."""
+    """A gate, its measured number (null if there is none), and the verdict."""
 
     text: str
     value: float | None
@@ -113,7 +113,7 @@ class GateView(BaseModel):
 
 
 class ToldView(BaseModel):
-    """What one side has told of a row, or the error."""
+    """The result of one side for a row, or its error."""
 
     predicted: str
     score: float | None
@@ -123,7 +123,7 @@ class ToldView(BaseModel):
 
 
 class ResultView(BaseModel):
-    """One row; `image` is where its picture is, empty where it has none."""
+    """One row. `image` is the URL of its picture, or empty."""
 
     row: int
     label: str
@@ -136,7 +136,7 @@ class ResultView(BaseModel):
 
 
 class ResultsView(BaseModel):
-    """Some of the `total` rows that the filter leaves."""
+    """Some of the `total` rows that match the filter."""
 
     total: int
     rows: list[ResultView]

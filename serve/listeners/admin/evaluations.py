@@ -42,24 +42,26 @@ Id = Annotated[str, Path(max_length=100)]
 _CONFLICT: dict[int | str, dict[str, Any]] = {409: {"model": schemas.ErrorBody}}
 
 
-@router.post("/api/evaluations", status_code=202, summary="Evaluate one or two versions")
+@router.post(
+    "/api/evaluations", status_code=202, summary="Start an evaluation of one or two versions"
+)
 async def begin_evaluation(
     body: EvaluationBody, control: InControl, who: ByWhom
 ) -> EvaluationBegun:
-    """It waits for its turn; one runs at a time."""
+    """The evaluation waits in a queue. One runs at a time."""
     begun = await control.evaluations.begin(request_of(body), who.author)
     return EvaluationBegun(id=begun.id, state=begun.state)
 
 
 @router.get("/api/evaluations", summary="List evaluations")
 async def list_evaluations(control: InControl) -> list[EvaluationLine]:
-    """Those that are kept, the newest first."""
+    """Returns all evaluations that are kept, the newest first."""
     return [EvaluationLine(**fields_of(one)) for one in reversed(await control.evaluations.all())]
 
 
 @router.get(_PATH, summary="Show an evaluation")
 async def show_evaluation(id: Id, control: InControl) -> EvaluationView:
-    """How far it is, and every number so far."""
+    """Returns its progress and all numbers so far."""
     report = await control.evaluations.report(id)
     return EvaluationView(**fields_of(await control.evaluations.get(id)), report=report)
 
@@ -70,14 +72,14 @@ async def show_evaluation(id: Id, control: InControl) -> EvaluationView:
     response_class=Response,
     responses={
         200: {
-            "description": "server-sent events named `progress`: the evaluation as in the list, "
-            "now and whenever it has changed, until it has ended",
+            "description": "Server-sent events named `progress`: the evaluation as in the list, "
+            "immediately and after each change, until it ends.",
             "content": {"text/event-stream": {}},
         }
     },
 )
 async def follow_evaluation(id: Id, control: InControl) -> Response:
-    """Ends with the evaluation."""
+    """The stream ends with the evaluation."""
     await control.evaluations.get(id)
     events = _events(control.evaluations.watch(id))
     return StreamingResponse(events, media_type="text/event-stream", headers=_STREAM)
@@ -85,7 +87,7 @@ async def follow_evaluation(id: Id, control: InControl) -> Response:
 
 @router.post(_PATH + "/cancel", summary="Cancel an evaluation", responses=_CONFLICT)
 async def cancel_evaluation(id: Id, control: InControl, who: ByWhom) -> EvaluationLine:
-    """What was found stays; it can be resumed."""
+    """Keeps the results so far. The evaluation can be resumed."""
     return EvaluationLine(**fields_of(await control.evaluations.cancel(id)))
 
 
@@ -93,40 +95,46 @@ async def cancel_evaluation(id: Id, control: InControl, who: ByWhom) -> Evaluati
     _PATH + "/resume", status_code=202, summary="Resume an evaluation", responses=_CONFLICT
 )
 async def resume_evaluation(id: Id, control: InControl, who: ByWhom) -> EvaluationLine:
-    """It goes on with the rows that have no answer yet, those that failed included."""
+    """Continues with the rows that have no response yet, including those that failed."""
     return EvaluationLine(**fields_of(await control.evaluations.resume(id)))
 
 
-@router.delete(_PATH, status_code=204, summary="Remove an evaluation", responses=_CONFLICT)
+@router.delete(_PATH, status_code=204, summary="Delete an evaluation", responses=_CONFLICT)
 async def remove_evaluation(id: Id, control: InControl, who: ByWhom) -> Response:
-    """With all its results; not while it waits or runs."""
+    """Deletes it with all results. A queued or running evaluation cannot be deleted."""
     await control.evaluations.remove(id)
     return Response(status_code=204)
 
 
-@router.get(_PATH + "/gates", summary="Judge gates")
+@router.get(_PATH + "/gates", summary="Check other gates")
 async def judge_gates(
     id: Id,
     control: InControl,
-    gate: Annotated[list[str], Query(min_length=1, max_length=50, description="conditions")],
+    gate: Annotated[
+        list[str], Query(min_length=1, max_length=50, description="Conditions to check.")
+    ],
 ) -> list[GateView]:
-    """Other gates than those that were asked for, held against what was found."""
+    """Checks gates against the results, without a new evaluation."""
     judged = await control.evaluations.judge(id, gate)
     return [GateView(**asdict(one)) for one in judged]
 
 
-@router.get(_PATH + "/rows", summary="List rows of an evaluation")
+@router.get(_PATH + "/rows", summary="List the rows of an evaluation")
 async def list_results(
     id: Id,
     control: InControl,
     bucket: Bucket | None = None,
-    slice: Annotated[list[str], Query(max_length=10, description="NAME=VALUE")] = [],  # noqa: B006
+    slice: Annotated[
+        list[str], Query(max_length=10, description="Slice in the form NAME=VALUE.")
+    ] = [],  # noqa: B006
     label: Annotated[str, Query(max_length=200)] = "",
-    predicted: Annotated[str, Query(max_length=2000, description="by any side")] = "",
+    predicted: Annotated[
+        str, Query(max_length=2000, description="Predicted class, of any side.")
+    ] = "",
     start: Annotated[int, Query(alias="from", ge=0)] = 0,
     count: Annotated[int, Query(ge=1, le=MOST_ROWS)] = 50,
 ) -> ResultsView:
-    """Rows that were asked, in their order."""
+    """Returns the evaluated rows in their order."""
     chosen = Filter(bucket, slices_of(slice), label, predicted)
     evaluation, results = await control.evaluations.results(id)
     kind = evaluation.kind
@@ -148,7 +156,7 @@ async def list_results(
     responses={200: {"content": {"text/csv": {}}}},
 )
 async def export_csv(id: Id, control: InControl) -> Response:
-    """Every row that was asked."""
+    """Returns all evaluated rows."""
     evaluation, results = await control.evaluations.results(id)
     pieces = _together(csv_pieces(results, evaluation.kind))
     return StreamingResponse(pieces, media_type="text/csv", headers=_named(id, "csv"))
@@ -161,7 +169,7 @@ async def export_csv(id: Id, control: InControl) -> Response:
     responses={200: {"content": {"application/json": {}}}},
 )
 async def export_json(id: Id, control: InControl) -> Response:
-    """The evaluation, its report, and every row that was asked."""
+    """Returns the evaluation, its report and all evaluated rows."""
     view = await show_evaluation(id, control)
     evaluation, results = await control.evaluations.results(id)
     pieces = _together(_json_pieces(view, results, evaluation.kind))

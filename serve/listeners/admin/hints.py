@@ -18,16 +18,17 @@ _UNKNOWN: dict[int | str, dict[str, Any]] = {404: {"model": schemas.ErrorBody}}
 
 
 class ReasonView(BaseModel):
-    """Why a hint is what it is: a code for programs, a sentence for people."""
+    """A reason for a hint: a code for programs, and a sentence."""
 
     code: str
     text: str
 
 
 class BoundsView(BaseModel):
-    """What people allow now; `schedule` names the entry whose bounds hold, if any.
+    """The limits that apply now. `schedule` names the schedule that sets them, if any.
 
-    `budget` is replicas that there are GPUs for. With `to_zero` an idle pool may have none.
+    `budget` is the number of replicas for which there are GPUs. With `to_zero`, an idle pool may
+    have no replicas.
     """
 
     least: int
@@ -38,14 +39,15 @@ class BoundsView(BaseModel):
 
 
 class SignalView(BaseModel):
-    """What is seen of one model in one pool; null where nobody tells.
+    """The measurements of one model in one pool; null if unknown.
 
     `recent` and `lately` are arrivals at the gateway, in calls per second over 5 and 15 seconds.
-    `waiting` calls wait now. `capacity` is calls per second that one replica bears under the
-    objective, whose `limit` is in seconds; `missed` of the last minute's calls were beyond it, and
-    `allowed` is what may be. `pressure` is time in Triton's queue ÷ time in execution, `occupancy`
-    rows of an execution ÷ max_batch_size. `holding` replicas can be called. `age`, in seconds, is
-    of the oldest reading. `demand` is in replicas that are busy all the time.
+    `waiting` calls are waiting now. `capacity` is the calls per second that one replica sustains
+    under the objective, whose `limit` is in seconds. `missed` is the share of the last minute's
+    calls above the limit, and `allowed` the permitted share. `pressure` is the time in Triton's
+    queue divided by the time in execution, `occupancy` the rows of an execution divided by
+    max_batch_size. `holding` replicas have loaded the model. `age` is the age of the oldest reading
+    in seconds. `demand` is the number of replicas that would be busy all the time.
     """
 
     name: str
@@ -64,13 +66,14 @@ class SignalView(BaseModel):
 
 
 class HintView(BaseModel):
-    """How many replicas a pool should have. Advice: nothing is started or stopped by it here.
+    """The recommended number of replicas of a pool. It is advice: the control plane starts and
+    stops nothing.
 
-    `demand` is in replicas that are busy all the time; null where that is not known. With low
-    `confidence` the number is only held. It was made `at` a time, in seconds of the epoch, and may
-    be followed for `lasts` seconds. `cold_start` and `idle` are in seconds. `utilization` is of the
-    GPUs, from 0 to 1; `gpus` are those of the replicas that are ready, by `replica/uuid`. `faults`
-    are readings that cannot be right.
+    `demand` is the number of replicas that would be busy all the time, or null if unknown. With a
+    low `confidence`, the hint keeps the current number. It was made `at` a time (seconds since the
+    epoch) and is valid for `lasts` seconds. `cold_start` and `idle` are in seconds. `utilization`
+    is of the GPUs, from 0 to 1. `gpus` are the GPUs of the ready replicas, as `replica/uuid`.
+    `faults` are invalid readings.
     """
 
     pool: str
@@ -92,14 +95,16 @@ class HintView(BaseModel):
 
 
 class HintsView(BaseModel):
-    """The hints of all pools. `number` rises with each round; `after=number` waits for the next."""
+    """The hints of all pools. `number` increases with each round; `after=number` waits for the next
+    one.
+    """
 
     number: int
     hints: list[HintView]
 
 
 class DesiredView(BaseModel):
-    """The number alone, for KEDA's `metrics-api` and others that read a single one."""
+    """Only the number, for KEDA's `metrics-api` and similar clients."""
 
     desired: int
 
@@ -108,13 +113,15 @@ class DesiredView(BaseModel):
 async def list_hints(
     request: Request,
     control: InControl,
-    after: Annotated[int | None, Query(description="wait for a newer round than this")] = None,
+    after: Annotated[
+        int | None, Query(description="Wait for a round newer than this number.")
+    ] = None,
 ) -> HintsView:
-    """Made every five seconds, and when somebody waits for a pool without replicas.
+    """Hints are calculated every five seconds, and when a call waits for a pool without replicas.
 
-    With `after` the answer comes with the next round, or after 25 seconds as it is. A control plane
-    that has started anew begins to count anew: with a number that it has not reached it answers at
-    once.
+    With `after`, the response comes with the next round, or unchanged after 25 seconds. The numbers
+    start again with the control plane. If `after` is higher than the current number, the response
+    is immediate.
     """
     if after is not None and after <= control.board.number:
         await unless_left(request, _newer(control.board, after))
@@ -124,19 +131,19 @@ async def list_hints(
 
 @router.get("/api/hints/{pool}", summary="Show the hint of a pool", responses=_UNKNOWN)
 async def show_hint(pool: str, control: InControl) -> HintView:
-    """The recommended number of replicas, its reasons, and all that it was made of."""
+    """Returns the recommended number of replicas, its reasons and its inputs."""
     return HintView(**control.board.of(pool).to_json())
 
 
 @router.get(
     "/api/hints/{pool}/desired",
-    summary="Show a pool's number",
+    summary="Show the desired replicas of a pool",
     responses={**_UNKNOWN, 503: {"model": schemas.ErrorBody}},
 )
 async def show_desired(pool: str, control: InControl) -> DesiredView:
     """For KEDA's `metrics-api` trigger: `valueLocation: desired`, `targetValue: "1"`.
 
-    503 while the pool is to stay as it is, or nothing new is known of it.
+    Returns 503 while the hint is on hold or not current.
     """
     return DesiredView(desired=control.board.followed(pool, control.wall()).hint.desired)
 

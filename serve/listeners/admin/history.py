@@ -15,12 +15,12 @@ from serve.listeners.admin.context import ByWhom, Control, InControl
 from serve.listeners.admin.models import Wait, done
 
 router = APIRouter(tags=["history"], responses={404: {"model": schemas.ErrorBody}})
-DryRun = Annotated[bool, Query(description="only say what would change")]
+DryRun = Annotated[bool, Query(description="Only report the changes, without making them.")]
 _LONGEST = 200  # characters of a summary
 
 
 class RevisionLine(BaseModel):
-    """One change in a list; `summary` is what it changed, cut off where that is long."""
+    """One change in a list. `summary` describes it, and is cut off if it is long."""
 
     revision: int
     at: datetime
@@ -39,7 +39,7 @@ class RevisionView(RevisionLine):
 
 
 class DifferenceView(BaseModel):
-    """One field that differs; null where there is no such field."""
+    """One field that differs; null if the field does not exist."""
 
     field: str
     old: Any
@@ -47,7 +47,7 @@ class DifferenceView(BaseModel):
 
 
 class DiffView(BaseModel):
-    """What differs between two states of one thing; `lines` say the same to people."""
+    """The differences between two states of an object. `lines` are the same as text."""
 
     kind: str
     key: str
@@ -68,32 +68,36 @@ class WayBackView(schemas.Done):
 @router.get("/api/history", summary="List changes")
 async def list_history(
     control: InControl,
-    kind: Annotated[str, Query(max_length=40, description="route, label, model …")] = "",
-    key: Annotated[str, Query(description="the model; for labels model:label")] = "",
-    before: Annotated[int, Query(ge=0, description="only revisions below this one")] = 0,
+    kind: Annotated[
+        str, Query(max_length=40, description="Kind of the object: route, label, model, ...")
+    ] = "",
+    key: Annotated[
+        str, Query(description="Key of the object: the model, or model:label for a label.")
+    ] = "",
+    before: Annotated[int, Query(ge=0, description="Return only revisions below this number.")] = 0,
     limit: Annotated[int, Query(ge=1, le=1000)] = 100,
 ) -> list[RevisionLine]:
-    """The newest first, of everything or of one kind or thing."""
+    """Returns the newest first, for everything, one kind or one object."""
     found = await control.history.all(kind=kind, key=key, before=before, limit=limit)
     return [RevisionLine(**_line(one)) for one in found]
 
 
 @router.get("/api/history/{revision}", summary="Show one change")
 async def show_revision(revision: int, control: InControl) -> RevisionView:
-    """The bodies before and after; digests of keys are left out."""
+    """Returns the object before and after the change, without digests of keys."""
     one = await control.history.get(revision)
     return RevisionView(**_line(one), before=one.before, after=one.after)
 
 
-@router.get("/api/history/{revision}/diff", summary="Compare two states of a thing")
+@router.get("/api/history/{revision}/diff", summary="Compare two revisions")
 async def show_diff(
     revision: int,
     control: InControl,
     other: Annotated[
-        int | None, Query(alias="with", description="another revision of the same thing")
+        int | None, Query(alias="with", description="Another revision of the same object.")
     ] = None,
 ) -> DiffView:
-    """What the revision changed; or, `with` another one, what is new in that one."""
+    """Returns what the revision changed, or, `with` another revision, what differs in that one."""
     one = await control.history.get(revision)
     found = await control.history.diff(revision, other)
     return DiffView(
@@ -104,7 +108,7 @@ async def show_diff(
     )
 
 
-@router.post("/api/history/{revision}/undo", summary="Take one change back")
+@router.post("/api/history/{revision}/undo", summary="Undo a change")
 async def undo(
     revision: int,
     control: InControl,
@@ -113,15 +117,15 @@ async def undo(
     dry_run: DryRun = False,
     wait: Wait = 5.0,
 ) -> WayBackView:
-    """The fields that the revision changed are as before it, unless later ones changed them again.
+    """Sets the fields that the revision changed back, unless a later revision changed them again.
 
-    Nothing is changed by a revision that changed nothing, and by a dry run.
+    A revision without changes and a dry run change nothing.
     """
     way = await control.history.undoing(revision)
     return await _take(way, control, who, response, dry_run=dry_run, wait=wait)
 
 
-@router.post("/api/history/{revision}/restore", summary="Go back to an earlier state")
+@router.post("/api/history/{revision}/restore", summary="Restore an earlier state")
 @router.post("/api/history/{revision}/rollback", include_in_schema=False)  # its former name
 async def restore(
     revision: int,

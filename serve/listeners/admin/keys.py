@@ -12,11 +12,11 @@ router = APIRouter(tags=["keys"])
 
 @router.get("/api/keys", summary="List all API keys")
 async def list_keys(control: InControl) -> list[schemas.KeyView]:
-    """Every key that ever was, revoked ones included; nobody can see a key itself again."""
+    """Returns all keys, including revoked ones. The keys themselves cannot be shown again."""
     return [schemas.KeyView(**schemas.key(status)) for status in control.keys.all()]
 
 
-@router.post("/api/keys", status_code=201, summary="Make an API key")
+@router.post("/api/keys", status_code=201, summary="Create an API key")
 async def create_key(
     body: schemas.KeyBody,
     control: InControl,
@@ -24,7 +24,9 @@ async def create_key(
     response: Response,
     wait: Wait = 5.0,
 ) -> schemas.KeyMade:
-    """The answer holds the key, once; from the first key on, calls without one are refused."""
+    """The response contains the key once. As soon as one key exists, calls without a key are
+    refused.
+    """
     made = await control.keys.create(
         body.role, body.models, expiry(body, control.wall()), body.note, who
     )
@@ -39,14 +41,14 @@ async def create_key(
 async def revoke_key(
     id: str, control: InControl, who: ByWhom, response: Response, wait: Wait = 5.0
 ) -> schemas.Done:
-    """Once the generation is in force, every worker refuses the key."""
+    """When the generation is in force, every worker refuses the key."""
     return await done(control, await control.keys.revoke(id, who), wait, response)
 
 
 def expiry(body: schemas.KeyBody, now: float) -> float | None:
     """When the key ends, in seconds of the epoch; None for never."""
     if body.expires is not None and body.expires_in is not None:
-        raise Invalid("the key would expire at two times", why="expires and expires_in are given")
+        raise Invalid("the key has two expiry times", why="'expires' and 'expires_in' are both set")
     if body.expires_in is not None:
         return now + body.expires_in
     return None if body.expires is None else body.expires.timestamp()

@@ -131,16 +131,17 @@ class PoolColumns(_Columns):
 
 
 class LiveReason(BaseModel):
-    """One reason, for programs and for people."""
+    """One reason: a code for programs, and a sentence."""
 
     code: str
     text: str
 
 
 class LiveHint(BaseModel):
-    """A hint that holds. `about` is a pool (`scaling`) or MODEL@VERSION (`batching`).
+    """A current hint. `about` is a pool (`scaling`) or MODEL@VERSION (`batching`).
 
-    `confidence` is `low` where a number is only held, `fix` a command that could help, or empty.
+    `confidence` is `low` if the hint only keeps the current number. `fix` is a command that could
+    help, or empty.
     """
 
     kind: Literal["scaling", "batching"]
@@ -170,34 +171,34 @@ class LiveView(_Columns):
 
 @router.get("/api/live", summary="Show the last ten minutes", response_model=LiveView)
 async def show_live(control: InControl) -> Response:
-    """Rates, latencies, queues and GPUs, a value a second, as columns.
+    """Returns rates, latencies, queues and GPU readings as columns with one value per second.
 
-    Numbers are read only while somebody asks, and for a minute after: the first answer may be
-    empty.
+    The control plane collects them while there are requests and for a minute after, so the first
+    response may be empty.
     """
     return Response(await control.live.history(), media_type="application/json", headers=_HEADERS)
 
 
 @router.get(
     "/api/live/events",
-    summary="Watch what happens",
+    summary="Stream live samples",
     response_class=Response,
     responses={
         200: {
-            "description": "server-sent events: each is one sample, the tree of `GET /api/live` "
-            "with a number in place of each column; with `history` that answer itself comes first, "
-            "as an event of the name `history`. Those who read too slowly lose samples. The stream "
-            "ends after ten minutes, and is to be opened again.",
+            "description": "Server-sent events. Each one is a sample: the tree of `GET /api/live` "
+            "with a number in place of each column. With `history`, that response is the first "
+            "event, named `history`. Slow clients lose samples. The stream ends after ten "
+            "minutes; reconnect then.",
             "content": {"text/event-stream": {}},
         },
-        503: {"model": schemas.ErrorBody, "description": "200 already watch"},
+        503: {"model": schemas.ErrorBody, "description": "There are already 200 streams."},
     },
 )
 async def watch_live(
     control: InControl,
-    history: Annotated[bool, Query(description="begin with the last ten minutes")] = False,
+    history: Annotated[bool, Query(description="Start with the last ten minutes.")] = False,
 ) -> Response:
-    """A sample a second, from now on, until the caller leaves or the server stops."""
+    """Sends one sample per second until the client disconnects or the server stops."""
     return Events(control.live, history=history)
 
 

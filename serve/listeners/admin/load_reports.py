@@ -24,7 +24,7 @@ _UNKNOWN: dict[int | str, dict[str, Any]] = {404: {"model": schemas.ErrorBody}}
 
 
 class LoadReportBody(BaseModel):
-    """The `report.json` of `servegate load run`. Its `runs` are read by what draws them."""
+    """The `report.json` of `servegate load run`. The page is drawn from `runs`."""
 
     model_config = ConfigDict(
         extra="allow",
@@ -38,7 +38,7 @@ class LoadReportBody(BaseModel):
                     "model": "digits",
                     "begun": "2026-11-22T10:15:00+00:00",
                     "command": "servegate load scenario smoke --model digits",
-                    "findings": ["every answer was right"],
+                    "findings": ["all responses were correct"],
                     "passed": True,
                     "sweep": None,
                     "machine": "2 cores",
@@ -57,9 +57,10 @@ class LoadReportBody(BaseModel):
 
 
 class RatioView(BaseModel):
-    """After ÷ before, with its 95 % interval. `name`: p50, p90, p99 or mean of the latency (seconds
-    in `before` and `after`); `rate`, right answers per second; `right`, their share of all calls.
-    `verdict` says it in words: an interval that holds 1 shows no difference."""
+    """After ÷ before, with its 95 % interval. `name` is p50, p90, p99 or mean of the latency
+    (seconds in `before` and `after`), `rate` (correct responses per second) or `right` (their share
+    of all calls). `verdict` describes it; an interval that contains 1 shows no difference.
+    """
 
     name: str
     ratio: float
@@ -73,65 +74,65 @@ class RatioView(BaseModel):
 @router.post(
     "/api/load/reports",
     status_code=201,
-    summary="Keep a load report",
-    responses={409: {"model": schemas.ErrorBody, "description": "its name is taken"}},
+    summary="Store a load report",
+    responses={409: {"model": schemas.ErrorBody, "description": "A report with this name exists."}},
 )
 async def keep_report(
     body: LoadReportBody, request: Request, control: InControl, who: ByWhom
 ) -> LoadReportLine:
-    """It is kept byte by byte, and drawn whenever somebody reads it."""
+    """Stores the report unchanged. Its page is drawn for each request."""
     page = await asyncio.to_thread(_checked, body.model_dump())
     return await control.load_reports.add(page, await request.body(), who.author)
 
 
 @router.get("/api/load/reports", summary="List load reports")
 async def list_reports(control: InControl) -> list[LoadReportLine]:
-    """The newest first."""
+    """Returns the newest first."""
     return list(await control.load_reports.all())
 
 
-@router.get(_PATH, summary="Fetch a load report", responses=_UNKNOWN)
+@router.get(_PATH, summary="Get a load report as JSON", responses=_UNKNOWN)
 async def fetch_report(name: Name, control: InControl) -> Response:
-    """`report.json`, as it was sent."""
+    """Returns `report.json` unchanged."""
     return Response(await control.load_reports.read(name), media_type="application/json")
 
 
 @router.get(
     _PATH + "/report.html",
-    summary="Read a load report",
+    summary="Show a load report",
     response_class=HTMLResponse,
     responses=_UNKNOWN,
 )
 async def read_report(name: Name, control: InControl) -> HTMLResponse:
-    """The report for people, as one page without scripts. It is drawn anew from what was sent."""
+    """Returns the report as one HTML page without scripts, drawn from the stored JSON."""
     data = await control.load_reports.read(name)
     return HTMLResponse(await asyncio.to_thread(_drawn, data), headers=PAGE_HEADERS)
 
 
-@router.get(
-    _PATH + "/compare/{other}", summary="Hold a load report against another", responses=_UNKNOWN
-)
+@router.get(_PATH + "/compare/{other}", summary="Compare two load reports", responses=_UNKNOWN)
 async def compare_reports(name: Name, other: Name, control: InControl) -> list[RatioView]:
-    """The ratios other ÷ this that can be taken: of latencies, of the rate and of right answers."""
+    """Returns the ratios other ÷ this of latencies, rate and correct responses, where both reports
+    have them.
+    """
     before, after = await _two(control, name, other)
     return await asyncio.to_thread(_ratios, before, after)
 
 
 @router.get(
     _PATH + "/compare/{other}/report.html",
-    summary="Read two load reports beside each other",
+    summary="Show the comparison of two load reports",
     response_class=HTMLResponse,
     responses=_UNKNOWN,
 )
 async def read_comparison(name: Name, other: Name, control: InControl) -> HTMLResponse:
-    """One page without scripts."""
+    """Returns one HTML page without scripts."""
     before, after = await _two(control, name, other)
     return HTMLResponse(await asyncio.to_thread(_compared, before, after), headers=PAGE_HEADERS)
 
 
-@router.delete(_PATH, status_code=204, summary="Remove a load report", responses=_UNKNOWN)
+@router.delete(_PATH, status_code=204, summary="Delete a load report", responses=_UNKNOWN)
 async def remove_report(name: Name, control: InControl, who: ByWhom) -> Response:
-    """It is gone for everybody."""
+    """Deletes the report for all users."""
     await control.load_reports.remove(name)
     return Response(status_code=204)
 

@@ -17,7 +17,9 @@ router = APIRouter(
 
 
 class TensorView(BaseModel):
-    """One input or output; -1 in `shape` is any length, and first the number of rows."""
+    """One input or output. In `shape`, -1 is any length. The first dimension is the number of
+    rows.
+    """
 
     name: str
     datatype: str
@@ -25,7 +27,7 @@ class TensorView(BaseModel):
 
 
 class MetadataView(BaseModel):
-    """Inputs and outputs as Triton tells them, and the preprocessing that is recorded, or empty."""
+    """Inputs and outputs as Triton reports them, and the recorded preprocessing, or empty."""
 
     model: str
     selector: str
@@ -34,17 +36,21 @@ class MetadataView(BaseModel):
     preprocessing: dict[str, Any]
 
 
-@router.get("/api/models/{model}/metadata", summary="Show what a model takes and gives")
+@router.get("/api/models/{model}/metadata", summary="Show the inputs and outputs of a model")
 async def show_metadata(
     model: str,
     control: InControl,
     selector: Annotated[
-        str, Query(max_length=63, description="a number, a label, or empty: what is routed to")
+        str,
+        Query(
+            max_length=63,
+            description="Version number, label, or empty for the version that the route chooses.",
+        ),
     ] = "",
 ) -> MetadataView:
-    """Asked of the gateway itself, as any client does."""
+    """Asks the gateway, like any client."""
     if control.tries is None:
-        raise NotServed("nothing can be tried here")
+        raise NotServed("this control plane cannot send calls")
     takes = await control.tries.takes(model, selector)
     return MetadataView(
         model=model,

@@ -12,20 +12,22 @@ from serve.listeners.admin.context import ByWhom, Control, InControl
 router = APIRouter(tags=["models"], responses={404: {"model": schemas.ErrorBody}})
 
 Wait = Annotated[
-    float, Query(ge=0, le=60, description="seconds to wait until every worker serves the change")
+    float, Query(ge=0, le=60, description="Seconds to wait until every worker uses the change.")
 ]
-Patience = Annotated[float, Query(ge=0, le=3600, description="seconds to wait until it is done")]
+Patience = Annotated[float, Query(ge=0, le=3600, description="Seconds to wait until it is done.")]
 
 
 @router.get("/api/models", summary="List all models")
 async def list_models(control: InControl) -> list[schemas.ModelSummary]:
-    """Every model with its versions, labels and split, those that cannot be served included."""
+    """Returns all models with their versions, labels and traffic splits, including models that are
+    not served.
+    """
     return [schemas.ModelSummary(**schemas.summary(status)) for status in control.models.all()]
 
 
 @router.get("/api/models/{model}", summary="Show one model")
 async def show_model(model: str, control: InControl, response: Response) -> schemas.ModelDetail:
-    """One model with its label texts, recorded preprocessing and model card."""
+    """Returns one model with its label texts, recorded preprocessing and model card."""
     status = control.models.get(model)
     response.headers["etag"] = control.models.decisions.entry(MODEL, model).etag
     return schemas.ModelDetail(**schemas.detail(status))
@@ -40,14 +42,14 @@ async def patch_model(
     response: Response,
     wait: Wait = 5.0,
 ) -> schemas.Done:
-    """What the body does not name stays as it is."""
+    """Fields that the body does not contain stay unchanged."""
     written = await control.models.configure(
         model, objective=body.objective, pool=body.pool, by=who
     )
     return await done(control, written, wait, response)
 
 
-@router.put("/api/models/{model}/labels/{label}", summary="Make a label name a version")
+@router.put("/api/models/{model}/labels/{label}", summary="Point a label to a version")
 async def put_label(
     model: str,
     label: str,
@@ -57,12 +59,12 @@ async def put_label(
     response: Response,
     wait: Wait = 5.0,
 ) -> schemas.Done:
-    """The version must be ready on a replica."""
+    """The version has to be ready on a replica."""
     written = await control.models.set_label(model, label, body.version, who)
     return await done(control, written, wait, response)
 
 
-@router.delete("/api/models/{model}/labels/{label}", summary="Remove a label")
+@router.delete("/api/models/{model}/labels/{label}", summary="Delete a label")
 async def delete_label(
     model: str,
     label: str,
@@ -71,25 +73,27 @@ async def delete_label(
     response: Response,
     wait: Wait = 5.0,
 ) -> schemas.Done:
-    """Calls that name the label are refused from then on."""
+    """Calls that name the label are refused afterwards."""
     written = await control.models.remove_label(model, label, who)
     return await done(control, written, wait, response)
 
 
-@router.post("/api/models/{model}/load", summary="Load a model on every replica")
+@router.post("/api/models/{model}/load", summary="Load a model on all replicas")
 async def load_model(
     model: str, control: InControl, who: ByWhom, response: Response, wait: Patience = 60.0
 ) -> schemas.Done:
-    """Anew where it is loaded already; also what somebody has unloaded. Its folder says what."""
+    """Reloads it if it is loaded, and loads a model that was unloaded. Triton reads its current
+    folder.
+    """
     await control.management.load(model, None, who, wait)
     return await _told(control, response)
 
 
-@router.post("/api/models/{model}/unload", summary="Unload a model everywhere")
+@router.post("/api/models/{model}/unload", summary="Unload a model from all replicas")
 async def unload_model(
     model: str, control: InControl, who: ByWhom, response: Response, wait: Patience = 60.0
 ) -> schemas.Done:
-    """It is not served any more, on no replica, until it is loaded."""
+    """No replica serves the model until it is loaded again."""
     control.models.get(model)
     await control.management.unload(model, who, wait)
     return await _told(control, response)

@@ -63,7 +63,7 @@ async def receive_parts(
                     await asyncio.to_thread(reader.take, piece)
         reader.end()
     except (MultipartParseError, UnicodeDecodeError) as error:
-        raise Invalid(f"the body is no {MULTIPART}", why=str(error)) from error
+        raise Invalid(f"the body is not {MULTIPART}", why=str(error)) from error
     return arrived
 
 
@@ -105,11 +105,13 @@ class _Reader:
         """Nothing more comes; `Invalid` when something is missing."""
         self._parser.finalize()
         if not self._has_ended:
-            raise Invalid(f"the body is no whole {MULTIPART}", why="its last boundary is missing")
+            raise Invalid(
+                f"the {MULTIPART} body is not complete", why="the last boundary is missing"
+            )
 
     def _begin(self) -> None:
         if len(self._arrived.parts) >= MOST_FILES:
-            raise Invalid("too many files were sent", why=f"at most {MOST_FILES} are read")
+            raise Invalid("the upload has too many files", why=f"at most {MOST_FILES} are allowed")
         self._name = self._filename = ""
         self._text, self._headers, self._is_file = bytearray(), 0, False
 
@@ -122,7 +124,10 @@ class _Reader:
     def _short(self, data: bytes) -> bytes:
         self._headers += len(data)
         if self._headers > _MOST_HEADERS:
-            raise Invalid("a part has too long headers", why=f"at most {_MOST_HEADERS} bytes")
+            raise Invalid(
+                "the headers of a part are too long",
+                why=f"at most {_MOST_HEADERS} bytes are allowed",
+            )
         return data
 
     def _header_end(self) -> None:
@@ -142,7 +147,9 @@ class _Reader:
             return
         self._fields += len(piece)
         if self._fields > _MOST_FIELDS:
-            raise Invalid("the fields are too long", why=f"at most {_MOST_FIELDS} bytes")
+            raise Invalid(
+                "the form fields are too long", why=f"at most {_MOST_FIELDS} bytes are allowed"
+            )
         self._text += piece
 
     def _end(self) -> None:
@@ -159,5 +166,5 @@ class _Reader:
 
 def _too_large(most: int) -> BodyTooLarge:
     error = BodyTooLarge(most)
-    error.try_this = "fewer rows, or smaller pictures"
+    error.try_this = "use fewer rows or smaller pictures"
     return error

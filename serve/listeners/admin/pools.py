@@ -25,9 +25,9 @@ _EXAMPLE: dict[str, Any] = {
 
 
 class ScheduleBody(BaseModel):
-    """Bounds at some hours of some days, in the time of a zone; null is as on all other days.
+    """Limits for some hours on some days, in a time zone; null keeps the usual limit.
 
-    A span that ends before it begins goes on into the next day.
+    If the end is before the start, the schedule ends on the next day.
     """
 
     model_config = ConfigDict(extra="forbid", strict=True, populate_by_name=True)
@@ -40,11 +40,11 @@ class ScheduleBody(BaseModel):
 
 
 class PoolBody(BaseModel):
-    """What is allowed of a pool; what is missing is as usual.
+    """The limits of a pool. Missing fields get their default.
 
-    `budget`: replicas that there are GPUs for, null without such a limit. `to_zero`: an idle pool
-    may have none. `group`: pools of one group hold each other's models. `cost`: of one replica per
-    hour, in a unit that the group shares. The first schedule that holds counts.
+    `budget`: number of replicas for which there are GPUs, null for no such limit. `to_zero`: an
+    idle pool may have no replicas. `group`: the pools of a group share their models. `cost`: of one
+    replica per hour, in a unit that the group shares. The first matching schedule applies.
     """
 
     model_config = ConfigDict(
@@ -60,7 +60,7 @@ class PoolBody(BaseModel):
 
 
 class BoundsView(BaseModel):
-    """What holds now; `schedule` is the one that says so, if any."""
+    """The limits that apply now. `schedule` is the one that sets them, if any."""
 
     least: int
     most: int
@@ -70,10 +70,10 @@ class BoundsView(BaseModel):
 
 
 class PoolView(BaseModel):
-    """One pool: its settings, whether somebody has `set` them, and what that means now.
+    """One pool: its settings, whether they were `set`, and the current limits.
 
-    `etag` is for `If-Match`. `beside` are the pools of its group, itself included, `models` those
-    that its replicas should hold.
+    `etag` is for `If-Match`. `beside` are the pools of its group, including itself, and `models`
+    those that its replicas should load.
     """
 
     pool: str
@@ -88,19 +88,19 @@ class PoolView(BaseModel):
 
 @router.get("/api/pools", summary="List all pools")
 async def list_pools(control: InControl) -> list[PoolView]:
-    """All that have replicas, models or settings, by name."""
+    """Returns all pools that have replicas, models or settings, by name."""
     return [_view(status) for status in control.pools.all()]
 
 
 @router.get("/api/pools/{pool}", summary="Show one pool")
 async def show_pool(pool: str, control: InControl, response: Response) -> PoolView:
-    """Its settings, and the bounds that hold now."""
+    """Returns the settings, and the limits that apply now."""
     status = control.pools.get(pool)
     response.headers["etag"] = status.etag
     return _view(status)
 
 
-@router.put("/api/pools/{pool}", summary="Set what is allowed of a pool")
+@router.put("/api/pools/{pool}", summary="Set the limits of a pool")
 async def put_pool(
     pool: str,
     body: PoolBody,
@@ -109,16 +109,16 @@ async def put_pool(
     response: Response,
     wait: Wait = 5.0,
 ) -> schemas.Done:
-    """In place of all that was set before. The pool need not have a replica yet."""
+    """Replaces all previous settings. The pool does not need replicas yet."""
     written = await control.pools.set(pool, body.model_dump(by_alias=True), who)
     return await done(control, written, wait, response)
 
 
-@router.delete("/api/pools/{pool}", summary="Forget what was set of a pool")
+@router.delete("/api/pools/{pool}", summary="Reset a pool to the default limits")
 async def delete_pool(
     pool: str, control: InControl, who: ByWhom, response: Response, wait: Wait = 5.0
 ) -> schemas.Done:
-    """What is usual is allowed then."""
+    """Removes all settings of the pool."""
     return await done(control, await control.pools.clear(pool, who), wait, response)
 
 

@@ -13,12 +13,12 @@ from serve.triton.metrics import Readings
 router = APIRouter(tags=["replicas"])
 
 
-@router.get("/api/replicas", summary="List all Triton servers")
+@router.get("/api/replicas", summary="List all replicas")
 async def list_replicas(
     control: InControl,
-    readings: Annotated[bool, Query(description="ask each replica for its own metrics")] = True,
+    readings: Annotated[bool, Query(description="Also read the metrics of each replica.")] = True,
 ) -> list[schemas.ReplicaView]:
-    """What each replica holds, why it lacks what it lacks, and what its own metrics say now."""
+    """Returns what each replica has loaded, what it lacks and why, and its current metrics."""
     observations = [seen for _, seen in sorted(control.fleet.observations.items())]
     told = [_readings(control, seen) if readings else _no_readings() for seen in observations]
     now = control.clock()

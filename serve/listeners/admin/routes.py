@@ -13,7 +13,7 @@ router = APIRouter(tags=["routes"], responses={404: {"model": schemas.ErrorBody}
 
 @router.get("/api/routes/{model}", summary="Show a model's route")
 async def show_route(model: str, control: InControl, response: Response) -> schemas.Route:
-    """The split in force; its ETag is what `If-Match` of a change refers to."""
+    """Returns the traffic split in force. Use its ETag in `If-Match` of a change."""
     status = control.models.get(model)
     response.headers["etag"] = control.models.decisions.entry(ROUTE, model).etag
     split = dict(status.split.shares) if status.split else {}
@@ -22,10 +22,13 @@ async def show_route(model: str, control: InControl, response: Response) -> sche
 
 @router.put(
     "/api/routes/{model}",
-    summary="Divide a model's calls",
+    summary="Set a model's traffic split",
     responses={
-        409: {"model": schemas.ErrorBody, "description": "a version is not ready"},
-        412: {"model": schemas.ErrorBody, "description": "the route has changed since it was read"},
+        409: {"model": schemas.ErrorBody, "description": "A version is not ready."},
+        412: {
+            "model": schemas.ErrorBody,
+            "description": "The route was changed since it was read.",
+        },
     },
 )
 async def put_route(
@@ -36,6 +39,6 @@ async def put_route(
     response: Response,
     wait: Wait = 5.0,
 ) -> schemas.Done:
-    """Every version that gets calls must be ready; weights are relative."""
+    """Every version with traffic has to be ready. The weights are relative."""
     written = await control.models.set_route(model, Split.of(body.split), who)
     return await done(control, written, wait, response)

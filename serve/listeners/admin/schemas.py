@@ -16,7 +16,7 @@ from serve.triton.metrics import Readings
 
 
 class RouteBody(BaseModel):
-    """A split: versions and their relative weights."""
+    """A traffic split: versions and their relative weights."""
 
     model_config = ConfigDict(
         extra="forbid", json_schema_extra={"examples": [{"split": {"1": 90, "2": 10}}]}
@@ -25,14 +25,14 @@ class RouteBody(BaseModel):
 
 
 class LabelBody(BaseModel):
-    """The version that a label names."""
+    """The version that a label points to."""
 
     model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [{"version": 2}]})
     version: int = Field(gt=0)
 
 
 class ModelPatch(BaseModel):
-    """What to change of a model; what is missing stays, an empty text removes."""
+    """Changes to a model. Missing fields stay unchanged; an empty text removes a value."""
 
     model_config = ConfigDict(
         extra="forbid",
@@ -43,7 +43,7 @@ class ModelPatch(BaseModel):
 
 
 class Done(BaseModel):
-    """A change that was written. `in_force`: every worker serves `generation` or a newer one."""
+    """A stored change. `in_force` is true when every worker uses `generation` or a newer one."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [{"generation": 7, "in_force": True}]})
     generation: int
@@ -51,7 +51,9 @@ class Done(BaseModel):
 
 
 class Route(BaseModel):
-    """A model's split; `routed` is false while nobody has set one and the newest version serves."""
+    """A model's traffic split. `routed` is false if no split is set and the newest version
+    serves.
+    """
 
     model: str
     split: dict[int, int]
@@ -59,9 +61,9 @@ class Route(BaseModel):
 
 
 class Version(BaseModel):
-    """One version: `ready`, `loading`, `failed` or `not wanted`, and why.
+    """One version: `ready`, `loading`, `failed` or `not wanted`, and the reason.
 
-    `flavours` are the forms in which replicas hold it, where it has several.
+    `flavours` are the forms in which replicas have loaded it, if there are several.
     """
 
     version: int
@@ -75,7 +77,9 @@ class Version(BaseModel):
 
 
 class ModelSummary(BaseModel):
-    """One line of the list of models. `pools` hold it: its own `pool`, and those of its group."""
+    """One entry of the list of models. `pools` load it: its own `pool` and the others of its
+    group.
+    """
 
     name: str
     state: str
@@ -90,7 +94,7 @@ class ModelSummary(BaseModel):
 
 
 class ModelDetail(ModelSummary):
-    """A model with what was recorded with it: label texts, preprocessing and model card."""
+    """A model with its label texts, preprocessing and model card."""
 
     output_labels: dict[str, list[str]]
     preprocessing: dict[str, Any]
@@ -98,7 +102,7 @@ class ModelDetail(ModelSummary):
 
 
 class GpuView(BaseModel):
-    """One GPU: utilisation from 0 to 1, memory in bytes, power in watts; null where not told."""
+    """One GPU: utilisation from 0 to 1, memory in bytes, power in watts; null if unknown."""
 
     utilization: float | None
     memory_used: float | None
@@ -107,12 +111,11 @@ class GpuView(BaseModel):
 
 
 class ReplicaView(BaseModel):
-    """One Triton server. `pending` and utilisations are null when it does not tell them.
+    """One Triton server. `pending` and the utilisations are null if it does not report them.
 
-    `preparing` says that it answers, and that new calls go elsewhere as far as somebody else can
-    answer them: it still lacks something, or is being given something.
-    `zone` is where it was discovered, or empty.
-    `gpus` are the readings of each GPU by its uuid, `gpu_utilization` the first of them alone.
+    `preparing` is true while it responds but still lacks a version or loads one. New calls go to
+    other replicas if possible. `zone` is the zone of its discovery, or empty. `gpus` are the
+    readings of each GPU by uuid, and `gpu_utilization` that of the first one.
     """
 
     name: str
@@ -133,14 +136,14 @@ class ReplicaView(BaseModel):
 
 
 class WorkerView(BaseModel):
-    """One data-plane worker and the generation it serves."""
+    """One data plane worker, and the generation that it uses."""
 
     name: str
     generation: int
 
 
 class SnapshotView(BaseModel):
-    """The snapshot in force, as the workers hold it, and who holds it."""
+    """The snapshot in force, and the workers that use it."""
 
     generation: int
     workers: list[WorkerView]
@@ -148,7 +151,7 @@ class SnapshotView(BaseModel):
 
 
 class KeyBody(BaseModel):
-    """A key to be made: what it is for, and when it ends (a time, or seconds from now)."""
+    """A new key: its purpose, and its expiry (a time, or seconds from now)."""
 
     model_config = ConfigDict(
         extra="forbid",
@@ -176,7 +179,7 @@ class KeyMade(Done):
 
 
 class KeyView(BaseModel):
-    """One key, without the key itself. `state` is `active`, `expired` or `revoked`."""
+    """One key, without its secret. `state` is `active`, `expired` or `revoked`."""
 
     id: str
     role: Role
@@ -189,7 +192,7 @@ class KeyView(BaseModel):
 
 
 class ErrorBody(BaseModel):
-    """What happened, why, what to try, and a stable code."""
+    """What failed, why, what to do, and a stable code."""
 
     error: str
     code: str

@@ -20,8 +20,9 @@ router = APIRouter(tags=["versions"], responses={404: {"model": schemas.ErrorBod
 
 
 class FieldsBody(BaseModel):
-    """The fields that take the place of those in config.pbtxt, whole; null removes one, and none
-    at all is how the version came. `tuned` is what was measured for it, if anything was."""
+    """The fields that replace those of config.pbtxt. null removes a field, and an empty object
+    restores the published configuration. `tuned` contains the measurements of a tuning, if any.
+    """
 
     model_config = ConfigDict(
         extra="forbid",
@@ -41,7 +42,7 @@ class FieldsBody(BaseModel):
 
 
 class FindingView(BaseModel):
-    """What lint says of one field."""
+    """A lint finding for one field."""
 
     rule: str
     severity: str
@@ -51,15 +52,16 @@ class FindingView(BaseModel):
 
 
 class ReplicaView(BaseModel):
-    """How far a replica is with the configuration, and why not further."""
+    """The progress of a replica with the configuration, and the reason if it is stuck."""
 
     state: Literal["applied", "waiting", "loading", "failed"]
     why: str
 
 
 class ChangeView(BaseModel):
-    """The newest change since this control plane began: where it is since when, or its `outcome`,
-    which is empty before its end. `told` says why, or what was found."""
+    """The newest change since the control plane started: its state and since when, or its
+    `outcome`, which is empty before the end. `told` is the reason or the result.
+    """
 
     phase: Phase
     outcome: Outcome | Literal[""]
@@ -71,10 +73,11 @@ class ChangeView(BaseModel):
 
 
 class ServingConfigurationView(BaseModel):
-    """How a version is run. `base` is what it came with and `config` what is in force, as texts of
-    config.pbtxt; `fields` are those that were changed. `name` is that in Triton, where it shares
-    its configuration with the versions in `shared_with`. `trouble` says why `fields` are passed
-    over. `author` and `at` are of the last change, empty and null without one."""
+    """The configuration of a version. `base` is the published one and `config` the one in force, as
+    texts of config.pbtxt. `fields` are the changed fields. `name` is its name in Triton, where it
+    shares the configuration with the versions in `shared_with`. `trouble` is the reason if `fields`
+    are ignored. `author` and `at` are of the last change, empty and null without one.
+    """
 
     model: str
     version: int
@@ -94,21 +97,27 @@ class ServingConfigurationView(BaseModel):
     change: ChangeView | None
 
 
-@router.get(_PATH, summary="Show how a version is run")
+@router.get(_PATH, summary="Show the serving configuration of a version")
 async def show_serving_configuration(
     model: str, number: int, control: InControl, response: Response
 ) -> ServingConfigurationView:
-    """With what was changed of it; its ETag is what `If-Match` of a change refers to."""
+    """Use its ETag in `If-Match` of a change."""
     return _view(await control.configuring.show(model, number), response)
 
 
 @router.put(
     _PATH,
-    summary="Change how a version is run",
+    summary="Change the serving configuration of a version",
     responses={
-        202: {"model": ServingConfigurationView, "description": "it has begun"},
-        409: {"model": schemas.ErrorBody, "description": "it was taken back, or another goes on"},
-        412: {"model": schemas.ErrorBody, "description": "it has changed since it was read"},
+        202: {"model": ServingConfigurationView, "description": "The change was started."},
+        409: {
+            "model": schemas.ErrorBody,
+            "description": "The change was rolled back, or another one is running.",
+        },
+        412: {
+            "model": schemas.ErrorBody,
+            "description": "The configuration was changed since it was read.",
+        },
     },
 )
 async def put_serving_configuration(
@@ -118,14 +127,23 @@ async def put_serving_configuration(
     control: InControl,
     who: ByWhom,
     response: Response,
-    dry_run: Annotated[bool, Query(description="only validate and lint it")] = False,
+    dry_run: Annotated[bool, Query(description="Only validate and lint it.")] = False,
     watch: Annotated[
-        float, Query(ge=0, le=86400, description="seconds to watch callers, and take it back")
+        float,
+        Query(
+            ge=0,
+            le=86400,
+            description="Seconds to observe calls before the change is kept; it is rolled back "
+            "if they get worse.",
+        ),
     ] = 0.0,
-    wait: Annotated[bool, Query(description="answer when it is over, not when it begins")] = True,
+    wait: Annotated[
+        bool, Query(description="Respond at the end of the change, not at its start.")
+    ] = True,
 ) -> ServingConfigurationView:
-    """It is linted and tried, comes to one replica after the other, and is taken back where it
-    turns out to be worse. It goes on when nobody waits for it."""
+    """The change is linted, tried on a temporary Triton, and loaded on one replica after the other.
+    It is rolled back if the results are worse. It continues if the client disconnects.
+    """
     if dry_run:
         found = await control.configuring.preview(model, number, body.fields, who)
         return _view(found, response, body)

@@ -20,15 +20,16 @@ _MOST_PIXELS = 100_000_000  # that a body of 8 MiB may unpack to: seconds
 _BODY: dict[str, Any] = {
     "requestBody": {
         "required": True,
-        "description": "an NPZ file with `raw/NAME` and `tensor/NAME` for each input NAME",
+        "description": "An NPZ file with `raw/NAME` and `tensor/NAME` for each input NAME.",
         "content": {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}},
     }
 }
 
 
 class CauseView(BaseModel):
-    """What training does differently. `change`: fields to set in preprocessing.json, null to
-    remove. With `exact` the samples then become the training's tensors bit for bit."""
+    """A difference in training. `change` contains the fields to set in preprocessing.json (null
+    removes a field). With `exact`, the samples then match the training's tensors bit for bit.
+    """
 
     what: str
     change: dict[str, Any]
@@ -36,9 +37,9 @@ class CauseView(BaseModel):
 
 
 class InputSkewView(BaseModel):
-    """One input: `equal` of `rows` samples become the training's tensor bit for bit.
+    """One input: `equal` of `rows` samples match the training's tensor bit for bit.
 
-    `largest_difference` is null where shapes differ, values are texts, or one is not finite.
+    `largest_difference` is null if shapes differ, values are texts, or a value is not finite.
     """
 
     name: str
@@ -67,13 +68,15 @@ async def check_skew(
     model: str,
     request: Request,
     control: InControl,
-    version: Annotated[int | None, Query(ge=1, description="the newest if not given")] = None,
+    version: Annotated[
+        int | None, Query(ge=1, description="The version (default: the newest).")
+    ] = None,
 ) -> SkewView:
-    """Every sample goes through the recorded preprocessing; nothing is kept."""
+    """Applies the recorded preprocessing to every sample. Nothing is stored."""
     document = recorded_of(control.models, model, version).preprocessing
     if not document:
         what = f"no preprocessing is recorded for model '{model}'"
-        raise Invalid(what, try_this="push it with a preprocessing.json")
+        raise Invalid(what, try_this="push the model with a preprocessing.json")
     data = await request.body()
     report = await asyncio.to_thread(_checked, document, data)
     return SkewView.model_validate(report.to_json())

@@ -15,11 +15,11 @@ internal = APIRouter()
 LONGEST_POLL = 25.0  # seconds
 
 
-@router.get("/api/snapshot", tags=["snapshot"], summary="Show what the workers serve")
+@router.get("/api/snapshot", tags=["snapshot"], summary="Show the snapshot of the workers")
 async def show_snapshot(control: InControl) -> schemas.SnapshotView:
-    """The compiled view of the data plane, and the generation that each worker serves.
+    """Returns the compiled configuration of the data plane, and the generation of each worker.
 
-    It holds what the other answers of this API said before: changes on their way are waited for.
+    It includes all changes that this API has already confirmed, and waits for changes in progress.
     """
     publisher = control.publisher
     await publisher.settled()

@@ -35,9 +35,9 @@ class Standby:
             await self._app(scope, receive, send)
         elif not self._leads():
             error = Unavailable(
-                "this control plane stands by",
-                why="another one leads, or it has just been started",
-                try_this="again in a moment, or the address of the one that leads",
+                "this control plane is a standby",
+                why="another one is the leader, or this one has just started",
+                try_this="try again in a moment, or use the address of the leader",
             )
             answer = await self._explain(Request(scope), error)
             await answer(scope, receive, send)

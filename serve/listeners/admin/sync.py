@@ -72,7 +72,7 @@ def sync_router(agents: AgentDelivery, blobs: Blobs) -> APIRouter:
         """A blob of a version that is wanted; `Range: bytes=N-` goes on where a transfer ended."""
         file = agents.wanted_blob(sha256)
         if file is None:
-            raise NotFound(f"no version that is wanted has a blob {sha256[:64]}")
+            raise NotFound(f"no required version has the blob {sha256[:64]}")
         match = _FROM.match(range)
         start = int(match[1]) if match else 0
         if match and start >= file.size:

@@ -37,15 +37,15 @@ _BYTES: dict[int | str, dict[str, Any]] = {
 
 router = APIRouter(tags=["tries"])
 Identity = Annotated[str, Path(max_length=60)]
-SideName = Annotated[Literal["a", "b"], Query(description="which of the two versions")]
-Selector = Annotated[str, Field(max_length=63, description="a number, a label, or empty")]
+SideName = Annotated[Literal["a", "b"], Query(description="Side of the try.")]
+Selector = Annotated[str, Field(max_length=63, description="Version number, label, or empty.")]
 
 
 class OfferedBody(BaseModel):
-    """One input. `data` is base64; `name` what people call it, or the id of an example."""
+    """One input. `data` is base64. `name` is its name, or the id of an example."""
 
     model_config = ConfigDict(extra="forbid")
-    form: str = Field(description=f"one of {', '.join(FORMS)}")
+    form: str = Field(description=f"One of {', '.join(FORMS)}.")
     data: str = ""
     name: str = Field(default="", max_length=300)
 
@@ -53,9 +53,9 @@ class OfferedBody(BaseModel):
 class TryBody(BaseModel):
     """One call of one or two versions.
 
-    `inputs` are by name; under an empty name stands what holds them all, or the only one. `b` is
-    null for one version alone. `batch` repeats one row, or is how many random ones are made;
-    `seed` makes the same random ones again.
+    `inputs` are by name; an empty name holds all inputs, or the only one. `b` is null for a single
+    version. `batch` repeats one row, or sets the number of random rows. `seed` reproduces random
+    rows.
     """
 
     model_config = ConfigDict(
@@ -84,7 +84,7 @@ class TryBody(BaseModel):
 
 
 class DatasetBody(BaseModel):
-    """The data set that gets the input of a try as a row, and its right answer."""
+    """The dataset that receives the input of a try as a row, and its label."""
 
     model_config = ConfigDict(
         extra="forbid",
@@ -96,9 +96,10 @@ class DatasetBody(BaseModel):
 
 @router.post("/api/tries", status_code=201, summary="Try one or two versions", responses=_UNKNOWN)
 async def make_try(body: TryBody, control: InControl, who: ByWhom) -> Try:
-    """Call them with the same input, one after the other, through the gateway; keep what came.
+    """Sends the same input to each version, one after the other, through the gateway, and stores
+    the results.
 
-    What a version answers instead of an answer is that side's `error`.
+    An error of a version is the `error` of its side.
     """
     offered = {name: _offered(one) for name, one in body.inputs.items()}
     ask = Ask(body.model, body.a, offered, body.b, body.via, body.batch, body.top_k, body.seed)
@@ -111,47 +112,47 @@ async def list_tries(
     model: Annotated[str, Query(max_length=300)] = "",
     limit: Annotated[int, Query(ge=1, le=500)] = 50,
 ) -> list[TryLine]:
-    """The newest first."""
+    """Returns the newest first."""
     return await control.tries.shelf.all(model=model, limit=limit)
 
 
 @router.get(_PATH, summary="Show a try", responses=_UNKNOWN)
 async def show_try(identity: Identity, control: InControl) -> Try:
-    """All of it."""
+    """Returns the whole try."""
     return await control.tries.shelf.get(identity)
 
 
-@router.delete(_PATH, status_code=204, summary="Remove a try", responses=_UNKNOWN)
+@router.delete(_PATH, status_code=204, summary="Delete a try", responses=_UNKNOWN)
 async def remove_try(identity: Identity, control: InControl, who: ByWhom) -> Response:
-    """It is gone for everybody."""
+    """Deletes it for all users."""
     await control.tries.shelf.remove(identity)
     return Response(status_code=204)
 
 
 @router.get(
     _PATH + "/inputs/{name:path}.png",
-    summary="See an input",
+    summary="Show an input as a picture",
     response_class=Response,
     responses=_PNG,
 )
 async def show_input(
     identity: Identity, name: str, control: InControl, side: SideName = "a"
 ) -> Response:
-    """The picture as the model sees it, back in 8 bits."""
+    """Returns the picture as the model receives it, converted back to 8 bits."""
     data = await control.tries.shelf.picture(identity, name, side)
     return Response(data, media_type="image/png", headers=_NOSNIFF)
 
 
-@router.get(_PATH + "/request.json", summary="Fetch the request as JSON", responses=_UNKNOWN)
+@router.get(_PATH + "/request.json", summary="Get the request as JSON", responses=_UNKNOWN)
 async def fetch_request(
     identity: Identity,
     control: InControl,
     side: SideName = "a",
     via: Literal["http", "grpc"] = "http",
 ) -> Response:
-    """The KServe v2 request, which can be sent as it is; for gRPC as protobuf's JSON.
+    """Returns the KServe v2 request, ready to send. For gRPC, it is protobuf's JSON.
 
-    Not over HTTP for tensors that Triton does not take as JSON: those are in `request.bin`.
+    Tensors that Triton does not accept as JSON over HTTP are in `request.bin`.
     """
     shelf = control.tries.shelf
     one = await shelf.get(identity)
@@ -163,48 +164,56 @@ async def fetch_request(
     answered = {line.name: line.datatype for line in asked.outputs}
     why = await asyncio.to_thread(why_not_json, tensors, datatypes, answered)
     if why:
-        raise Conflict("this request cannot be JSON", why=why, try_this=f"{_PATH}/request.bin")
+        raise Conflict(
+            "this request cannot be written as JSON", why=why, try_this=f"{_PATH}/request.bin"
+        )
     return JSONResponse(await asyncio.to_thread(json_request, tensors, datatypes))
 
 
 @router.get(
     _PATH + "/request.bin",
-    summary="Fetch the request with binary tensors",
+    summary="Get the request with binary tensors",
     response_class=Response,
     responses=_BYTES,
 )
 async def fetch_binary(identity: Identity, control: InControl, side: SideName = "a") -> Response:
-    """The body of the KServe v2 request; its own header says how long the JSON head in it is."""
+    """Returns the body of the KServe v2 request. A header contains the length of its JSON part."""
     request = request_of(await control.tries.shelf.inputs(identity, side))
     headers = {HEAD_LENGTH_HEADER: str(request.head_length), **_NOSNIFF}
     return Response(request.body, media_type="application/octet-stream", headers=headers)
 
 
 @router.get(
-    _PATH + "/inputs.npz", summary="Fetch the inputs", response_class=Response, responses=_BYTES
+    _PATH + "/inputs.npz",
+    summary="Get the input tensors",
+    response_class=Response,
+    responses=_BYTES,
 )
 async def fetch_inputs(identity: Identity, control: InControl, side: SideName = "a") -> Response:
-    """The tensors that were sent, by name."""
+    """Returns the tensors of the request, by name."""
     tensors, _ = await asyncio.to_thread(unpack, await control.tries.shelf.inputs(identity, side))
     return _archive(await asyncio.to_thread(archive, tensors), f"{identity}-inputs.npz")
 
 
 @router.get(
-    _PATH + "/outputs.npz", summary="Fetch an answer", response_class=Response, responses=_BYTES
+    _PATH + "/outputs.npz",
+    summary="Get the output tensors",
+    response_class=Response,
+    responses=_BYTES,
 )
 async def fetch_outputs(identity: Identity, control: InControl, side: SideName = "a") -> Response:
-    """The tensors that a side answered, by name."""
+    """Returns the tensors of a side's response, by name."""
     tensors, _ = await control.tries.shelf.outputs(identity, side)
     return _archive(await asyncio.to_thread(archive, tensors), f"{identity}-outputs-{side}.npz")
 
 
-@router.get(_PATH + "/snippets", summary="Send a try again from elsewhere", responses=_UNKNOWN)
+@router.get(_PATH + "/snippets", summary="Show snippets that repeat a try", responses=_UNKNOWN)
 async def show_snippets(
     identity: Identity, request: Request, control: InControl, side: SideName = "a"
 ) -> list[Snippet]:
-    """Commands and a program that make the same call, exactly as they are shown.
+    """Returns commands and a program that make the same call.
 
-    Addresses are those under which the admin API was asked.
+    They use the address of this request.
     """
     guarded = control.needs_key(control.models.decisions.guarded)
     return await control.tries.snippets(
@@ -212,11 +221,13 @@ async def show_snippets(
     )
 
 
-@router.post(_PATH + "/dataset", status_code=204, summary="Add to a data set", responses=_UNKNOWN)
+@router.post(
+    _PATH + "/dataset", status_code=204, summary="Add a try to a dataset", responses=_UNKNOWN
+)
 async def add_row(
     identity: Identity, body: DatasetBody, control: InControl, who: ByWhom
 ) -> Response:
-    """The input of the try becomes a row, as it was given."""
+    """Adds the input of the try as a row."""
     data, name = await control.tries.row(identity)
     await control.datasets.add_row(body.dataset, data, name, body.label, who.author)
     return Response(status_code=204)
@@ -226,20 +237,20 @@ async def add_row(
 async def list_examples(
     model: str, control: InControl, version: Annotated[int | None, Query(ge=1)] = None
 ) -> list[Example]:
-    """The golden cases of a version; without one, of that which gets most calls."""
+    """Returns the golden cases of a version (default: the one with the most traffic)."""
     return await control.tries.examples.all(model, version)
 
 
 @router.get(
     "/api/models/{model}/examples/{example}.png",
-    summary="See an example input",
+    summary="Show an example input as a picture",
     response_class=Response,
     responses=_PNG,
 )
 async def show_example(
     model: str, example: str, control: InControl, name: Annotated[str, Query()] = ""
 ) -> Response:
-    """The first of its inputs that is a picture, or the one of this name."""
+    """Returns the first input that is a picture, or the one with this name."""
     data = await control.tries.examples.picture(model, example, name)
     return Response(data, media_type="image/png", headers=_NOSNIFF)
 
@@ -248,7 +259,7 @@ def _offered(body: OfferedBody) -> Offered:
     try:
         data = base64.b64decode(body.data, validate=True)
     except (binascii.Error, ValueError) as error:
-        raise Invalid("the data of an input is no base64", why=str(error)) from error
+        raise Invalid("'data' of an input is not base64", why=str(error)) from error
     return Offered(body.form, data, body.name)
 
 

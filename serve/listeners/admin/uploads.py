@@ -31,16 +31,19 @@ router = APIRouter(
     tags=["uploads"],
     responses={
         404: {"model": schemas.ErrorBody},
-        507: {"model": schemas.ErrorBody, "description": "the disk or the quota is full"},
+        507: {
+            "model": schemas.ErrorBody,
+            "description": "The disk is full, or the quota is used up.",
+        },
     },
 )
 Id = Annotated[str, Path(max_length=100)]
-Digest = Annotated[str, Path(max_length=100, description="SHA-256 of the blob, hexadecimal")]
+Digest = Annotated[str, Path(max_length=100, description="SHA-256 of the blob in hexadecimal.")]
 Word = Annotated[str, Field(max_length=200)]
 
 
 class FileBody(BaseModel):
-    """One file: its path in the model's folder, its bytes, its SHA-256 in hexadecimal."""
+    """One file: its path in the model's folder, its bytes, and its SHA-256 in hexadecimal."""
 
     model_config = ConfigDict(extra="forbid")
     path: str = Field(max_length=1000)
@@ -49,7 +52,7 @@ class FileBody(BaseModel):
 
 
 class UploadBody(BaseModel):
-    """What is to be sent: the files of a version, or the source of a conversion."""
+    """The files of a version, or the source of a conversion."""
 
     model_config = ConfigDict(
         extra="forbid",
@@ -68,7 +71,7 @@ class UploadBody(BaseModel):
 
 
 class MissingBlob(BaseModel):
-    """A blob that is still to be sent, from byte `offset` on."""
+    """A blob to send, starting at byte `offset`."""
 
     sha256: str
     size: int
@@ -76,7 +79,7 @@ class MissingBlob(BaseModel):
 
 
 class UploadBegun(BaseModel):
-    """What is to be sent. `existing`: the number of a version that has this content already."""
+    """The blobs to send. `existing` is the number of a version with this content."""
 
     id: str
     model: str
@@ -86,7 +89,7 @@ class UploadBegun(BaseModel):
 
 
 class UploadView(BaseModel):
-    """An unfinished upload: how many files and bytes it has, and when it was last asked for."""
+    """An unfinished upload: its files, its bytes, and the time of the last request."""
 
     id: str
     model: str
@@ -99,10 +102,10 @@ class UploadView(BaseModel):
 
 
 class CommitBody(BaseModel):
-    """What is wanted of the version, and where it comes from.
+    """Options of the new version, and its origin.
 
-    `labels` name it once it is ready, `live` sends all calls to it then, `again` makes a version
-    of content that there is already.
+    `labels` point to the version when it is ready. With `live`, all calls then go to it. `again`
+    makes a version even if one with this content exists.
     """
 
     model_config = ConfigDict(
@@ -119,7 +122,7 @@ class CommitBody(BaseModel):
 
 
 class Committed(BaseModel):
-    """The version that the upload became; `created` is false when its content was known."""
+    """The version of the upload. `created` is false if its content already existed."""
 
     model: str
     version: int
@@ -127,9 +130,9 @@ class Committed(BaseModel):
     created: bool
 
 
-@router.post("/api/uploads", summary="Begin or resume an upload")
+@router.post("/api/uploads", summary="Start or resume an upload")
 async def begin_upload(body: UploadBody, control: InControl, who: ByWhom) -> UploadBegun:
-    """Blobs that the storage has are not missing, whichever model they came with."""
+    """Blobs that the storage already has do not need to be sent, whichever model they belong to."""
     files = [File(file.path, file.size, file.sha256) for file in body.files]
     upload = await control.uploads.begin(body.model, files, who.author, body.kind)
     missing = await control.uploads.missing(upload.id)
@@ -145,13 +148,13 @@ async def begin_upload(body: UploadBody, control: InControl, who: ByWhom) -> Upl
 
 @router.get("/api/uploads", summary="List unfinished uploads")
 async def list_uploads(control: InControl) -> list[UploadView]:
-    """Those that were not published, and not given up; the oldest first."""
+    """Returns uploads that were not published or cancelled, the oldest first."""
     return [_view(upload) for upload in control.uploads.all()]
 
 
-@router.head("/api/uploads/{id}/blobs/{sha256}", summary="Ask where a blob goes on")
+@router.head("/api/uploads/{id}/blobs/{sha256}", summary="Get the offset of a blob")
 async def head_blob(id: Id, sha256: Digest, control: InControl) -> Response:
-    """`Upload-Offset` is where it goes on, `Upload-Length` its size."""
+    """`Upload-Offset` is the next byte to send, `Upload-Length` the size."""
     file = control.uploads.blob(id, sha256)
     offset = await control.uploads.offset(id, sha256)
     headers = {_OFFSET: str(offset), _LENGTH: str(file.size), "cache-control": "no-store"}
@@ -162,7 +165,9 @@ async def head_blob(id: Id, sha256: Digest, control: InControl) -> Response:
     "/api/uploads/{id}/blobs/{sha256}",
     status_code=204,
     summary="Send bytes of a blob",
-    responses={409: {"model": schemas.ErrorBody, "description": "Upload-Offset is elsewhere"}},
+    responses={
+        409: {"model": schemas.ErrorBody, "description": "Upload-Offset is not the next byte."}
+    },
 )
 async def patch_blob(
     id: Id,
@@ -173,16 +178,16 @@ async def patch_blob(
     content_type: Annotated[str, Header()] = "",
     content_length: Annotated[int, Header(ge=0)] = 0,
 ) -> Response:
-    """The body is `application/offset+octet-stream`, and is kept as far as it comes.
+    """The body is `application/offset+octet-stream`. All received bytes are kept.
 
-    With the last byte the blob is verified and stored.
+    After the last byte, the blob is verified and stored.
     """
     if content_type.partition(";")[0].strip().lower() != MEDIA_TYPE:
         raise Invalid(f"the content type '{content_type[:100]}' is not {MEDIA_TYPE}")
     size = control.uploads.blob(id, sha256).size
     if upload_offset + content_length > size:
         raise Invalid(
-            f"{content_length} bytes from byte {upload_offset} on are more than was announced",
+            f"{content_length} bytes from byte {upload_offset} on exceed the announced size",
             why=f"the blob has {size} bytes",
         )
     try:
@@ -196,10 +201,12 @@ async def patch_blob(
     "/api/uploads/{id}/commit",
     status_code=202,
     summary="Publish an upload",
-    responses={409: {"model": schemas.ErrorBody, "description": "not all bytes are there"}},
+    responses={409: {"model": schemas.ErrorBody, "description": "Some bytes are missing."}},
 )
 async def commit_upload(id: Id, body: CommitBody, control: InControl, who: ByWhom) -> Committed:
-    """The version has its number at once; it is checked and tried out before it is published."""
+    """Returns the version number immediately. The version is checked and tried before it is
+    published.
+    """
     upload = await control.uploads.require_whole(id)
     if upload.kind is not Kind.VERSION:
         raise Invalid(
@@ -225,11 +232,13 @@ async def commit_upload(id: Id, body: CommitBody, control: InControl, who: ByWho
 @router.delete(
     "/api/uploads/{id}",
     status_code=204,
-    summary="Give an upload up",
-    responses={409: {"model": schemas.ErrorBody, "description": "it is being published"}},
+    summary="Cancel an upload",
+    responses={409: {"model": schemas.ErrorBody, "description": "The upload is being published."}},
 )
 async def delete_upload(id: Id, control: InControl) -> Response:
-    """Blobs that no other upload needs are dropped; those that are stored are collected later."""
+    """Deletes blobs that no other upload needs. Stored blobs are deleted by the garbage
+    collection.
+    """
     control.uploads.get(id)
     users = _users(control, id)
     if users:

@@ -20,7 +20,7 @@ router = APIRouter(tags=["versions"], responses={404: {"model": schemas.ErrorBod
 _PATH = "/api/models/{model}/versions/{number}"
 _LARGEST_REPORT = 16 << 20  # bytes
 _IN_USE: dict[int | str, dict[str, Any]] = {
-    409: {"model": schemas.ErrorBody, "description": "something refers to the version"}
+    409: {"model": schemas.ErrorBody, "description": "The version is in use."}
 }
 
 
@@ -33,7 +33,7 @@ class FileView(BaseModel):
 
 
 class ProvenanceView(BaseModel):
-    """Where a version comes from; `at` is seconds of the epoch."""
+    """The origin of a version. `at` is in seconds since the epoch."""
 
     author: str
     at: float
@@ -43,12 +43,12 @@ class ProvenanceView(BaseModel):
 
 
 class VersionView(BaseModel):
-    """One version: its record, its files once published, and how the replicas hold it.
+    """One version: its record, its files once published, and its state on the replicas.
 
-    `state` is `loading`, `ready` or `serving` where the record says `published`. `labels` and
-    `live` still wait for it to be ready; `named_by` are the labels that name it. `keep`: it stays
+    `state` is `loading`, `ready` or `serving` if the record says `published`. `labels` and `live`
+    wait for the version to be ready; `named_by` are the labels that point to it. `keep`: it stays
     loaded although nothing refers to it. `flavours` is canonical flavours.json, `flavour_of` the
-    flavour in which each replica holds it, `problems` why that is not a better one.
+    flavour on each replica, and `problems` the reasons why it is not a better one.
     """
 
     model: str
@@ -83,8 +83,10 @@ class VersionView(BaseModel):
 
 
 class VersionPatch(BaseModel):
-    """What to change; what is missing stays. A tag with an empty text goes; `labels` are all that
-    shall wait for the version; with `keep` it stays loaded although nothing refers to it."""
+    """Changes to a version. Missing fields stay unchanged. A tag with an empty text is removed.
+    `labels` are all labels that wait for the version. With `keep`, it stays loaded although nothing
+    refers to it.
+    """
 
     model_config = ConfigDict(
         extra="forbid", json_schema_extra={"examples": [{"tags": {"ticket": "ML-7"}}]}
@@ -95,18 +97,20 @@ class VersionPatch(BaseModel):
 
 
 class GarbageBody(BaseModel):
-    """How many versions of each model stay (default: as configured), and how old blobs must be."""
+    """How many versions of each model to keep (default: as configured), and the minimum age of
+    blobs.
+    """
 
     model_config = ConfigDict(
         extra="forbid", json_schema_extra={"examples": [{"keep": 10, "dry_run": True}]}
     )
     keep: int | None = Field(default=None, ge=0)
     dry_run: bool = False
-    grace: float = Field(default=3600.0, ge=0, description="seconds")
+    grace: float = Field(default=3600.0, ge=0, description="Minimum age in seconds.")
 
 
 class GarbageItem(BaseModel):
-    """One thing that goes: a `version`, `manifest` or `blob`."""
+    """One object to delete: a `version`, `manifest` or `blob`."""
 
     kind: str
     name: str
@@ -115,7 +119,7 @@ class GarbageItem(BaseModel):
 
 
 class GarbageView(BaseModel):
-    """What went, or would have gone; `bytes` are those of blobs."""
+    """The deleted objects, or those that would be deleted. `bytes` counts blobs."""
 
     dry_run: bool
     bytes: int
@@ -126,13 +130,13 @@ class GarbageView(BaseModel):
 async def show_version(
     model: str, number: int, control: InControl, response: Response
 ) -> VersionView:
-    """A version that was pushed, from its upload on; its ETag is what `If-Match` refers to."""
+    """Works for pushed versions, starting with their upload. `If-Match` refers to its ETag."""
     return await _view(control, control.publications.get(model, number), response)
 
 
-@router.get(_PATH + "/files/{path:path}", summary="Fetch a file of a version")
+@router.get(_PATH + "/files/{path:path}", summary="Get a file of a version")
 async def fetch_file(model: str, number: int, path: str, control: InControl) -> Response:
-    """The bytes as they were published; the ETag is their SHA-256."""
+    """Returns the published bytes. The ETag is their SHA-256."""
     control.publications.get(model, number)
     manifest = await control.storage.manifest(model, number)
     file = next((file for file in manifest.files if file.path == path), None)
@@ -149,23 +153,23 @@ async def fetch_file(model: str, number: int, path: str, control: InControl) -> 
 
 @router.get(
     _PATH + "/conversion/report.html",
-    summary="Read how a version was converted",
+    summary="Show the conversion report of a version",
     response_class=HTMLResponse,
 )
 async def read_conversion(model: str, number: int, control: InControl) -> HTMLResponse:
-    """The report that came with it, for people, as one page without scripts."""
+    """Returns the report as one HTML page without scripts."""
     control.publications.get(model, number)
     manifest = await control.storage.manifest(model, number)
     file = next((file for file in manifest.files if file.path == CONVERSION), None)
     if file is None or not await control.storage.has(file.sha256, file.size):
-        raise NotFound(f"version {number} of model '{model}' has no report of a conversion")
+        raise NotFound(f"version {number} of model '{model}' has no conversion report")
     if file.size > _LARGEST_REPORT:
-        raise Invalid("the report of the conversion is too large to be read here")
+        raise Invalid("the conversion report is too large to show")
     text = b"".join([piece async for piece in control.storage.stream(file.sha256)])
     return HTMLResponse(await asyncio.to_thread(_drawn, text), headers=PAGE_HEADERS)
 
 
-@router.patch(_PATH, summary="Set a version's tags, what waits for it, or that it stays")
+@router.patch(_PATH, summary="Change a version's tags, pending labels or keep flag")
 async def patch_version(
     model: str,
     number: int,
@@ -174,7 +178,7 @@ async def patch_version(
     who: ByWhom,
     response: Response,
 ) -> VersionView:
-    """What is published of a version never changes; this is only about it."""
+    """The published files of a version never change; this changes only its record."""
     amended = await control.publications.amend(
         model, number, tags=body.tags, labels=body.labels, keep=body.keep, by=who
     )
@@ -188,11 +192,12 @@ async def retire_version(
     control: InControl,
     who: ByWhom,
     response: Response,
-    purge: Annotated[bool, Query(description="remove its files, too")] = False,
+    purge: Annotated[bool, Query(description="Also delete its files.")] = False,
 ) -> VersionView:
-    """Replicas unload it; its files stay until garbage is collected. `purge`: they go now.
+    """Replicas unload the version. Its files stay until the garbage collection, or are deleted
+    immediately with `purge`.
 
-    A version that has failed was never loaded, and cannot be restored: it goes for good.
+    A failed version was never loaded and cannot be restored, so it is deleted.
     """
     version = control.publications.get(model, number)
     purge = purge or version.state is State.FAILED
@@ -204,17 +209,19 @@ async def retire_version(
     return await _view(control, version, response)
 
 
-@router.post(_PATH + "/restore", summary="Publish a retired version again", responses=_IN_USE)
+@router.post(_PATH + "/restore", summary="Restore a retired version", responses=_IN_USE)
 async def restore_version(
     model: str, number: int, control: InControl, who: ByWhom, response: Response
 ) -> VersionView:
-    """It is loaded again; calls stay where they are."""
+    """Loads the version again. Labels and routes do not change."""
     return await _view(control, await control.retention.restore(model, number, who), response)
 
 
 @router.post("/api/gc", summary="Collect garbage")
 async def collect_garbage(body: GarbageBody, control: InControl, who: ByWhom) -> GarbageView:
-    """Remove old retired and failed versions, and what nothing needs; `dry_run` only tells."""
+    """Deletes old retired and failed versions, and files that nothing needs. `dry_run` only lists
+    them.
+    """
     found = await control.retention.collect(
         body.keep, grace=body.grace, dry_run=body.dry_run, by=who
     )
@@ -230,7 +237,7 @@ def _drawn(text: bytes) -> str:
     try:
         return render_html(Report.from_json(json.loads(text)))
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise Invalid("the report of the conversion cannot be read", why=repr(error)) from error
+        raise Invalid("the conversion report cannot be read", why=repr(error)) from error
 
 
 async def _view(control: Control, version: Version, response: Response) -> VersionView:

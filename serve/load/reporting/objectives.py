@@ -163,8 +163,8 @@ def _condition(text: str) -> Condition:
         units = " or ".join(unit for unit, _ in measure.unit.value if unit)
         raise _invalid(text, f"the unit of {name} is {units}", measure.example)
     if (match["sign"][0] == "<") != measure.is_better_small:
-        better = "small" if measure.is_better_small else "large"
-        raise _invalid(text, f"{better}er values of {name} are better", measure.example)
+        better = "smaller" if measure.is_better_small else "larger"
+        raise _invalid(text, f"{better} values of {name} are better", measure.example)
     limit = float(match["number"]) * factor
     if not math.isfinite(limit) or (measure.unit is Unit.SHARE and limit > 1):
         raise _invalid(text, "every run would meet it, or none", measure.example)

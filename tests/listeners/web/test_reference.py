@@ -40,7 +40,7 @@ def test_every_link_to_a_shape_is_answered_on_its_page(pages: Pages) -> None:
 
 def test_a_part_shows_parameters_bodies_answers_and_a_command(pages: Pages) -> None:
     said = words(pages.get("/reference/models"))
-    assert "Make a label name a version." in said and "LabelBody" in said
+    assert "Point a label to a version." in said and "LabelBody" in said
     assert "curl -X PUT http://localhost:8080/api/models/MODEL/labels/LABEL" in said
     assert """-H 'content-type: application/json' -d '{"version": 2}'""" in said
 
