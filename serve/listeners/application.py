@@ -31,7 +31,7 @@ def application(kserve_v2: ASGIApp, *routers: APIRouter) -> FastAPI:
     @app.exception_handler(Exception)
     async def unexpected(request: Request, error: Exception) -> Response:
         _log.error("%s %s failed", request.method, request.url.path, exc_info=error)
-        reply = http_error(ServegateError("the gateway has failed", why="its log says more"))
+        reply = http_error(ServegateError("the gateway failed", why="see its log"))
         headers = {name.decode(): value.decode() for name, value in reply.headers}
         return Response(reply.body, reply.status, headers)
 

@@ -87,5 +87,5 @@ async def _one(
     try:
         return _Told(name, read(reply), reply)
     except (ValueError, KeyError, TypeError, RecursionError, Unparsable) as error:
-        strange = OutcomeUnknown(f"replica {name} answers strangely", why=repr(error))
+        strange = OutcomeUnknown(f"replica {name} returned an unexpected response", why=repr(error))
         return _Told(name, None, error=strange)

@@ -150,9 +150,9 @@ def _only_local(snapshot: Snapshot) -> Replica:
     if len(replicas) == 1 and _is_local(replicas[0].host):
         return replicas[0]
     raise NotServed(
-        "shared memory is served in front of one local Triton only",
-        why=f"this gateway has {len(replicas)} replicas, and a region lives on one machine",
-        try_this="tensors in the request",
+        "shared memory works only with a single local Triton",
+        why=f"this gateway has {len(replicas)} replicas, and a region exists on one machine only",
+        try_this="send tensors in the request",
     )
 
 

@@ -151,7 +151,7 @@ class Outliers:
                 row.until = now + length
                 what = f"calls of {about}" if about else "all calls"
                 _log.warning(
-                    "replica %s is ejected for %s for %.3g s: %d failures in a row",
+                    "replica %s is ejected for %s for %.3g s after %d failures in a row",
                     *(replica, what, length, row.failures),
                 )
         return is_ejected

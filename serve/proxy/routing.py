@@ -114,7 +114,7 @@ class Routing:
             version = split.choose(draw())
         target = model.targets.get(version)
         if target is None:
-            raise _nobody(model, version, "the route sends calls to it")
+            raise _nobody(model, version, "the route sends traffic to it")
         return self._choice(model, target, by, pinned=pinned)
 
     def _choice(self, model: ModelView, target: Target, by: str, *, pinned: bool) -> Choice:

@@ -167,10 +167,10 @@ class Waking:
         if call.verb is Verb.READY:
             return "its pool has been scaled to zero"
         if self._is_closed:
-            return "its pool has been scaled to zero, and this worker stops"
+            return "its pool has been scaled to zero, and this worker is stopping"
         if self.count >= self._calls:
-            kept = f"{self._calls} calls that wait already, as waking_calls has it"
-            return f"its pool is waking, and this worker keeps {kept}"
+            kept = f"{self._calls} calls are already waiting"
+            return f"its pool is starting, and {kept} (limit: waking_calls)"
         return ""
 
     def sweep(self, home: Walk) -> None:
@@ -183,7 +183,7 @@ class Waking:
             if one.is_ended:
                 continue  # by what came of another
             if one.until <= now:
-                self._give_up(one, f"its pool did not wake within {now - one.begun:.3g} s")
+                self._give_up(one, f"its pool did not start within {now - one.begun:.3g} s")
             elif (call.model, call.selector) in asleep or not home.admission.has_room(call.model):
                 continue
             elif not _begin(home, one):
@@ -193,7 +193,7 @@ class Waking:
         """The worker stops: nobody waits any more. What waited was not executed."""
         self._is_closed = True
         for one in tuple(self._waiting):
-            self._give_up(one, "its pool is waking, and this worker stops")
+            self._give_up(one, "its pool is starting, but this worker is stopping")
 
     def _give_up(self, one: Waiting, why: str) -> None:
         if not one.is_ended:

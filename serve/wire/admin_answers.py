@@ -37,5 +37,5 @@ def error_of(status: int, text: str) -> ServegateError:
         error = kind(str(body["what"]), why=str(body["why"]), try_this=str(body["try_this"]))
         error.code = str(body["code"])
     except (ValueError, KeyError, TypeError):
-        return kind(f"the control plane answered {status}", why=text[:200])
+        return kind(f"the control plane returned status {status}", why=text[:200])
     return error

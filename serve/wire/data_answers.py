@@ -107,7 +107,7 @@ def _sentence(status: int, body: str) -> str:
         return str(json.loads(body)["error"])
     except (ValueError, KeyError, TypeError, RecursionError):
         said = " ".join(body.split())[:200]
-        return f"the gateway answered {status}" + (f": {said}" if said else "")
+        return f"the gateway returned status {status}" + (f": {said}" if said else "")
 
 
 def _told(kind: type[ServegateError], text: str, code: str) -> ServegateError:

@@ -27,35 +27,35 @@ def read_prefix(start: bytes | memoryview) -> tuple[int, int]:
     """Whether the message is compressed, and its length."""
     flag, length = PREFIX.unpack_from(start)
     if flag > 1:
-        raise BadRequest(f"a gRPC message with the flag {flag}")
+        raise BadRequest(f"the flag {flag} of a gRPC message is not valid")
     return flag, length
 
 
 def inflate(body: bytes, encoding: bytes, limit: int) -> bytes:
     """A compressed message as it was; `InflatedTooLarge` as soon as it grows beyond the limit."""
     if encoding not in (b"gzip", b"deflate"):
-        raise BadRequest("a compressed message in a call without grpc-encoding")
+        raise BadRequest("a message is compressed, but the call has no grpc-encoding")
     inflater = zlib.decompressobj(wbits=31 if encoding == b"gzip" else 15)
     try:
         inflated = inflater.decompress(body, limit + 1)
     except zlib.error as error:
-        raise BadRequest(f"a message that is no {encoding.decode()}: {error}") from error
+        raise BadRequest(f"a message is not valid {encoding.decode()}: {error}") from error
     if len(inflated) > limit:
         raise InflatedTooLarge(limit)
     if not inflater.eof or inflater.unused_data:
-        raise BadRequest(f"a message that is no whole {encoding.decode()}")
+        raise BadRequest(f"a {encoding.decode()} message is not complete")
     return inflated
 
 
 def second() -> ServegateError:
     """A unary call has more than one message."""
-    return NotServed("a unary call has exactly one message", why="a second one came")
+    return NotServed("a unary call has exactly one message", why="a second one arrived")
 
 
 def cut_off(size: int) -> ServegateError:
     """A unary call ends before its message does, after so many bytes."""
     if not size:
-        return NotServed("a unary call has exactly one message", why="none came")
+        return NotServed("a unary call has exactly one message", why="none arrived")
     return BadRequest(f"the stream ended inside a message, after {size} bytes")
 
 

@@ -129,7 +129,7 @@ def _request(fields: Fields, read: list[Field], limit: int, own: Collection[str]
             rest += (name.literal, value)
         elif kind == PSEUDO:
             if is_regular or name.name in known:
-                raise Malformed("a pseudo-header behind others, or twice")
+                raise Malformed("a pseudo-header after other headers, or twice")
             known[name.name] = fields.value(one)
             if name.name == b":path":
                 path = name.literal + value
@@ -206,18 +206,18 @@ def _check(known: dict[bytes, bytes]) -> ServegateError | None:
     if not {b":method", b":scheme", b":path"} <= known.keys() or not known[b":path"]:
         raise Malformed("a pseudo-header is missing")
     if known.get(b"te", b"trailers") != b"trailers":
-        raise Malformed("te that is not trailers")
+        raise Malformed("te has another value than trailers")
     length = known.get(b"content-length", b"0")
     if not length.isdigit() or len(length) > 18:
-        raise Malformed("content-length that is no number")
+        raise Malformed("the content-length is not a number")
     timeout = known.get(b"grpc-timeout")
     if timeout is not None and not _TIMEOUT.fullmatch(timeout):
-        return BadRequest(f"grpc-timeout '{timeout.decode('latin-1')}' is no time")
+        return BadRequest(f"grpc-timeout '{timeout.decode('latin-1')}' is not a duration")
     encoding = known.get(b"grpc-encoding", b"")
     if encoding not in _ENCODINGS:
         return NotServed(
-            f"messages in the encoding '{encoding.decode('latin-1')}' are not read",
-            try_this="gzip, deflate or identity",
+            f"the message encoding '{encoding.decode('latin-1')}' is not supported",
+            try_this="use gzip, deflate or identity",
         )
     return None
 

@@ -106,7 +106,7 @@ def read_reply_head(head: bytes) -> ReplyHead:
     first, *rest = head.split(b"\r\n")
     match = _STATUS_LINE.match(first)
     if match is None:
-        raise BadHead("the answer is not HTTP/1.1")
+        raise BadHead("the response is not HTTP/1.1")
     status = int(match[2])
     fields = [_field(line) for line in rest if line]
     lengths = [value for name, value in fields if name == b"content-length"]
@@ -114,9 +114,9 @@ def read_reply_head(head: bytes) -> ReplyHead:
     if len(lengths) > 1 or any(
         not _LENGTH.match(value) for name, value in fields if name in _COUNTS
     ):
-        raise BadHead("the answer's Content-Length is not one number")
+        raise BadHead("the response's Content-Length is not a single number")
     if codings and (codings != [b"chunked"] or lengths or match[1] == b"0"):
-        raise BadHead("the answer's Transfer-Encoding is not one that can be passed on")
+        raise BadHead("the response's Transfer-Encoding cannot be passed on")
     options = {
         word.strip().lower()
         for name, value in fields
@@ -157,5 +157,5 @@ def written(reply: Reply, *, keeps_alive: bool) -> bytes:
 def _field(line: bytes) -> tuple[bytes, bytes]:
     name, colon, value = line.partition(b":")
     if not colon or not _TOKEN.match(name) or not _VALUE.match(value):
-        raise BadHead("a header of the answer is malformed")
+        raise BadHead("a header of the response is malformed")
     return name.lower(), value.strip(b" \t")

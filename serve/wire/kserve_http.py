@@ -233,7 +233,7 @@ def infer_head(
         return infer_head(rest, plain_answer=plain_answer, is_flat=is_flat)
     if length is not None and not inflates and (json_length or 0) > length:
         raise BadRequest(
-            f"Inference-Header-Content-Length is {json_length}, beyond the body of {length} bytes"
+            f"Inference-Header-Content-Length is {json_length}, but the body has {length} bytes"
         )
     return InferHead(
         b"".join(lines), length, json_length, inflates, expects_continue, credential, request_id
@@ -249,10 +249,8 @@ def check_coding(value: bytes) -> None:
 def not_http(reason: str) -> BadRequest:
     """The refusal of what llhttp cannot parse, for this reason."""
     if reason.startswith("Pause on PRI"):
-        reason = (
-            "it begins an HTTP/2 connection, as gRPC clients do, which have a port of their own"
-        )
-    return BadRequest("the request cannot be read as HTTP/1.1", why=reason)
+        reason = "it starts an HTTP/2 connection, as gRPC clients do; use the gRPC port"
+    return BadRequest("the request is not valid HTTP/1.1", why=reason)
 
 
 def check_expectation(value: bytes) -> None:
@@ -274,7 +272,9 @@ def is_claim(name: bytes) -> bool:
 def _json_length(value: bytes, earlier: int | None) -> int:
     digits = value.strip()  # llhttp leaves the space behind a value in place
     if earlier is not None or not digits.isdigit() or len(digits) > 19:
-        raise BadRequest("Inference-Header-Content-Length must be given once, as a number")
+        raise BadRequest(
+            "Inference-Header-Content-Length must be a number, and may occur only once"
+        )
     return int(digits)
 
 

@@ -185,7 +185,7 @@ def refuse_files(parameters: Iterable[str]) -> None:
     """`BadRequest` for a load call's parameters that are model files."""
     if any(name.startswith("file:") for name in parameters):
         raise BadRequest(
-            "model files are not taken from a load call",
-            why="they run as code in the server, and no other replica has them",
-            try_this="put them into the model repository, then load",
+            "a load call must not contain model files",
+            why="they run as code in the server, and the other replicas would not have them",
+            try_this="put the files into the model repository, then load the model",
         )

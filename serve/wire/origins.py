@@ -33,9 +33,9 @@ class CrossSite(Forbidden):
 
     def __init__(self) -> None:
         super().__init__(
-            "the request comes from a page of another site",
-            why="such a page may not change anything here",
-            try_this="this gateway's own pages, or a program that is no browser",
+            "the request comes from a web page of another site",
+            why="such pages may not make changes here",
+            try_this="use this gateway's own pages, or a client that is not a browser",
         )
 
 
@@ -44,9 +44,9 @@ class ForeignHost(Forbidden):
 
     def __init__(self, host: str) -> None:
         super().__init__(
-            f"the Host '{host}' does not belong to this machine",
-            why="the port needs no API key, so a web page of that name could use it",
-            try_this="http://localhost, or an API key (servegate key create)",
+            f"the Host '{host}' is not a name of this machine",
+            why="this port needs no API key, so a web page under that name could use it",
+            try_this="use http://localhost, or an API key (servegate key create)",
         )
 
 
@@ -70,7 +70,7 @@ def host_of(headers: Sequence[tuple[bytes, bytes]], version: str) -> str:
         return _name(hosts[0])
     if hosts or version != "1.0":
         raise BadRequest(
-            f"the request has {len(hosts) or 'no'} Host headers", try_this="exactly one"
+            f"the request has {len(hosts) or 'no'} Host headers", try_this="send exactly one"
         )
     return ""
 
@@ -91,7 +91,7 @@ def check_local(name: str) -> None:
 def _name(host: bytes) -> str:
     match = _HOST.fullmatch(host.strip())
     if match is None:
-        raise BadRequest("the request's Host is not a host")
+        raise BadRequest("the Host header is not a valid host")
     return match[1].decode("ascii")
 
 

@@ -59,7 +59,7 @@ def split(line: str) -> tuple[str, float]:
         return series, float(number)
     found = _LINE.fullmatch(line)
     if found is None:
-        raise ValueError(f"this is no line of a metrics text: {line[:200]!r}")
+        raise ValueError(f"not a line of metrics: {line[:200]!r}")
     name, labels, number = found.groups()
     return f"{name}{{{labels}}}" if labels else name, float(number)
 
@@ -81,13 +81,13 @@ def at_source(series: str, source: str) -> str:
 def _require_metrics(lines: list[str]) -> None:
     first = next((line for line in lines if line.strip()), "#")
     if not first.startswith("#") and not _LINE.fullmatch(first):
-        raise ValueError(f"this is no metrics text: {first[:80]!r}")
+        raise ValueError(f"not a metrics text: {first[:80]!r}")
 
 
 def _read(line: str) -> tuple[str, dict[str, str], float]:
     found = _LINE.fullmatch(line)
     if found is None:
-        raise ValueError(f"this is no line of a metrics text: {line[:200]!r}")
+        raise ValueError(f"not a line of metrics: {line[:200]!r}")
     name, labels, value = found.groups()
     return name, _labels(labels) if labels else {}, float(value)
 
@@ -101,7 +101,7 @@ def _labels(text: str) -> dict[str, str]:
         labels[name] = _ESCAPED.sub(_unescape, value) if "\\" in value else value
         at = found.end()
     if text[at:].strip():
-        raise ValueError(f"these are no labels: {text[:200]!r}")
+        raise ValueError(f"not valid labels: {text[:200]!r}")
     return labels
 
 

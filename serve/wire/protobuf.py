@@ -79,7 +79,7 @@ def whole_names(message: bytes | memoryview, position: int) -> tuple[str, str]:
     except IndexError:
         position = size + 1
     if position > size:
-        raise Unparsable("it ends inside a field")
+        raise Unparsable("the message ends inside a field")
     return _utf8(bytes(model)), _utf8(bytes(version))
 
 
@@ -105,7 +105,7 @@ def names(start: bytes | memoryview, position: int, end: int) -> tuple[str, str]
             position = value + length
             if position > size:
                 if position > end:
-                    raise Unparsable("it ends inside a field")
+                    raise Unparsable("the message ends inside a field")
                 return None
             if key == 0x0A:
                 model, is_named = bytes(start[value:position]), True
@@ -151,7 +151,7 @@ class Walk:
     def finish(self) -> None:
         """The message is over; `BadRequest` when that is inside a field."""
         if self._left or self._rest:
-            raise Unparsable("it ends inside a field")
+            raise Unparsable("the message ends inside a field")
 
 
 def request_id(start: bytes, *, is_whole: bool) -> bytes | None:
@@ -254,7 +254,7 @@ def _skip(message: bytes | memoryview, position: int, kind: int) -> tuple[int, i
     """Where the value starts and where the next field does."""
     end = _end_of_value(message, position, kind)
     if end > len(message):
-        raise Unparsable("it ends inside a field")
+        raise Unparsable("the message ends inside a field")
     if kind == _BYTES:
         _, position = _read_varint(message, position)
     return position, end
@@ -278,7 +278,7 @@ def _read_varint(message: bytes | memoryview, position: int) -> tuple[int, int]:
     result = shift = 0
     while True:
         if position >= len(message) or shift > 63:
-            raise Unparsable("broken number")
+            raise Unparsable("malformed number")
         byte = message[position]
         position += 1
         result |= (byte & 0x7F) << shift

@@ -100,14 +100,14 @@ class Reflection:
         if "all_extension_numbers_of_type" in asked:
             name = asked["all_extension_numbers_of_type"]
             if name not in self._messages:
-                return _error(NOT_FOUND, f"'{name}' is not known")
+                return _error(NOT_FOUND, f"'{name}' is unknown")
             return {"all_extension_numbers_response": {"base_type_name": name}}
-        return _error(INVALID_ARGUMENT, "nothing that is known here is asked")
+        return _error(INVALID_ARGUMENT, "the request contains no known question")
 
     def _file(self, name: str, asked: str) -> dict[str, Any]:
         """The file and all that it needs, itself first."""
         if name not in self._files:
-            return _error(NOT_FOUND, f"'{asked}' is not known")
+            return _error(NOT_FOUND, f"'{asked}' is unknown")
         names, waiting = [name], list(self._files[name].dependencies)
         while waiting:
             needed = waiting.pop(0)

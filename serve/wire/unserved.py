@@ -9,34 +9,35 @@ from serve.core.errors import NotServed
 from serve.wire.management import MEMORY_METHODS, METHODS
 
 _OPEN = "or open Triton's management with --allow-management"
-_ONE = "it is a matter of one replica out of many, until that one restarts"
+_ONE = "such a call changes one replica of many, until that replica restarts"
 _SENTENCES = {  # by what is asked for: what, why, what to try
     "load": (
-        "models are not loaded by this call",
+        "this call does not load models",
         _ONE,
-        "put the model into the model repository, which loads it on every replica, and see "
-        f"servegate model ls, {_OPEN}",
+        "put the model into the model repository, which loads it on every replica (see "
+        f"servegate model ls), {_OPEN}",
     ),
     "unload": (
-        "models are not unloaded by this call",
+        "this call does not unload models",
         _ONE,
-        "remove the model from the model repository, or send a version no calls with "
+        "remove the model from the model repository, or take traffic from a version with "
         f"servegate route set, {_OPEN}",
     ),
     "memory": (
-        "shared memory is not served by the gateway",
-        "a region belongs to one Triton on one machine, and calls go to any replica",
-        f"binary tensors in the request's body, as servegate infer sends them, {_OPEN}",
+        "the gateway does not support shared memory",
+        "a region belongs to one Triton on one machine, but calls go to all replicas",
+        f"send binary tensors in the request body, as servegate infer does, {_OPEN}",
     ),
     "trace": (
-        "trace settings are not served by the gateway",
+        "the gateway does not support trace settings",
         _ONE,
-        f"servegate up --triton-arg=--trace-config=…, {_OPEN}",
+        f"use servegate up --triton-arg=--trace-config=…, {_OPEN}",
     ),
     "logging": (
-        "log settings are not served by the gateway",
+        "the gateway does not support log settings",
         _ONE,
-        f"servegate up --triton-arg=--log-verbose=1, or --log-level for its own log, {_OPEN}",
+        "use servegate up --triton-arg=--log-verbose=1, or --log-level for the gateway's log, "
+        f"{_OPEN}",
     ),
 }
 _PATH = re.compile(rb"/(load|unload|trace|logging)(?:/setting)?\Z")
@@ -55,4 +56,4 @@ def refusal_of_method(name: str) -> NotServed | None:
     if kind is None:
         return None
     _, why, try_this = _SENTENCES[kind]
-    return NotServed(f"{name} is not served by the gateway", why=why, try_this=try_this)
+    return NotServed(f"the gateway does not support {name}", why=why, try_this=try_this)

@@ -99,7 +99,7 @@ def test_what_the_gateway_refuses_becomes_the_same_error_here(http_url, grpc_url
                 caller.infer(Asked("broken"), RAW, {})
         with pytest.raises(OutcomeUnknown) as raised:
             over_http.infer(Asked("html"), RAW, {})
-    assert raised.value.what == "the gateway answered 502: <html> <b>proxy</b></html>"
+    assert raised.value.what == "the gateway returned status 502: <html> <b>proxy</b></html>"
 
 
 def test_a_gateway_that_is_not_there_says_what_to_try():

@@ -79,7 +79,7 @@ def test_load_and_unload_reach_every_replica_and_what_cannot_be_loaded_says_why(
         for name, asked, words in (
             ("nothing", {}, "failed to poll from model repository"),
             (MODEL, {"config": '{"backend": "nothing"}'}, f"load failed for model '{MODEL}'"),
-            (MODEL, {"config": "{}", "files": FILES}, "not taken from a load call"),
+            (MODEL, {"config": "{}", "files": FILES}, "must not contain model files"),
         ):
             with pytest.raises(InferenceServerException, match=words):
                 triton.load_model(name, **asked)
@@ -123,7 +123,7 @@ def test_a_fleet_has_no_shared_memory_and_management_is_refused_unless_it_is_all
 ) -> None:
     with (
         client(managed, protocol) as triton,
-        pytest.raises(InferenceServerException, match="one local Triton only"),
+        pytest.raises(InferenceServerException, match="a single local Triton"),
     ):
         triton.register_system_shared_memory("r", "/nothing", 64)
     with (

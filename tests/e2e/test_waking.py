@@ -108,8 +108,8 @@ def test_a_gateway_that_stops_tells_those_who_wait(tmp_path):
         up.program.stop()
         status, told = asking[0].result()
         error = asking[1].result()
-    assert (status, "this worker stops" in told["error"]) == (503, True), told
-    assert (error.status(), "this worker stops" in error.message()) == (
+    assert (status, "this worker is stopping" in told["error"]) == (503, True), told
+    assert (error.status(), "this worker is stopping" in error.message()) == (
         "StatusCode.UNAVAILABLE",
         True,
     )

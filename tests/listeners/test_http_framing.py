@@ -70,7 +70,7 @@ CAUSES = {
     "length and chunks": "Transfer-Encoding can't be present with Content-Length",
     "chunks and length": "Content-Length can't be present with Transfer-Encoding",
     "two lengths": "Duplicate Content-Length",
-    "HTTP/2 itself": "it begins an HTTP/2 connection",
+    "HTTP/2 itself": "it starts an HTTP/2 connection",
 }
 
 
@@ -87,7 +87,7 @@ async def test_a_request_that_leaves_a_doubt_ends_the_connection(scene: Scene) -
             assert b"connection: close" in received, (line, fault)
             if fault in CAUSES:
                 error = json.loads(received.partition(b"\r\n\r\n")[2])["error"]
-                assert error.startswith(f"the request cannot be read as HTTP/1.1: {CAUSES[fault]}")
+                assert error.startswith(f"the request is not valid HTTP/1.1: {CAUSES[fault]}")
     assert scene.a.requests == []
 
 

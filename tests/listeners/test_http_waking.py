@@ -128,7 +128,7 @@ async def test_a_call_whose_pool_does_not_wake_is_told_when_to_try_again(scene: 
     assert (answer.status, answer.code) == (503, "asleep")
     assert int(answer.header("retry-after") or 0) > 1
     said = json.loads(answer.body)["error"]
-    assert said.startswith("no replica is ready for model 'm': its pool did not wake within 10 s")
+    assert said.startswith("no replica is ready for model 'm': its pool did not start within 10 s")
     await client.send(request())  # the connection goes on
     await waiting(scene)
     scene.plane.wake(AWAKE)

@@ -98,7 +98,7 @@ async def test_a_service_gets_the_credential_and_the_metadata_of_a_call() -> Non
     ("error", "status", "said"),
     [
         (NotFound("nothing of that name"), 5, "nothing of that name"),
-        (KeyError("x"), 13, "the gateway could not answer: its log says more"),
+        (KeyError("x"), 13, "the gateway failed: see its log"),
     ],
 )
 @on_loops()
@@ -293,7 +293,7 @@ async def test_reflection_answers_each_question_in_turn(scene: Scene) -> None:
         [received] = await scene.over(client, 1)
         services, nothing = received.messages
         assert b"inference.GRPCInferenceService" in services
-        assert b"'x' is not known" in nothing
+        assert b"'x' is unknown" in nothing
         assert received.status == 0
 
 

@@ -152,7 +152,7 @@ async def test_a_call_whose_pool_does_not_wake_in_time_is_unavailable(scene: Sce
     pass_waiting_time(scene)
     [received] = await scene.over(client, 1)
     assert (received.status, received.trailers["servegate-error"]) == (UNAVAILABLE, "asleep")
-    assert "its pool did not wake within 10 s" in received.trailers["grpc-message"]
+    assert "its pool did not start within 10 s" in received.trailers["grpc-message"]
     client.call(3)  # the connection goes on
     await waiting(scene)
     wake(scene)
@@ -286,7 +286,7 @@ async def test_a_message_whose_pool_does_not_wake_is_refused_in_the_stream(scene
     [received] = await scene.over(client, 1)
     [(first, sentence), second] = read(received)
     assert (received.status, first, second) == (0, "1", ("2", "n"))
-    assert "its pool did not wake within 10 s" in sentence
+    assert "its pool did not start within 10 s" in sentence
 
 
 @in_scene(ASLEEP)

@@ -195,7 +195,7 @@ def test_shared_memory_goes_to_the_one_local_triton_and_nowhere_else() -> None:
     assert scene.pool.asked[0].startswith(b"GET /v2/systemsharedmemory/status HTTP/1.1\r\n")
     far = Replica("far", "10.0.0.1", 1, 2, 3)
     for others in ({"far": far}, {"a": replica("a"), "b": replica("b")}, {}):
-        with pytest.raises(NotServed, match="one local Triton only"):
+        with pytest.raises(NotServed, match="a single local Triton"):
             Scene(replicas=others).http(STATUS, method="GET")
 
 

@@ -124,7 +124,11 @@ async def test_what_is_wrong_is_said_with_tensorflow_servings_codes(front: Front
             "Sent extra: {y}. Missing but required: {x}.",
         ),
         (tf.predict_request(tf.spec("m"), x=tf.tensor(8, [1])), INVALID, "data type 8"),
-        (tf.predict_request(tf.spec("m"), x=tf.tensor(1, [0, 0])), INVALID, "a batch of nothing"),
+        (
+            tf.predict_request(tf.spec("m"), x=tf.tensor(1, [0, 0])),
+            INVALID,
+            "batch of input 'x' is empty",
+        ),
         (b"\xff", INTERNAL, "Unable to parse request"),
     ):
         said = await front.rpc(PREDICT, request)

@@ -61,7 +61,7 @@ async def test_a_pool_that_does_not_wake_in_time_makes_the_call_unavailable(fron
     answer = await rest
     assert (answer.status, answer.code) == (503, "asleep")
     assert int(answer.header("retry-after") or 0) > 1
-    assert "its pool did not wake within 10 s" in json.loads(answer.body)["error"]
+    assert "its pool did not start within 10 s" in json.loads(answer.body)["error"]
     code, said, trailers = await rpc
     assert (code, trailers["servegate-error"]) == (14, "asleep"), said
 

@@ -65,6 +65,6 @@ def test_a_task_whose_pool_does_not_wake_is_told_so() -> None:
         plane.waking.close()
         await task
 
-    with pytest.raises(Asleep, match="this worker stops"):
+    with pytest.raises(Asleep, match="this worker is stopping"):
         asyncio.run(scenario())
     assert nothing_is_left(plane)

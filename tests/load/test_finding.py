@@ -105,7 +105,10 @@ def test_a_hiccup_at_any_time_of_the_search_is_no_limit(hiccup: int) -> None:
     found = search(Server(812.0, hiccups=(hiccup,)))
     assert 812 / 1.035 <= found.rate <= 812
     assert found.is_confirmed
-    assert any("The failure is ignored" in note for note in found.notes) or found.trials[hiccup].rate > 812
+    assert (
+        any("The failure is ignored" in note for note in found.notes)
+        or found.trials[hiccup].rate > 812
+    )
 
 
 def test_a_confirmation_that_fails_twice_makes_the_rate_a_step_lower() -> None:

@@ -140,7 +140,10 @@ def test_states_of_replicas_that_change_are_marks() -> None:
     changes = Changes()
     for at, one in ((0.0, replica_page()), (1.0, replica_page("lost", why="refused")), (2.0, None)):
         changes.replicas(at, [one] if one else [])
-    assert changes.marks == (Mark(1.0, "local-0 is lost: refused"), Mark(2.0, "local-0 was removed"))
+    assert changes.marks == (
+        Mark(1.0, "local-0 is lost: refused"),
+        Mark(2.0, "local-0 was removed"),
+    )
 
 
 def test_replicas_that_workers_avoid_are_marks() -> None:

@@ -166,7 +166,7 @@ def test_a_label_whose_version_nobody_holds_is_unavailable_not_unknown() -> None
 
 
 def test_a_route_to_a_version_that_nobody_holds_is_unavailable() -> None:
-    with pytest.raises(NoReplica, match="the route sends calls to it"):
+    with pytest.raises(NoReplica, match="the route sends traffic to it"):
         pick(view(target(1), split="1=1 2=1"), draw=0.9)
 
 

@@ -113,7 +113,7 @@ def test_no_more_calls_wait_than_the_worker_keeps() -> None:
     plane = DataPlane(ASLEEP, waking_calls=2)
     Caller(plane)
     Caller(plane)
-    with pytest.raises(Asleep, match="this worker keeps 2 calls that wait already") as refused:
+    with pytest.raises(Asleep, match="2 calls are already waiting") as refused:
         Caller(plane)
     assert refused.value.retry_after > 0
     assert failures(plane, "asleep") == 1
@@ -165,7 +165,7 @@ def test_a_pool_that_does_not_wake_in_time_is_said_so() -> None:
     plane.gateway.sweep()
     assert isinstance(caller.error, Asleep)
     assert str(caller.error).startswith(
-        "no replica is ready for model 'm': its pool did not wake within 10 s"
+        "no replica is ready for model 'm': its pool did not start within 10 s"
     )
     assert failures(plane, "asleep") == 1
     assert plane.waking.waiting == {}
@@ -265,8 +265,8 @@ def test_nobody_waits_in_a_worker_that_stops() -> None:
     plane = DataPlane(ASLEEP)
     caller = Caller(plane)
     plane.waking.close()
-    assert "this worker stops" in str(caller.error)
-    with pytest.raises(Asleep, match="this worker stops"):
+    assert "this worker is stopping" in str(caller.error)
+    with pytest.raises(Asleep, match="this worker is stopping"):
         Caller(plane)
 
 

@@ -203,7 +203,7 @@ def test_a_length_of_the_json_given_twice_is_a_bad_request() -> None:
 
 
 def test_a_fault_says_both_numbers() -> None:
-    with pytest.raises(BadRequest, match="is 5, beyond the body of 4 bytes"):
+    with pytest.raises(BadRequest, match="is 5, but the body has 4 bytes"):
         infer_head([(b"content-length", b"4"), (LENGTH, b"5")])
 
 

@@ -72,4 +72,4 @@ def test_a_name_that_can_be_registered_is_foreign() -> None:
         "127.0.0.1.",
         "a.b",
     ):
-        assert "does not belong to this machine" in str(refusal(Forbidden, check_local, name)), name
+        assert "is not a name of this machine" in str(refusal(Forbidden, check_local, name)), name

@@ -56,9 +56,9 @@ class DiffView(BaseModel):
 
 
 class WayBackView(schemas.Done):
-    """A way back that was taken, or would be: `changed` says whether anything was changed.
+    """An undone or restored change, or its dry run. `changed` is false if nothing was changed.
 
-    `lines` say what differs, field by field; none where nothing does.
+    `lines` are the differences, field by field.
     """
 
     changed: bool
@@ -135,9 +135,9 @@ async def restore(
     dry_run: DryRun = False,
     wait: Wait = 5.0,
 ) -> WayBackView:
-    """The thing gets the body that it had right after the revision, if that is allowed today.
+    """Restores the object as it was after the revision, if that is still allowed.
 
-    Nothing is changed where it has that body now, and by a dry run.
+    A dry run changes nothing. Neither does a restore of the current state.
     """
     way = await control.history.restoring(revision)
     return await _take(way, control, who, response, dry_run=dry_run, wait=wait)

@@ -62,7 +62,7 @@ class BranchedCall(MergedCall):
         key = branch_key(attempt)
         branch = self.branches.get(key)
         if branch is not None and branch.trailers is not None:
-            error = OutcomeUnknown(f"replica {self._last_replica} has ended the stream")
+            error = OutcomeUnknown(f"replica {self._last_replica} ended the stream")
             attempt.failed(error, by_replica=False)
             raise error
         if branch is not None:
@@ -99,7 +99,9 @@ class BranchedCall(MergedCall):
             self._work()
             return
         if isinstance(error, NotSent):
-            error = OutcomeUnknown(error.what, why="more than one message had been sent")
+            error = OutcomeUnknown(
+                error.what, why="the stream had already sent more than one message"
+            )
         branch.attempt.failed(error)
         branch.drop()
         self.fail(error)

@@ -197,7 +197,7 @@ class ClientCall(Stream):
         if taken < limits.body_window(holds_slot=self.has_begun):
             return
         if not came or came < limits.body_rate * taken:
-            self.fail(TooSlow(f"{came} bytes of the message came in {taken:.3g} s", taken))
+            self.fail(TooSlow(f"only {came} bytes of the message arrived in {taken:.3g} s", taken))
         else:
             self._seen, self._active_at = self.received, now
 

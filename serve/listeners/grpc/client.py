@@ -227,7 +227,7 @@ class GrpcClient(ClientLink):
         if self.streams:
             self._idle_since = now
         if now - self._whole_at > self._limits.head_time:
-            self.close(ENHANCE_YOUR_CALM, "a head that does not end")
+            self.close(ENHANCE_YOUR_CALM, "the request head does not end")
         elif now - self._idle_since > self._limits.idle:
             self.close()
         elif self._last_word is not None and now >= self._last_word:

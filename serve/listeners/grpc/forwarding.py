@@ -124,7 +124,7 @@ class Forwarding(ClientCall):
         if isinstance(error, OutcomeUnknown):
             self.fail(error)
         elif self._pieces is None or self.is_head_sent:
-            self.fail(Unavailable(error.what, why="the request is too large to be repeated"))
+            self.fail(Unavailable(error.what, why="the request is too large for a retry"))
         else:
             self._go_elsewhere(error)
 

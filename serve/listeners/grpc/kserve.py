@@ -94,5 +94,5 @@ class KServeGrpc:
     def close(self) -> None:
         """Abort every connection."""
         for client in tuple(self._clients):
-            client.guarded(client.abort, "the gateway stops")
+            client.guarded(client.abort, "the gateway is stopping")
         self._desk.board.flush()

@@ -125,7 +125,7 @@ class MergedCall(ClientCall):
         del self.branches[branch.key]
         status = trailers.status
         if not status and not branch.is_between:
-            error = OutcomeUnknown("the answers ended inside a message")
+            error = OutcomeUnknown("the responses ended inside a message")
             branch.attempt.failed(error)
             self.fail(error)
             return

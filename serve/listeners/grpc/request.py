@@ -78,7 +78,7 @@ class UnaryRequest(Forwarding):
             return
         try:
             if end and 0 <= self.head.length != self.received:
-                raise BadRequest("the content-length is not the length of the message")
+                raise BadRequest("the content-length differs from the length of the message")
             if self._attempt is not None:
                 self._go_on(piece, size, end)
             elif self._whole is not None:

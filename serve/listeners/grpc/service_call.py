@@ -127,8 +127,8 @@ class ServiceCall(ClientCall):
         except ServegateError as error:
             self.fail(error)
         except Exception:
-            _log.exception("%s could not be answered", self.head.method)
-            self.fail(ServegateError("the gateway could not answer", why="its log says more"))
+            _log.exception("%s failed", self.head.method)
+            self.fail(ServegateError("the gateway failed", why="see its log"))
         finally:
             self._task = None
             self._let_go()

@@ -229,7 +229,7 @@ class Answer(Upload):
         attempt, head, upstream = self.attempt, self._reply, self._upstream
         assert attempt is not None and head is not None and upstream is not None
         if failed == "source":
-            self.reply_broken("it was cut off in the middle of an answer")
+            self.reply_broken("the response was cut off")
         elif failed:
             self._client.abort()
         else:

@@ -46,7 +46,7 @@ class Asking:
             async with asyncio.timeout(within):
                 return await self._body(receive)
         except TimeoutError as error:
-            raise TooSlow("its body did not come in time", within) from error
+            raise TooSlow("the request body did not arrive in time", within) from error
 
     async def _body(self, receive: Receive) -> bytes:
         length = self.header(b"content-length")
@@ -56,7 +56,7 @@ class Asking:
         while True:
             message = await receive()
             if message["type"] == "http.disconnect":
-                raise BadRequest("the request's body is not complete")
+                raise BadRequest("the request body is not complete")
             self.received += len(message.get("body", b""))
             is_last = not message.get("more_body")
             if self.received <= LARGEST:

@@ -118,7 +118,7 @@ class HttpClient(Row):
         """
         method = self.parser.get_method()
         if method == b"CONNECT":
-            self._refuse_to_read(BadRequest("CONNECT is not served"))
+            self._refuse_to_read(BadRequest("CONNECT is not supported"))
             return
         line = b"%b %b HTTP/%b\r\n" % (method, self.url, self.parser.get_http_version().encode())
         head = b"".join(b"%b: %b\r\n" % pair for pair in without_upgrade(self.headers))
@@ -203,7 +203,7 @@ class HttpClient(Row):
             self._queue_refusal(error, self.headers)
             return
         except httptools.HttpParserInvalidURLError:
-            self._queue_refusal(BadRequest("the request target is no path"), self.headers)
+            self._queue_refusal(BadRequest("the request target is not a path"), self.headers)
             return
         exchange = Exchange(self, self._desk, asked, self.headers, head)
         if not keeps_alive:
@@ -241,7 +241,9 @@ class HttpClient(Row):
         self._chunk_count += 1
         limit = self._desk.limits.chunks
         if self._chunk_count > limit + 1:
-            error = BadRequest(f"the body has more than {limit} chunks", try_this="larger chunks")
+            error = BadRequest(
+                f"the body has more than {limit} chunks", try_this="use larger chunks"
+            )
             self._refuse_to_read(error)
 
     def on_message_complete(self) -> None:
@@ -267,7 +269,7 @@ class HttpClient(Row):
     def _check_head(self, version: str) -> None:
         limit = self._desk.limits.head
         if version not in ("1.1", "1.0"):
-            raise BadRequest(f"HTTP/{version} is not served", try_this="HTTP/1.1")
+            raise BadRequest(f"HTTP/{version} is not supported", try_this="HTTP/1.1")
         if self._fed > limit:  # most of it may be a body: count
             size = sum(len(name) + len(value) + 4 for name, value in self.headers)
             if size + len(self.url) > limit:
@@ -304,5 +306,5 @@ class HttpClient(Row):
         if not self._in_head:
             super()._wait_for_request(quiet)
         elif quiet > self._desk.limits.head_time:
-            self._refuse_to_read(TooSlow("its head did not come in time", quiet))
+            self._refuse_to_read(TooSlow("the request head did not arrive in time", quiet))
             self._go_on()

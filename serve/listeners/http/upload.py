@@ -118,7 +118,7 @@ class Upload:
             return
         claimed = self.head.json_length
         if claimed is not None and claimed > self._size and self._inflation is None:
-            what = f"Inference-Header-Content-Length is {claimed}, beyond the body of {self._size}"
+            what = f"Inference-Header-Content-Length is {claimed}, but the body has {self._size}"
             self.give_up(BadRequest(f"{what} bytes"))
             return
         self.is_complete = True
@@ -187,7 +187,7 @@ class Upload:
         if now - since < limits.body_window(holds_slot=self.attempt is not None):
             return
         if got - size < limits.body_rate * (now - since) or got == size:
-            what = f"{got - size} bytes of the body came in {now - since:.3g} s"
+            what = f"only {got - size} bytes of the body arrived in {now - since:.3g} s"
             self.give_up(TooSlow(what, now - since))
         else:
             self._mark = (now, got)

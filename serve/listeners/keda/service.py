@@ -104,8 +104,8 @@ class Service:
         self._admit(asked.credential)
         if not asked.pool:
             raise Invalid(
-                "the ScaledObject does not say which pool it scales",
-                try_this="pool: default in the metadata of its trigger",
+                "the trigger of the ScaledObject names no pool",
+                try_this="add 'pool: default' to the metadata of the trigger",
             )
         return asked
 
@@ -154,8 +154,8 @@ def reflection() -> tuple[Any, ...]:
 async def _refuse(context: Any, error: Exception) -> NoReturn:
     """End the call with the status of an error; one that nobody raised on purpose is logged."""
     if not isinstance(error, ServegateError):
-        _log.error("a call of KEDA's failed", exc_info=error)
-        error = ServegateError("the control plane failed", why="its log says how")
+        _log.error("a call from KEDA failed", exc_info=error)
+        error = ServegateError("the control plane failed", why="see its log")
     told = grpc_error(error)
     trailing = tuple((name.decode(), value.decode()) for name, value in told.headers)
     await context.abort(_STATUS[told.status], told.message, trailing)

@@ -73,13 +73,16 @@ async def _pieces(request: Request, desk: Desk, asking: Asking) -> AsyncIterator
             async with asyncio.timeout(limits.body_idle):
                 piece = await anext(stream, None)
         except TimeoutError as error:
-            raise TooSlow("no byte of its body came", limits.body_idle) from error
+            raise TooSlow("no byte of the request body arrived", limits.body_idle) from error
         if piece is None:
             return
         asking.received += len(piece)
         taken = desk.clock() - begun
         if taken > limits.body_idle and asking.received < limits.body_rate * taken:
-            raise TooSlow(f"less than {limits.body_rate:g} bytes per second came", taken)
+            raise TooSlow(
+                f"the request body arrived with less than {limits.body_rate:g} bytes per second",
+                taken,
+            )
         yield piece
 
 
@@ -96,7 +99,7 @@ async def _inflated(body: bytes, asking: Asking, limit: int) -> bytes:
         return body
     if coding not in (b"gzip", b"deflate"):
         raise BadRequest(
-            f"the Content-Encoding {coding.decode('latin-1')} is not served", try_this="gzip"
+            f"the Content-Encoding {coding.decode('latin-1')} is not supported", try_this="gzip"
         )
     limit = min(limit, max(FREE, len(body) * RATIO))
     return await away(len(body) * RATIO, partial(_inflate, body, coding, limit))
@@ -107,9 +110,9 @@ def _inflate(body: bytes, coding: bytes, limit: int) -> bytes:
     try:
         inflated = inflater.decompress(body, limit + 1)
     except zlib.error as error:
-        raise BadRequest(f"the body is no {coding.decode()}: {error}") from error
+        raise BadRequest(f"the body is not valid {coding.decode()}: {error}") from error
     if len(inflated) > limit:
         raise InflatedTooLarge(limit)
     if not inflater.eof:
-        raise BadRequest(f"the body is no whole {coding.decode()}")
+        raise BadRequest(f"the {coding.decode()} body is not complete")
     return inflated

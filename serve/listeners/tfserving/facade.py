@@ -215,9 +215,7 @@ class Calling:
             try:
                 signature = signature_of(json.loads(reply.body))
             except (ValueError, KeyError, TypeError, AttributeError) as error:
-                raise ServegateError(
-                    "the configuration is not readable", why=repr(error)
-                ) from error
+                raise ServegateError("the configuration cannot be read", why=repr(error)) from error
             known = self._facade.learn(self.attempt, signature)
         return known.signature
 
@@ -228,7 +226,7 @@ class Calling:
         known = self._facade.known(self.attempt)
         for name, tensor in inputs.items():  # Triton 2.51 never answers an empty batch
             if known and known.signature.is_batched and tensor.shape[:1] == (0,):
-                raise BadRequest(f"input '{name}' is a batch of nothing")
+                raise BadRequest(f"the batch of input '{name}' is empty")
         return await self._infer(infer_body(inputs, outputs))
 
     async def labels(
