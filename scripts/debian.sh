@@ -1,5 +1,5 @@
-# Sourced by scripts that need Debian packages: install_packages NAME… as root, or say what to install.
-# No service of a package is left running: Debian starts them, which an exit status of 101 forbids.
+# Sourced by scripts that need Debian packages: install_packages NAME… as root, or print what to
+# install. Debian starts the services of new packages; the exit status 101 prevents this.
 
 say() { printf '%s\n' "$*" >&2; }
 

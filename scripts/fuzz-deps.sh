@@ -1,6 +1,6 @@
 #!/bin/sh
-# Bring atheris, which guides fuzzing by coverage, into a folder of its own, .venv-fuzz, beside the
-# environment that it fuzzes. It has wheels for Linux x86-64 and Python 3.11 and 3.12.
+# Install atheris, a coverage-guided fuzzer, in the separate folder .venv-fuzz. It has wheels for Linux
+# x86-64 and Python 3.11 and 3.12.
 #
 # Usage: scripts/fuzz-deps.sh
 set -eu

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Bring KServe's Python package into an environment of its own, .venv-kserve, because it pins other
-# versions of packages that we use, too. Safe to run again at any time.
+# Install KServe's Python package in the separate environment .venv-kserve, because it pins other
+# versions of packages that Servegate also uses. You can run it again at any time.
 #
 # Usage: scripts/kserve-deps.sh
 set -eu

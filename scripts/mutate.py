@@ -233,7 +233,7 @@ def run(draw: int, seed: int, data_file: str) -> None:
     tests = covering(data)
     counts: dict[str, int] = {}
     if missing := len(wanted) - len(chosen):
-        print(f"{missing} mutations of the draw no longer exist: run `mutate.py list`")
+        print(f"{missing} selected mutations no longer exist; run `mutate.py list`")
     for number, one in enumerate(chosen, 1):
         found = tests.get((one.path, one.line), [])
         begun = time.monotonic()

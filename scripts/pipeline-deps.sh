@@ -1,8 +1,7 @@
 #!/bin/sh
-# Bring the SDK of Kubeflow Pipelines into an environment of its own, .venv-pipeline, because it pins
-# requests and urllib3 to other versions than ours. Behind its own packages it sees those of .venv:
-# TensorFlow and what else the steps call is there once, and `servegate` is that of .venv. Safe to run
-# again at any time.
+# Install the Kubeflow Pipelines SDK in the separate environment .venv-pipeline, because it pins other
+# versions of requests and urllib3. The environment also uses the packages of .venv, such as TensorFlow
+# and `servegate` itself. You can run it again at any time.
 #
 # Usage: scripts/pipeline-deps.sh
 set -eu

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Bring the PostgreSQL that tests start for themselves. No service of it is left running. Safe to run
+# Install PostgreSQL for the tests, which start it themselves. No service keeps running. You can run it
 # again at any time.
 #
 # Usage: scripts/postgres-deps.sh

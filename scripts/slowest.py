@@ -23,7 +23,7 @@ def main() -> None:
         for name, seconds in one.get("fixtures", {}).items():
             fixtures[f"{name} ({path})"] += seconds
     for title, found in (("files", files), ("tests", tests), ("fixtures", fixtures)):
-        print(f"{title}: {sum(found.values()):.0f} s in all")
+        print(f"{title}: {sum(found.values()):.0f} s in total")
         for name, seconds in found.most_common(MOST):
             print(f"{seconds:8.1f}  {name}")
 

@@ -1,4 +1,4 @@
-# The image `servegate` with what turns TensorFlow models into ONNX (TensorFlow, tf2onnx, ONNX Runtime: 2 GB more), for
+# The image `servegate` with the converter of TensorFlow models (TensorFlow, tf2onnx, ONNX Runtime; 2 GB more), for
 # `servegate model push --convert`, `servegate convert`, pipelines, and the building kits of plans. It needs no GPU.
 #
 #   docker build -f k8s/images/converter.Dockerfile -t servegate-converter --build-arg SERVEGATE=servegate .

