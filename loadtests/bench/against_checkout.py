@@ -134,11 +134,13 @@ def main() -> int:
     )
     parser.add_argument("other", type=Path, help="folder of the other checkout")
     parser.add_argument("--only", action="append", default=[], metavar="ROW", help="repeatable")
-    parser.add_argument("--seconds", type=float, default=1.0, help="of one run (default: 1)")
-    parser.add_argument("--quick", action="store_true", help="fewer rows")
+    parser.add_argument(
+        "--seconds", type=float, default=1.0, help="duration of one run in seconds (default: 1)"
+    )
+    parser.add_argument("--quick", action="store_true", help="run fewer rows")
     chosen = parser.parse_args()
     if not (chosen.other / "serve").is_dir():
-        parser.error(f"'{chosen.other}' is no checkout: it has no folder serve")
+        parser.error(f"'{chosen.other}' is not a checkout, because it has no folder serve")
     wanted = rows.choose(chosen.only, quick=chosen.quick)
     if not (chosen.other / VENDOR).exists():
         shutil.copytree(ROOT / VENDOR, chosen.other / VENDOR)

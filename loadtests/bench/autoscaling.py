@@ -239,7 +239,7 @@ def main() -> int:
     """The command line."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--keep", type=Path, help="a folder in which logs and the report stay")
+    parser.add_argument("--keep", type=Path, help="folder in which to keep the logs and the report")
     asked = parser.parse_args()
     with contextlib.ExitStack() as stack:
         folder = asked.keep

@@ -31,7 +31,7 @@ def table(page: Page) -> Iterator[str]:
     yield f"| replicas | {min(up for _, up in ready):g} to {max(up for _, up in ready):g} |"
     yield f"| changes of direction | {turns([up for _, up in ready])} |"
     share = f"{100 * used / static:.0f} %"
-    yield f"| replica time, of {page['bounds'][1]} replicas all the time | {share} |"
+    yield f"| replica time, compared with {page['bounds'][1]} replicas all the time | {share} |"
     for name, seconds in delays(page):
         yield f"| {name} | {seconds:.0f} s |"
 
@@ -45,7 +45,10 @@ def delays(page: Page) -> Iterator[tuple[str, float]]:
         ):
             wished = one["desired"], one["second"]
         elif wished and one["ready"] >= wished[0]:
-            yield f"from the wish for {wished[0]} until they are ready", one["second"] - wished[1]
+            yield (
+                f"from a hint of {wished[0]} replicas until they are ready",
+                one["second"] - wished[1],
+            )
             wished = None
 
 
@@ -64,11 +67,11 @@ def _replicas(page: Page) -> Chart:
     hints = page["hints"]
     most = page["bounds"][1] + 0.5
     return Chart(
-        "The loop closed on one machine: replicas follow the demand",
+        "Autoscaling on one machine: the replicas follow the demand",
         Axis("seconds", least=0.0),
         Axis("replicas", least=0.0, most=most),
         (
-            Series("demand (busy all the time)", _points(hints, "demand"), "line"),
+            Series("demand (replicas busy all the time)", _points(hints, "demand"), "line"),
             Series("hint", _points(hints, "desired"), "steps"),
             Series("ready", _points(hints, "ready"), "steps"),
         ),
@@ -79,13 +82,13 @@ def _calls(page: Page) -> Chart:
     load, capacity = page["load"], tuple(_capacity(page))
     right, failed = _points(load, "right"), _points(load, "failed")
     return Chart(
-        "The same run: calls, and what the ready replicas bear",
+        "The same run: calls, and the capacity of the ready replicas",
         Axis("seconds", least=0.0),
         Axis("calls per second", least=0.0, most=1.1 * max(up for _, up in (*right, *capacity))),
         (
-            Series("answered rightly", right, "line"),
+            Series("correct responses", right, "line"),
             Series("failed", failed, "line"),
-            Series("learned capacity of what is ready", capacity, "steps"),
+            Series("measured capacity of the ready replicas", capacity, "steps"),
         ),
     )
 

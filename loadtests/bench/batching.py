@@ -100,7 +100,7 @@ async def search(place: Place, subject: Subject, grid: Sequence[Setup]) -> dict[
     while (ask := halving.next()) is not None:
         halving.told(await place.measure(ask))
     best = halving.best()
-    assert best is not None, "nothing has met the objective"
+    assert best is not None, "no configuration met the objective"
     print(f"  search: {best.setup}, {best.rate:.0f}/s after {place.made} measurements", flush=True)
     return {
         "setup": dataclasses.asdict(best.setup),

@@ -121,8 +121,8 @@ def _against_defaults(defaults: Mapping[str, Page], where: str) -> Iterator[str]
     )
     yield ""
     yield (
-        "| model | objective | found | measurements | against "
-        + " | against ".join(AGAINST.values())
+        "| model | objective | best configuration | measurements | compared with "
+        + " | compared with ".join(AGAINST.values())
         + " |"
     )
     yield "|---|---|---|---|" + "---|" * len(AGAINST)
@@ -146,16 +146,14 @@ def _ratio(page: Page | None) -> str:
 
 def _beside_grids(grids: Mapping[str, Page], where: str) -> Iterator[str]:
     yield (
-        "Compared with a complete grid, in which the highest rate of each setup is "
-        "measured separately "
-        f"({where}):"
+        "Compared with a complete grid, in which the highest rate of each configuration "
+        f"is measured separately ({where}):"
     )
     yield ""
     yield (
-        "| model | objective | setups | measurements: grid | search "
-        "| the search's winner ÷ the grid's "
-        "| median error of predicted rates | median error of predicted p99 "
-        "| rank correlation of rates |"
+        "| model | objective | configurations | measurements: grid | search | best of "
+        "the search ÷ best of the grid | median error of predicted rates | median error "
+        "of predicted p99 | rank correlation of rates |"
     )
     yield "|---|---|---|---|---|---|---|---|---|"
     for model, page in grids.items():
@@ -173,12 +171,13 @@ def _beside_grids(grids: Mapping[str, Page], where: str) -> Iterator[str]:
         ]
         yield "| " + " | ".join(cells) + " |"
     yield ""
-    yield "![Predicted against measured rates over the grid](images/batching-predicted.svg)"
+    yield "![Predicted and measured rates of the grid](images/batching-predicted.svg)"
 
 
 def _predictions(grids: Mapping[str, Page]) -> Chart:
     return Chart(
-        "Highest rate under the objective, predicted against measured, of every setup of the grid",
+        "Highest rate under the objective, predicted and measured, of every "
+        "configuration of the grid",
         Axis("measured, calls per second", is_log=True),
         Axis("predicted, calls per second", is_log=True),
         tuple(Series(model, predicted(page).rates) for model, page in grids.items()),

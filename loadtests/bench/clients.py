@@ -48,7 +48,7 @@ class Clients:
         times = sorted(time for page in pages for time in page["times"])
         failed = sum(page["failed"] for page in pages)
         if not times:
-            raise RuntimeError(f"no client got an answer from {url}: {pages[0]['error']}")
+            raise RuntimeError(f"no client got a response from {url}: {pages[0]['error']}")
         longest = max(page["seconds"] for page in pages)
         return Load(len(times), longest, failed, quantile(times, 0.5), quantile(times, 0.99))
 

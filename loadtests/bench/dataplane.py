@@ -34,18 +34,24 @@ def arguments(argv: list[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--quick", action="store_true", help="fewer rows, short runs")
+    parser.add_argument("--quick", action="store_true", help="run fewer rows, for a shorter time")
     parser.add_argument("--only", action="append", default=[], metavar="ROW", help="repeatable")
-    parser.add_argument("--list", action="store_true", help="print the rows' names")
-    parser.add_argument("--rounds", type=int, help="default: 5, or 2 with --quick")
-    parser.add_argument("--seconds", type=float, default=1.0, help="of one run; default: 1")
-    parser.add_argument("--no-extras", action="store_true", help="no 1 GiB bodies, no memory")
-    parser.add_argument("--out", type=Path, help="where to write the results as JSON")
-    running = parser.add_argument_group("proxies that run already")
+    parser.add_argument("--list", action="store_true", help="print the names of the rows")
+    parser.add_argument(
+        "--rounds", type=int, help="number of rounds (default: 5, or 2 with --quick)"
+    )
+    parser.add_argument(
+        "--seconds", type=float, default=1.0, help="duration of one run in seconds (default: 1)"
+    )
+    parser.add_argument(
+        "--no-extras", action="store_true", help="skip the 1 GiB bodies and the memory"
+    )
+    parser.add_argument("--out", type=Path, help="file for the results as JSON")
+    running = parser.add_argument_group("running proxies")
     running.add_argument("--target", action="append", default=[], type=pair, metavar="NAME=URL")
     running.add_argument("--pid", action="append", default=[], type=pair, metavar="NAME=PID")
-    running.add_argument("--reference", help="the target that ratios are taken to")
-    running.add_argument("--direct", default=DIRECT, help="the target without a proxy")
+    running.add_argument("--reference", help="target to compare with")
+    running.add_argument("--direct", default=DIRECT, help="target without a proxy")
     return parser.parse_args(argv)
 
 
@@ -69,7 +75,7 @@ def main() -> int:
     results = compare(plan, wanted, extras=not chosen.only and not chosen.no_extras)
     path = chosen.out or FOLDER / f"dataplane-{time.strftime('%Y%m%d-%H%M%S')}.json"
     results.save(path)
-    print(f"calls of the split by version: {dict(results.shares)}")
+    print(f"calls of the traffic split by version: {dict(results.shares)}")
     print(f"results: {path}")
     return 1 if results.problems else 0
 

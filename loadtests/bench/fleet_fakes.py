@@ -194,7 +194,7 @@ class Fakes:
         if method == "ServerMetadata":
             answer = service_pb2.ServerMetadataResponse(name="fake triton", version="0")
             return bytes(answer.SerializeToString())
-        raise Refused(UNIMPLEMENTED, f"a fake Triton does not know {method}")
+        raise Refused(UNIMPLEMENTED, f"the fake Triton does not implement {method}")
 
     def order(self, order: dict[str, Any]) -> dict[str, Any]:
         """What the benchmark wants; see above."""
@@ -266,7 +266,7 @@ def main() -> None:
     """The command line."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     for name in ("grpc", "metrics", "orders"):
-        parser.add_argument(f"--{name}", type=int, required=True, help="a port")
+        parser.add_argument(f"--{name}", type=int, required=True, help="port")
     asked = parser.parse_args()
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))

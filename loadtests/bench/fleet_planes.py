@@ -62,7 +62,7 @@ class Planes:
             self._check()
             if time.monotonic() > until:
                 raise TimeoutError(
-                    f"{len(left)} data planes do not see within {PATIENCE} s: {what}"
+                    f"{len(left)} data planes did not see this within {PATIENCE} s: {what}"
                 )
             if left:
                 await asyncio.sleep(_LOOK)

@@ -22,8 +22,8 @@ PAGE = ROOT / "docs" / "operations.md"
 IMAGES = ROOT / "docs" / "images"
 BEGIN, END = "<!-- measured -->", "<!-- /measured -->"
 EVENTS = {
-    "came": "a replica comes",
-    "went": "a replica goes",
+    "came": "a replica joins",
+    "went": "a replica leaves",
     "died": "a replica dies",
     "moved": "a label moves",
 }
@@ -41,9 +41,9 @@ TIMES: dict[str, Of] = {
 }
 COSTS: dict[str, Of] = {
     "CPU of the idle control plane": lambda one: one["rest"]["control"],
-    "memory of control": lambda one: one["control_memory"],
+    "memory of the control plane": lambda one: one["control_memory"],
     "memory of a worker": lambda one: one["worker_memory"],
-    "bytes of a snapshot": lambda one: one["snapshot"],
+    "size of a snapshot": lambda one: one["snapshot"],
 }
 PARTS: dict[str, Of] = {
     text: lambda one, name=name: one[name]  # type: ignore[misc]
@@ -52,7 +52,7 @@ PARTS: dict[str, Of] = {
         ("write", "write"),
         ("read", "read"),
         ("call", "a call"),
-        ("avoid", "a call while one replica is avoided"),
+        ("avoid", "a call while one replica is ejected"),
     )
 }
 
@@ -61,7 +61,7 @@ def main() -> None:
     """Read, write, and say where."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("results", nargs="?", type=Path, default=None)
-    parser.add_argument("--print", action="store_true", help="only print it")
+    parser.add_argument("--print", action="store_true", help="print the page, and do not write it")
     asked = parser.parse_args()
     path = asked.results or latest("fleet")
     if path is None:
@@ -94,13 +94,13 @@ def section(found: Page) -> Iterator[str]:
         )
     yield from ("", "Seconds: the median of the events, and the worst one in parentheses:", "")
     yield from _times(sizes)
-    yield from ("", "![Time until every data plane has followed](images/fleet-time.svg)", "")
+    yield from ("", "![Time until all data planes have the change](images/fleet-time.svg)", "")
     yield from _uses(sizes)
-    yield from ("", "![What a fleet costs, relative to 200 replicas](images/fleet-cost.svg)", "")
-    yield "CPU time of the parts, each measured separately in one process (`fleet_parts`):"
+    yield from ("", "![Cost of a fleet, relative to 200 replicas](images/fleet-cost.svg)", "")
+    yield "CPU time of the steps, each measured separately in one process (`fleet_parts`):"
     yield ""
     yield from _parts(parts)
-    yield from ("", "![CPU time of the parts](images/fleet-parts.svg)", "")
+    yield from ("", "![CPU time of the steps](images/fleet-parts.svg)", "")
     yield from _growth(sizes, parts)
     yield from ("", "### Example: the size of a cell", "")
     yield from _cell(sizes[-1], parts[-1])
@@ -152,7 +152,7 @@ def _uses(sizes: Sequence[Page]) -> Iterator[str]:
 def _parts(parts: Sequence[Page]) -> Iterator[str]:
     yield (
         "| replicas | compile a snapshot | write it | read it, in each worker | a call in the "
-        "gateway | … while one replica is avoided |"
+        "gateway | … while one replica is ejected |"
     )
     yield "|---:|" + "---:|" * 5
     for one in parts:
@@ -193,36 +193,40 @@ def _cell(size: Page, part: Page) -> Iterator[str]:
     rows = (
         ("workers", f"{CELL_CALLS:,} × 4/3 ÷ {WORKER_CALLS:,}", f"{workers:,}"),
         (
-            "choosing a replica, of a worker's time",
+            "choosing a replica, share of a worker's time",
             f"{1e6 * part['call']:.1f} µs × {WORKER_CALLS:,}",
             f"{100 * part['call'] * WORKER_CALLS:.1f} %",
         ),
         (
-            "a change, until the last worker has it",
+            "time until the last worker has a change",
             f"{1e3 * (part['compile'] + part['write']):.0f} ms + {workers:,} × {1e3 * POLL:g} ms",
             f"{part['compile'] + part['write'] + POLL * workers:.2f} s",
         ),
         (
-            "continuous changes: one snapshot every",
+            "continuous changes: time between snapshots",
             f"that × {1 + REST:g}, because it pauses {REST:g} × as long",
             f"{apart:.1f} s",
         ),
         (
-            "bytes sent then",
+            "bandwidth for snapshots",
             f"{size['snapshot'] / 1000:.0f} kB × {workers:,} ÷ {apart:.1f} s",
             f"{8 * fanned / apart / 1e6:.0f} Mbit/s",
         ),
         (
-            "reading it, of a worker's time",
+            "reading snapshots, share of a worker's time",
             f"{1e3 * part['read']:.0f} ms ÷ {apart:.1f} s",
             f"{100 * part['read'] / apart:.1f} %",
         ),
         (
-            "control plane at rest",
+            "idle control plane",
             "measured above",
             f"{100 * size['rest']['control']:.0f} % of a core",
         ),
-        ("its memory", "measured above", f"{size['control_memory'] / 1024:.1f} GiB"),
+        (
+            "memory of the control plane",
+            "measured above",
+            f"{size['control_memory'] / 1024:.1f} GiB",
+        ),
     )
     for row in rows:
         yield "| " + " | ".join(row) + " |"
@@ -247,19 +251,19 @@ def charts(found: Page) -> dict[str, Chart]:
     replicas = Axis("replicas", is_log=True)
     return {
         "fleet-time.svg": Chart(
-            "Time until every data plane has followed, medians",
+            "Time until all data planes have the change, medians",
             replicas,
             Axis("seconds", is_log=True),
             tuple(_line(name, points(sizes, of)) for name, of in TIMES.items()),
         ),
         "fleet-cost.svg": Chart(
-            "What a fleet costs, relative to 200 replicas",
+            "Cost of a fleet, relative to 200 replicas",
             replicas,
-            Axis("times that of 200 replicas", is_log=True),
+            Axis("relative to 200 replicas", is_log=True),
             tuple(_line(name, _relative(points(sizes, of))) for name, of in COSTS.items()),
         ),
         "fleet-parts.svg": Chart(
-            "CPU time of the parts",
+            "CPU time of the steps",
             replicas,
             Axis("milliseconds", is_log=True),
             tuple(

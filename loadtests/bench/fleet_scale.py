@@ -254,7 +254,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--sizes", type=int, nargs="+", default=SIZES)
     parser.add_argument("--planes", type=int, default=PLANES)
-    parser.add_argument("--keep", type=Path, default=None, help="a folder for the logs")
+    parser.add_argument("--keep", type=Path, default=None, help="folder for the logs")
     asked = parser.parse_args()
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that all is ended that runs
     begun, watch = time.monotonic(), Watch()

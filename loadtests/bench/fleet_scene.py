@@ -149,7 +149,7 @@ class Scene:
         """`RuntimeError` with its last words when the control plane has ended."""
         if self._control is not None and self._control.poll() is not None:
             said = (self.folder / "control.log").read_text(errors="replace")[-2000:]
-            raise RuntimeError(f"the control plane has ended:\n{said}")
+            raise RuntimeError(f"the control plane exited:\n{said}")
 
     def cpu(self, pid: int) -> float:
         """CPU seconds of a process and its children."""

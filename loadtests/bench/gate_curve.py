@@ -120,7 +120,7 @@ def felt(right: Mapping[str, Array], wrong: Mapping[str, Array]) -> float:
 
 def table(trials: Sequence[Trial]) -> str:
     """Markdown: a row for each power of ten that is felt, a column for each class."""
-    head = ["felt, relative to the output", *CLASSES]
+    head = ["error, relative to the output", *CLASSES]
     rows = [head, ["---"] * len(head)]
     for low in (None, *BINS):
         inside = [one for one in trials if _bin(one) == low]
@@ -131,7 +131,7 @@ def table(trials: Sequence[Trial]) -> str:
 
 def table_by_size(trials: Sequence[Trial]) -> str:
     """Markdown: a row for each size of a fault, as the share by which weights and so on are off."""
-    head = ["size of the fault", *CLASSES]
+    head = ["size of the error", *CLASSES]
     rows = [head, ["---"] * len(head)]
     for size in sorted({one.size for one in trials}):
         inside = [one for one in trials if one.size == size]
@@ -146,12 +146,13 @@ def summary(wrong: Sequence[Trial], right: Sequence[Trial]) -> str:
     above = [one for one in wrong if one.felt >= STATED]
     lost = sum(one.refused for one in right)
     return (
-        f"{len(wrong)} wrong models: of {len(above)} that are off by {STATED:g} or more, "
-        f"{sum(not one.refused for one in above)} pass; the worst that passes is off by "
-        f"{max(passed, default=0):.1e}, the least that is refused by "
-        f"{min((one.felt for one in wrong if one.refused), default=0):.1e}. {len(right)} right "
-        f"models: {lost} are refused (95 % certain: fewer than {3 / len(right):.1%}); they are "
-        f"off by up to {max(one.felt for one in right):.1e}."
+        f"{len(wrong)} wrong models: of {len(above)} with an error of {STATED:g} or more, "
+        f"{sum(not one.refused for one in above)} pass. The largest error that passes is "
+        f"{max(passed, default=0):.1e}, the smallest that is refused is "
+        f"{min((one.felt for one in wrong if one.refused), default=0):.1e}. {len(right)} "
+        f"correct models: {lost} are refused (95 % confidence: fewer than "
+        f"{3 / len(right):.1%}). Their errors are up to "
+        f"{max(one.felt for one in right):.1e}."
     )
 
 
@@ -164,8 +165,8 @@ def svg(trials: Sequence[Trial]) -> str:
     words = " ".join(f"1e{low}: {_refused(inside):.0%}." for low, inside in shares if inside)
     body = [
         f'<text class="title" x="8" y="20">{escape(title)}</text>',
-        '<text class="small" x="8" y="43">by how far the worst held-out answer is off, relative to '
-        "its output's size; dashed: the stated size</text>",
+        '<text class="small" x="8" y="43">largest error of a held-out output, relative '
+        "to the size of the output; dashed: the stated size</text>",
         *_axes(),
         f'<polyline class="curve" points="{line}"/>',
         *(f'<circle class="c2" cx="{x:.1f}" cy="{y:.1f}" r="4"/>' for x, y in points),
@@ -221,7 +222,7 @@ def main() -> int:
     """Measure, print, draw. 1 where something above the stated size passes, or right is refused."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seeds", type=int, default=10)
-    parser.add_argument("--picture", type=Path, help="where the curve is drawn to")
+    parser.add_argument("--picture", type=Path, help="file for the curve")
     asked = parser.parse_args()
     seeds = range(asked.seeds)
     wrong, right = list(wrong_ones(seeds)), list(right_ones(seeds))

@@ -67,7 +67,7 @@ class Wrk:
         said = _run(argv, seconds)
         found = re.search(r"^measured (\{.*\})$", said, re.MULTILINE)
         if found is None:
-            raise RuntimeError(f"wrk said nothing to read: {said}")
+            raise RuntimeError(f"the output of wrk cannot be read: {said}")
         page = json.loads(found[1])
         seconds = page["microseconds"] / 1e6
         return Load(page["calls"], seconds, page["failed"], page["p50"], page["p99"])
@@ -123,7 +123,7 @@ class H2load:
             wall = float(finished[1]) * {"s": 1, "ms": 1e-3, "us": 1e-6}[finished[2]]
         rows = [line.split() for line in log.read_text().splitlines()] if log.exists() else []
         if not rows:
-            raise RuntimeError(f"h2load got no answer: {said}")
+            raise RuntimeError(f"h2load got no response: {said}")
         times = sorted(float(row[2]) for row in rows)
         failed = sum(row[1] != "200" for row in rows) + count - len(rows)
         return Load(len(rows), wall, failed, quantile(times, 0.5), quantile(times, 0.99))
@@ -137,5 +137,5 @@ def quantile(ordered: list[float], share: float) -> float:
 def _run(argv: list[str], seconds: float) -> str:
     done = subprocess.run(argv, capture_output=True, text=True, timeout=seconds + PATIENCE)
     if done.returncode:
-        raise RuntimeError(f"{argv} ended with {done.returncode}: {done.stdout}{done.stderr}")
+        raise RuntimeError(f"{argv} exited with {done.returncode}: {done.stdout}{done.stderr}")
     return done.stdout + done.stderr

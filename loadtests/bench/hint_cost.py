@@ -146,16 +146,16 @@ def growth(costs: Sequence[Cost]) -> Growth:
 
 def table(costs: Sequence[Cost], found: Growth) -> Iterator[str]:
     """Markdown."""
-    yield "| pools | CPU time of a round | for each pool |"
+    yield "| pools | CPU time of a round | per pool |"
     yield "|---:|---:|---:|"
     for one in costs:
         each = 1e6 * one.median / one.pools
         yield f"| {one.pools:,} | {1e3 * one.median:.3g} ms | {each:.1f} µs |"
     yield ""
     yield (
-        f"A round takes {1e6 * found.per_pool:.1f} µs of CPU time for each pool "
-        f"(R² {found.explained:.4f}); from 100 pools on it grows with their number "
-        f"to the power of {found.exponent:.2f}."
+        f"A round takes {1e6 * found.per_pool:.1f} µs of CPU time per pool (R² "
+        f"{found.explained:.4f}). From 100 pools on, it grows with the number of pools to "
+        f"the power of {found.exponent:.2f}."
     )
 
 
@@ -168,12 +168,12 @@ def chart(costs: Sequence[Cost], found: Growth) -> Chart:
         if found.fixed + found.per_pool * one.pools > 0
     )
     return Chart(
-        "One round of decisions, against the number of pools",
+        "One round of hints, by the number of pools",
         Axis("pools", is_log=True),
         Axis("milliseconds of CPU time", is_log=True),
         (
             Series("measured, median", medians),
-            Series(f"{1e6 * found.per_pool:.1f} µs for each pool", line, "line"),
+            Series(f"{1e6 * found.per_pool:.1f} µs per pool", line, "line"),
         ),
     )
 

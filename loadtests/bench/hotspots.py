@@ -178,7 +178,9 @@ def main() -> int:
     """Profile, print the tables and write the file."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("row", nargs="?", default="http-64B")
-    parser.add_argument("--seconds", type=float, default=8.0, help="of each sampler")
+    parser.add_argument(
+        "--seconds", type=float, default=8.0, help="duration of each sampler in seconds"
+    )
     chosen = parser.parse_args()
     try:
         (row,) = rows.choose([chosen.row], quick=False)

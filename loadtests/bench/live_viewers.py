@@ -174,7 +174,9 @@ def main() -> int:
     """Measure, print and save."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--seconds", type=float, default=15.0, help="of each part of a round")
+    parser.add_argument(
+        "--seconds", type=float, default=15.0, help="duration of each part of a round, in seconds"
+    )
     parser.add_argument("--limit", type=float, default=3.0)
     chosen = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="sg-bench-") as folder:

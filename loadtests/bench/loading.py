@@ -193,7 +193,7 @@ def main() -> int:
     parts = ("stall", "cost", "beside", "find-max")
     parser.add_argument("--only", nargs="*", choices=parts, default=parts)
     parser.add_argument("--pairs", type=int, default=5)
-    parser.add_argument("--seconds", type=float, default=5.0, help="of one run")
+    parser.add_argument("--seconds", type=float, default=5.0, help="duration of one run in seconds")
     chosen = parser.parse_args()
     page: dict[str, Any] = {"date": today(), "machine": machine.describe()}
     for part in chosen.only:

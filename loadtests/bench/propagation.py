@@ -64,7 +64,7 @@ async def change(plane: ControlPlane, weight: int) -> float:
     split = Split.of({1: 100 - weight, 2: weight})
     generation, _ = await plane.models.set_route("digits", split, BY)
     if not await plane.publisher.in_force(generation, 10.0):
-        raise RuntimeError("a change was not in force after 10 s")
+        raise RuntimeError("a change was not active after 10 s")
     return time.monotonic() - begun
 
 

@@ -179,7 +179,7 @@ def one_round(gateway: Gateway, folder: Path, mib: int, *, is_first: bool) -> Ro
         require_digest(shown, right)
         again, repeated = gateway.push(source)
         if (repeated["version"], repeated["sent"]) != (result["version"], 0):
-            raise Wrong(f"the second push is no repetition: {repeated}")
+            raise Wrong(f"the second push did not find the existing version: {repeated}")
         return Round(before or yardstick(source, folder), took, again)
 
 
@@ -262,7 +262,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--mib", type=int, default=500)
     parser.add_argument("--rounds", type=int, default=4)
-    parser.add_argument("--limit", type=float, default=0.05, help="share of bytes sent twice")
+    parser.add_argument(
+        "--limit", type=float, default=0.05, help="allowed share of bytes sent twice"
+    )
     chosen = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="sg-bench-") as folder:
         try:

@@ -140,7 +140,7 @@ class Connection:
         """Read once, and take every complete frame."""
         came = self.socket.recv(1 << 18)
         if not came:
-            raise ConnectionError("the server has closed the connection")
+            raise ConnectionError("the server closed the connection")
         self._input += came
         place = 0
         while len(self._input) - place >= 9:
@@ -170,7 +170,7 @@ class Connection:
             self.socket.sendall(frame(SETTINGS, ACK, 0, b""))
             self._settled = True
         elif kind == GOAWAY:
-            raise ConnectionError(f"the server says GOAWAY: {payload!r}")
+            raise ConnectionError(f"the server sent GOAWAY: {payload!r}")
 
     def _finish(self, stream: int, good: bool) -> None:
         begun = self._begun.pop(stream)
@@ -204,7 +204,7 @@ def play(connections: list[Connection]) -> float:
     while not all(one.is_done for one in connections):
         ready = selector.select(timeout=30)
         if not ready:
-            raise TimeoutError("no answer for 30 s")
+            raise TimeoutError("no response for 30 s")
         for key, _ in ready:
             key.data.receive()
             key.data.play()
@@ -223,7 +223,7 @@ def main(address: str, size: int, concurrency: int, count: int) -> None:
     seconds = play(connections)
     times = sorted(value for one in connections for value in one.times)
     if not times:
-        raise SystemExit("no call was answered well")
+        raise SystemExit("no call was successful")
     page = {
         "calls": len(times),
         "seconds": seconds,

@@ -41,7 +41,7 @@ def page(results: Results, against_kserve: Measured | None = None) -> str:
             "round):\n\n" + _table(results, others, _cpu, goals.CPU, "≤"),
             "**Calls per second, relative to nginx:**\n\n"
             + _table(results, others, _rate, goals.RATE, "≥"),
-            "![Calls a second](images/dataplane-rate.svg)",
+            "![Calls per second](images/dataplane-rate.svg)",
             "**Added median latency, relative to nginx:**\n\n"
             + _table(results, others, _added, goals.ADDED_P50, "≤"),
             "**One body of 1 GiB, and memory at rest:**\n\n" + _memory(results, names),
@@ -148,7 +148,7 @@ def _memory(results: Results, names: Sequence[str]) -> str:
         seconds = [f"{found[name].seconds:.2f} s" if name in found else "–" for name in names]
         grown = [number(found[name].growth, 1) if name in found else "–" for name in names]
         rows.append([f"{title}: time", *seconds, ""])
-        rows.append([f"{title}: memory grows by, MiB", *grown, f"≤ {goals.BODY:g}"])
+        rows.append([f"{title}: memory growth, MiB", *grown, f"≤ {goals.BODY:g}"])
     rows += _footprints(results, names)
     return _markdown(rows)
 
@@ -189,7 +189,9 @@ def _markdown(rows: Sequence[Sequence[str]]) -> str:
 def main() -> int:
     """Write the page and the pictures."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("results", type=Path, nargs="?", help="default: the newest")
+    parser.add_argument(
+        "results", type=Path, nargs="?", help="results to use (default: the newest)"
+    )
     path = parser.parse_args().results or latest("dataplane")
     if path is None:
         print("error: there are no results\n  try: make bench", file=sys.stderr)
@@ -201,13 +203,13 @@ def main() -> int:
         return 1
     IMAGES.mkdir(exist_ok=True)
     cpu = picture(results, "CPU time per call", lambda line: _middle(line.cpu_ratio))
-    rate = picture(results, "Calls a second", lambda line: _middle(line.rate_ratio))
+    rate = picture(results, "Calls per second", lambda line: _middle(line.rate_ratio))
     (IMAGES / "dataplane-cpu.svg").write_text(cpu)
     (IMAGES / "dataplane-rate.svg").write_text(rate)
     beside = latest("kserve")
     new = page(results, load_measured(beside) if beside else None)
     PAGE.write_text(replace_between(PAGE.read_text(), new))
-    print(f"{PAGE.relative_to(ROOT)} says what {path.name} found")
+    print(f"wrote the results of {path.name} to {PAGE.relative_to(ROOT)}")
     return 0
 
 

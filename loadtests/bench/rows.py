@@ -74,7 +74,7 @@ def choose(only: Sequence[str], *, quick: bool) -> tuple[Row, ...]:
     """The rows to run; a name that is not known raises ValueError."""
     known = {row.name: row for row in ROWS}
     if unknown := [name for name in only if name not in known]:
-        raise ValueError(f"no row is called {', '.join(unknown)}; there are {', '.join(known)}")
+        raise ValueError(f"unknown rows: {', '.join(unknown)}; allowed: {', '.join(known)}")
     if only:
         return tuple(row for row in ROWS if row.name in only)
     return tuple(row for row in ROWS if row.quick or not quick)

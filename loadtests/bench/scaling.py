@@ -120,11 +120,13 @@ def _server() -> dict[str, Any]:
 
 def _asked() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--seeds", type=_numbers, default=_numbers("1-5"), help="such as 101-120")
+    parser.add_argument(
+        "--seeds", type=_numbers, default=_numbers("1-5"), help="seeds, for example 101-120"
+    )
     parser.add_argument("--loads", nargs="*", choices=[*LOADS, AZURE], default=None)
-    parser.add_argument("--mean", type=float, default=SCENE.mean, help="calls per second")
+    parser.add_argument("--mean", type=float, default=SCENE.mean, help="mean calls per second")
     parser.add_argument("--only", nargs="*", default=(), help="scalers")
-    parser.add_argument("--trace", type=Path, default=None, help="the CSV of azure-conv")
+    parser.add_argument("--trace", type=Path, default=None, help="CSV file of azure-conv")
     parser.add_argument("--out", type=Path, default=None)
     os.nice(5)
     return parser.parse_args()

@@ -49,7 +49,7 @@ def goals(points: Sequence[Point]) -> Iterator[Goal]:
         yield _cheaper(ours, here)
         yield Goal(
             ours.load,
-            f"at most {TURNS:g} changes of direction an hour",
+            f"at most {TURNS:g} changes of direction per hour",
             f"{ours.turns:.1f}",
             ours.turns <= TURNS,
         )
@@ -107,7 +107,7 @@ def _fewer(ours: Point, here: Sequence[Point]) -> Goal:
     best, late = _best(here, ours.cost)
     dearer, fewer = _best(here, ours.cost * (1 + SAME))
     if not dearer:
-        return Goal(ours.load, wanted, "no other costs so little", True)
+        return Goal(ours.load, wanted, "no other scaler costs so little", True)
     if fewer <= _NONE and ours.late <= _NONE:
         return Goal(ours.load, wanted, f"none here, none with {dearer}", None)
     text = f"{_times(fewer, ours.late)} at 5 % higher cost: {dearer} {100 * fewer:.2g} %"

@@ -23,15 +23,17 @@ from serve.cli.hints.fronts_picture import svg
 
 PAGE = ROOT / "docs" / "autoscaling.md"
 PICTURE = ROOT / "docs" / "images" / "scaling-fronts.svg"
-TITLE = "Late calls against GPU-hours ÷ the oracle's"
+TITLE = "Late calls by GPU-hours ÷ the oracle's"
 
 
 def main() -> None:
     """Read, write, and say where."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("results", nargs="?", type=Path, default=None)
-    parser.add_argument("--print", action="store_true", help="only print it")
-    parser.add_argument("--equal", nargs="*", type=Path, default=(), help="results of others")
+    parser.add_argument("--print", action="store_true", help="print the page, and do not write it")
+    parser.add_argument(
+        "--equal", nargs="*", type=Path, default=(), help="results of the runs at equal lateness"
+    )
     asked = parser.parse_args()
     if asked.equal:
         _write("equal", [line for path in asked.equal for line in _equal(path)], asked.print)
@@ -107,7 +109,7 @@ def _section(found: Mapping[str, Any], those: Sequence[Point]) -> Iterator[str]:
     yield ""
     yield _measured(found)
     yield ""
-    yield "![Late calls against GPU-hours](images/scaling-fronts.svg)"
+    yield "![Late calls by GPU-hours](images/scaling-fronts.svg)"
     yield ""
     yield from _goals(those)
     yield ""
@@ -128,7 +130,7 @@ def _scene(scene: Mapping[str, Any]) -> str:
 
 
 def _goals(those: Sequence[Point]) -> Iterator[str]:
-    yield "| load | goal | found | |"
+    yield "| load | goal | result | |"
     yield "|---|---|---|---|"
     words = {True: "met", False: "**missed**", None: "nothing to compare"}
     for one in goals(those):

@@ -66,7 +66,7 @@ def gateway(state: Path, replicas: int) -> float:
         for line in process.stderr:
             if line.startswith("ready: "):
                 return time.monotonic() - begun
-        raise RuntimeError("servegate up ended before it was ready")
+        raise RuntimeError("servegate up exited before it was ready")
     finally:
         process.terminate()
         process.communicate(timeout=30)
@@ -102,7 +102,9 @@ def main() -> int:
     """Run the pairs and print the table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--pairs", type=int, default=5)
-    parser.add_argument("--replicas", type=int, default=2, help="as many as the demo starts")
+    parser.add_argument(
+        "--replicas", type=int, default=2, help="number of replicas (default: as in the demo)"
+    )
     parser.add_argument("--limit", type=float, default=3.0)
     chosen = parser.parse_args()
     ratios = []

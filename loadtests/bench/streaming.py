@@ -91,14 +91,14 @@ def _send(target: Target, size: int) -> None:
     fields = {"Content-Length": str(size), "check-body": "1", "Content-Type": "application/json"}
     answer, _ = _exchange(target, fields, _pieces(size))
     if (seen := answer.getheader("body-adler")) != f"{adler:08x}":
-        raise Wrong(f"{target.name}: the sum of the body is {seen}, not {adler:08x}")
+        raise Wrong(f"{target.name}: the checksum of the body is {seen}, not {adler:08x}")
 
 
 def _receive(target: Target, size: int) -> None:
     fields = {"answer-bytes": str(size), "Content-Length": "2", "Content-Type": "application/json"}
     _, came = _exchange(target, fields, iter([b"{}"]))
     if came != size:
-        raise Wrong(f"{target.name}: {came} of {size} bytes came")
+        raise Wrong(f"{target.name}: {came} of {size} bytes arrived")
 
 
 def _exchange(

@@ -7,16 +7,16 @@ from loadtests.bench.streaming import Streamed
 
 _HEAD = (
     f"{'':12}{'calls/s':>9}{'×':>6}{'p50 µs':>9}{'p99 µs':>9}{'added p50':>11}{'×':>7}"
-    f"{'CPU µs':>10}{'×':>7}  {'(least–most)':<13}{'above':>7}{'failed':>8}"
+    f"{'CPU µs':>10}{'×':>7}  {'(min–max)':<13}{'above':>7}{'failed':>8}"
 )
 
 
 def text(one: Measured) -> str:
     """A heading, and one line per target. `above`: CPU time of supervisors per call."""
     row = one.row
-    heading = f"{row.title}   [{row.name}, {row.concurrency} at a time]"
+    heading = f"{row.title}   [{row.name}, {row.concurrency} concurrent]"
     if one.others is not None:
-        heading += f"   strangers had {one.others:.0%} of the proxy's core"
+        heading += f"   other processes used {one.others:.0%} of the proxy's core"
     said = [heading, _HEAD]
     said += [
         f"{line.target:12}{line.rate:9.0f}{_ratio(line.rate_ratio):>6}{line.p50:9.0f}{line.p99:9.0f}"

@@ -36,5 +36,5 @@ def given(urls: Iterable[tuple[str, str]], pids: Iterable[tuple[str, str]]) -> t
         Target(name, url.rstrip("/"), url.rstrip("/"), roots.pop(name, None)) for name, url in urls
     )
     if roots:
-        raise ValueError(f"--pid names no target: {', '.join(roots)}")
+        raise ValueError(f"--pid names no target; allowed: {', '.join(roots)}")
     return targets

@@ -48,7 +48,7 @@ def test_a_delay_is_from_the_wish_until_all_are_ready() -> None:
     told = page(
         hint(0, 0, 1), hint(2, 1, 1), hint(5, 1, 2), hint(9, 1, 2), hint(20, 2, 2), hint(90, 1, 1)
     )
-    assert list(delays(told)) == [("from the wish for 2 until they are ready", 15)]
+    assert list(delays(told)) == [("from a hint of 2 replicas until they are ready", 15)]
 
 
 def test_both_pictures_are_drawn_where_a_demand_is_not_known() -> None:

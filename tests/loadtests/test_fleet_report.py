@@ -67,8 +67,8 @@ def test_costs_are_drawn_relative_to_200_replicas() -> None:
     assert set(drawn) == {"fleet-time.svg", "fleet-cost.svg", "fleet-parts.svg"}
     costs = {one.name: dict(one.points) for one in drawn["fleet-cost.svg"].series}
     assert set(costs) == set(COSTS)
-    assert costs["bytes of a snapshot"][200.0] == 1.0
-    assert costs["bytes of a snapshot"][5000.0] == pytest.approx(25.0)
+    assert costs["size of a snapshot"][200.0] == 1.0
+    assert costs["size of a snapshot"][5000.0] == pytest.approx(25.0)
     assert all("</svg>" in draw(chart) for chart in drawn.values())
 
 
@@ -79,9 +79,9 @@ def test_a_cell_is_worked_out_from_the_largest_fleet() -> None:
         if len(cells := [cell.strip() for cell in line.split("|")]) == 5
     }
     assert rows["workers"] == "267"
-    assert rows["choosing a replica, of a worker's time"] == "2.5 %"
+    assert rows["choosing a replica, share of a worker's time"] == "2.5 %"
     # 5 ms to compile, 10 ms to write, and 2 ms for each worker
-    assert rows["a change, until the last worker has it"] == "0.55 s"
-    assert rows["continuous changes: one snapshot every"] == "2.2 s"
-    assert rows["bytes sent then"] == "438 Mbit/s"
-    assert rows["control plane at rest"] == "50 % of a core"
+    assert rows["time until the last worker has a change"] == "0.55 s"
+    assert rows["continuous changes: time between snapshots"] == "2.2 s"
+    assert rows["bandwidth for snapshots"] == "438 Mbit/s"
+    assert rows["idle control plane"] == "50 % of a core"
