@@ -113,7 +113,7 @@ class Master:
         while any(hand.state not in (state, "lost") for hand in self._hands.values()):
             self._turn()
         if all(hand.state == "lost" for hand in self._hands.values()):
-            raise CannotStart("all load workers were lost", why="the last one is lost, too")
+            raise CannotStart("all load workers were lost")
 
     def _turn(self) -> None:
         try:

@@ -95,4 +95,4 @@ def test_it_ends_by_itself_after_the_time_it_was_given() -> None:
     assert done.returncode == 0
     assert json.loads(done.stdout.splitlines()[-1]) == {"type": "result", "ok": True, "exit": 0}
     done = servegate("hints", "watch", "--for", "soon", "--admin-url", "http://127.0.0.1:9")
-    assert done.returncode == 2 and "'soon' is no length of time" in done.stderr
+    assert done.returncode == 2 and "'soon' is not a duration" in done.stderr

@@ -152,7 +152,7 @@ async def test_more_calls_than_the_worker_keeps_are_refused_at_once(scene: Scene
     await waiting(scene, 4)
     answer = await scene.ask(request())
     assert (answer.status, answer.code) == (503, "asleep")
-    assert b"keeps 4 calls that wait already" in answer.body
+    assert b"4 calls are already waiting" in answer.body
 
 
 @in_scene(snapshot(SLEEPING, view(target(1, "a", model="n"), name="n")), limits={"in_flight": 200})

@@ -84,7 +84,7 @@ class Pools:
         """One pool; `NotFound` where there is none."""
         names = self.names()
         if name not in names:
-            known = "no pools yet" if names else "there is none yet"
+            known = f"pools: {', '.join(names)}" if names else "there are no pools yet"
             try_this = (
                 f"use servegate hints set {name} --most 4, or start a replica with --triton "
                 f"ADDRESS@{name}"
@@ -143,7 +143,7 @@ class Pools:
         displaced = self._inventory.displaced(POOL, name, body)
         for (model, version), why in sorted(displaced.items()):
             group = (body or {}).get("group")
-            whither = "leave its group" if group else f"join group '{group}'"
+            whither = f"join group '{group}'" if group else "leave its group"
             raise Conflict(
                 f"pool '{name}' cannot {whither}",
                 why=f"{model}@{version} would not be served any more: {why}",

@@ -111,7 +111,7 @@ def test_a_replica_that_counts_from_zero_again() -> None:
     busy_before = scene.model().capacity
     scene.call(rate=900.0)
     scene.look()
-    held(scene, Code.INVALID, "the counters of a fell", scene.wanted)
+    held(scene, Code.INVALID, "the counters of a decreased", scene.wanted)
     busy(scene)
     assert scene.hint().hint.confidence == "high"
     assert scene.model().capacity == pytest.approx(busy_before, rel=0.1)

@@ -38,7 +38,7 @@ def test_a_hold_is_no_number_to_follow_but_one_that_is_only_little_known_is() ->
     for code in (Code.STALE, Code.INVALID, Code.RESTARTED):
         error = refusal(board(told("default", 2, code, Code.LEAST)))
         assert isinstance(error, Unavailable)
-        assert str(error) == f"the pool 'default' stays as it is: it is {code}"
+        assert str(error) == f"the hint for pool 'default' is on hold: it is {code}"
     assert scaler(board(told("default", 3, Code.UNKNOWN, Code.MISSED))).desired("default") == 3
 
 
@@ -47,7 +47,7 @@ def test_a_hint_may_be_followed_for_as_long_as_it_lasts() -> None:
     assert scaler(shown, 1030.0).desired("default") == 3
     error = refusal(shown, now=1031.0)
     assert isinstance(error, Unavailable)
-    assert "31 s ago" in str(error)
+    assert "31 s old" in str(error)
 
 
 def follow(shown: Board, *rounds: Callable[[], object]) -> list[int]:
