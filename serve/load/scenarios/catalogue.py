@@ -33,13 +33,13 @@ _ALL = (
         "split",
         "changes the traffic split under load, and restores it: do calls follow immediately?",
         splitting.play,
-        changes="the model's traffic split, for a third of the run",
+        changes="changes the model's traffic split for a third of the run",
     ),
     Scenario(
         "kill",
         "a replica dies under load: what do users notice, and how long is the recovery?",
         killing.play,
-        changes="kills one Triton, which has to be restarted by its supervisor",
+        changes="kills one Triton, which its supervisor has to restart",
     ),
     Scenario(
         "cold-start",
