@@ -61,7 +61,7 @@ def test_the_number_alone_is_answered_only_while_it_may_be_followed(tmp_path: Pa
         assert "so much comes" in assert_error(answer, 503, "unavailable")["why"]
     shown.put([told()])
     wall.now += 31
-    assert "31 s ago" in assert_error(send(app, "GET", path), 503, "unavailable")["why"]
+    assert "31 s old" in assert_error(send(app, "GET", path), 503, "unavailable")["why"]
 
 
 def test_a_pool_without_a_hint_is_not_found(tmp_path: Path) -> None:

@@ -79,7 +79,7 @@ def test_what_cannot_be_is_refused_in_a_sentence(app: FastAPI) -> None:
     bodies: list[tuple[Any, str]] = [
         ({"leest": 1}, "leest"),
         ({"least": "1"}, "least"),
-        ({"least": 0}, "least cannot be 0"),
+        ({"least": 0}, "'least' cannot be 0"),
         ({"cost": -1}, "0 or more"),
         ({"schedules": [{"from": "08:00", "least": 1}]}, "to"),
         ([], "valid"),

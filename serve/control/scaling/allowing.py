@@ -146,7 +146,7 @@ class Pools:
             whither = f"join group '{group}'" if group else "leave its group"
             raise Conflict(
                 f"pool '{name}' cannot {whither}",
-                why=f"{model}@{version} would not be served any more: {why}",
+                why=f"{model}@{version} would not be served: {why}",
                 try_this="remove models that are not needed with servegate model rm, or increase "
                 "--pool-memory",
             )
