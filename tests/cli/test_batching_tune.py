@@ -38,7 +38,7 @@ def kept(folder: Path, model: str = "m", *, objective: str = "p99<50ms") -> Path
         (("--slo", "p99<50ms", "--rows", "0"), "'0' is not a number of rows per call"),
         (("--slo", "p99<50ms", "--instances", "x"), "--instances cannot be 'x'"),
         (("--slo", "p99<50ms", "--budget", "0"), "--budget has to be above 0"),
-        (("--slo", "p99<50ms", "--budget", "soon"), "'soon' is no length of time"),
+        (("--slo", "p99<50ms", "--budget", "soon"), "'soon' is not a duration"),
     ],
 )
 def test_what_cannot_be_meant_is_refused(words: tuple[str, ...], told: str) -> None:

@@ -77,8 +77,8 @@ def test_what_cannot_be_is_refused_before_anything_changes(url: str) -> None:
         ([], "no setting was specified"),
         (["--clear", "--least", "2"], "--clear cannot be combined with other settings"),
         (["--gpu-budget", "many"], "--gpu-budget cannot be 'many'"),
-        (["--schedule", "mon-fri least=4"], "why: it has no hours: FROM-TO"),
-        (["--least", "9"], "least is above most"),
+        (["--schedule", "mon-fri least=4"], "why: the hours FROM-TO are missing"),
+        (["--least", "9"], "'least' is above 'most'"),
     ):
         done = run(url, "default", *words)
         assert done.returncode == 2, done

@@ -65,7 +65,7 @@ def test_one_pool_is_told_in_words_and_to_programs_as_it_is() -> None:
         one = servegate("hints", "show", "default", "--json", *flags)
         every = servegate("hints", "show", "--json", *flags)
     assert done.stdout.splitlines() == [
-        "default: 3 replicas, 1 more than there are",
+        "default: 3 replicas, 1 more than now",
         "  2 ready, 0 starting; bounds 1 to 8; as of 2023-11-14 22:13:20Z",
         "  low confidence: the readings are incomplete",
         "  why: 2.31 replicas would be busy all the time  [demand]",
@@ -87,7 +87,7 @@ def calls(demand: float, edge: float) -> str:
 def test_the_arithmetic_is_told_from_calls_to_replicas() -> None:
     full = enough(2.31)
     assert list(lines(page(utilization=0.83, gpus=GPU))) == [
-        "default: 3 replicas, 1 more than there are",
+        "default: 3 replicas, 1 more than now",
         "  2 ready, 0 starting; bounds 1 to 8; as of 2023-11-14 22:13:20Z",
         "  why: 2.31 replicas would be busy all the time  [demand]",
         "",
@@ -124,7 +124,9 @@ def test_what_the_admin_api_answers_is_what_is_explained(tmp_path: Path) -> None
 
 
 def test_what_differs_from_the_usual_is_told() -> None:
-    reasons = (Reason(Code.UNKNOWN, "too little was executed to tell what digits needs"),)
+    reasons = (
+        Reason(Code.UNKNOWN, "not enough executions yet to measure the capacity for digits"),
+    )
     unknown = page(models=(model(capacity=None),), reasons=reasons, demand=float("nan"))
     newer = page()
     newer["reasons"].append({"code": "new", "text": "of a later version"})
@@ -140,7 +142,7 @@ def test_what_differs_from_the_usual_is_told() -> None:
 
 
 def test_the_edges_are_where_the_number_would_be_another() -> None:
-    most = Reason(Code.MOST, "9 would be right, and 8 are allowed")
+    most = Reason(Code.MOST, "9 are needed, but the limit is 8")
     full = page(desired=8, ready=8, demand=7.5, reasons=(most,))
     assert edges(full).more is None
     assert "most: change the bound with servegate hints set default --most N" in list(changes(full))
