@@ -8,7 +8,9 @@ from serve.listeners.admin import schemas
 def selectors_of(told: schemas.ModelDetail, asked: Sequence[str] = ()) -> list[tuple[str, str]]:
     """As (value, text); also what a link asks for that is not there."""
     total = sum(told.split.values()) or 1
-    parts = ", ".join(f"{100 * share / total:.3g} % {n}" for n, share in told.split.items())
+    parts = ", ".join(
+        f"version {number}: {100 * share / total:.3g} %" for number, share in told.split.items()
+    )
     found = [("", f"as routed ({parts})" if parts else "as routed")]
     found += [(label, f"{label} → {number}") for label, number in sorted(told.labels.items())]
     found += [
