@@ -218,10 +218,10 @@ def _type(schema: Mapping[str, Any]) -> Type:
 
 def _bounds(schema: Mapping[str, Any]) -> str:
     names = {
-        "minimum": "≥ {}",
-        "exclusiveMinimum": "> {}",
-        "maximum": "≤ {}",
-        "exclusiveMaximum": "< {}",
+        "minimum": "≥ {:.15g}",
+        "exclusiveMinimum": "> {:.15g}",
+        "maximum": "≤ {:.15g}",
+        "exclusiveMaximum": "< {:.15g}",
         "maxLength": "of at most {} characters",
     }
     said = [text.format(schema[name]) for name, text in names.items() if name in schema]
