@@ -96,23 +96,22 @@ def _span(error: OutputError, place: int) -> str:
     if place == 0:
         return f"below {power_of_ten(error.edges[0])}"
     if place == len(error.edges):
-        return f"{power_of_ten(error.edges[-1])} and more"
+        return f"{power_of_ten(error.edges[-1])} or more"
     return f"{power_of_ten(error.edges[place - 1])} to {power_of_ten(error.edges[place])}"
 
 
-def edge(error: OutputError, place: int) -> str:
-    """Up to which error a bin of the histogram reaches; the last one is open."""
-    return f"1e{error.edges[place]}" if place < len(error.edges) else "more"
+def _reach(error: OutputError, place: int) -> str:
+    """Which errors a bin of the histogram holds; the last one is open."""
+    is_last = place == len(error.edges)
+    return f"above 1e{error.edges[-1]}" if is_last else f"up to 1e{error.edges[place]}"
 
 
 def spoken(error: OutputError) -> str:
     """The histogram in words, for those who cannot see it."""
     told = (
-        f"{count} up to {edge(error, place)}"
-        for place, count in enumerate(error.histogram)
-        if count
+        f"{count} {_reach(error, place)}" for place, count in enumerate(error.histogram) if count
     )
-    return f"elements of {error.name} by error: {', '.join(told)}"
+    return f"elements of {error.name} by relative error: {', '.join(told)}"
 
 
 def times_svg(stages: Sequence[Stage], texts: Sequence[str]) -> str:
@@ -121,7 +120,7 @@ def times_svg(stages: Sequence[Stage], texts: Sequence[str]) -> str:
     if not longest:
         return ""
     width, height = _NAME + _BARS + _TIME, _ROW * len(stages)
-    parts = [f'<svg role="img" viewBox="0 0 {width} {height}" aria-label="seconds of each stage">']
+    parts = [f'<svg role="img" viewBox="0 0 {width} {height}" aria-label="seconds per stage">']
     for place, (stage, text) in enumerate(zip(stages, texts, strict=True)):
         y = place * _ROW
         long = max(round(_BARS * stage.seconds / longest, 1), 1)

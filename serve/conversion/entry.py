@@ -63,7 +63,7 @@ def write_entry(
     """
     check_model_name(name)
     if not report.passed or not (work / MODEL).is_file():
-        raise Invalid("there is no converted model to write", why="the conversion has not passed")
+        raise Invalid("no entry can be written", why="the conversion did not pass the gate")
     target = out / name
     check_free(target, version)
     shown = replace(
@@ -90,17 +90,19 @@ def check_free(target: Path, version: int = 1) -> None:
     `Conflict` when something is there, `Invalid` when the folder cannot be written.
     """
     if target.is_symlink() and not target.exists():
-        raise Conflict(f"{target} is a link that leads nowhere", try_this="remove it, or --name")
+        raise Conflict(f"{target} is a broken link", try_this="remove it, or pass another --name")
     _check_writable(target.parent)
     if not target.exists():
         return
     numbers = ModelFolder(target).versions() if target.is_dir() else ()
     if version in numbers or not numbers:
-        what = f"{target} holds version {version}" if numbers else f"{target} is there"
+        what = f"{target} already has version {version}" if numbers else f"{target} already exists"
         raise Conflict(
-            f"{what} already",
-            why="nothing is overwritten",
-            try_this=f"--as-version {max(numbers) + 1}, or another --name" if numbers else "--name",
+            what,
+            why="existing files are never overwritten",
+            try_this=f"pass --as-version {max(numbers) + 1}, or another --name"
+            if numbers
+            else "pass another --name",
         )
 
 
@@ -112,9 +114,11 @@ def _check_writable(folder: Path) -> None:
         str(folder).encode()
         Path(mkdtemp(prefix=".writable.", dir=there)).rmdir()
     except (OSError, UnicodeEncodeError) as error:
-        why = error.strerror if isinstance(error, OSError) else "its name is no text in UTF-8"
-        what = f"{ascii(str(folder))[1:-1]} cannot be written"
-        raise Invalid(what, why=why or str(error), try_this="another folder as --out") from error
+        why = error.strerror if isinstance(error, OSError) else "its name is not valid UTF-8"
+        what = f"cannot write to {ascii(str(folder))[1:-1]}"
+        raise Invalid(
+            what, why=why or str(error), try_this="pass another folder as --out"
+        ) from error
 
 
 def configuration(name: str, report: Report, sizes: Mapping[str, Shape] | None) -> str:
@@ -192,7 +196,9 @@ def _check(name: str, version: int, text: str, report: Report) -> None:
     found = lint(Subject(name, parse(text), (file,), signature_of(report)))
     errors = [str(each) for each in found if each.severity is Severity.ERROR]
     if errors:
-        raise CheckFailed(f"{CONFIG} does not fit the converted model", errors, try_this="--name")
+        raise CheckFailed(
+            f"{CONFIG} does not fit the converted model", errors, try_this="pass another --name"
+        )
 
 
 def _config_of(target: Path) -> str | None:
@@ -209,7 +215,7 @@ def _draft(target: Path) -> Iterator[Path]:
             yield draft
     except OSError as error:
         if error.errno in _FULL:
-            raise NoSpace(f"there is no room in {out}", why=error.strerror or "") from error
+            raise NoSpace(f"the disk of {out} is full", why=error.strerror or "") from error
         raise
     finally:
         if is_new:
@@ -233,7 +239,7 @@ def _move(draft: Path, target: Path) -> None:
     try:
         draft.rename(target)
     except OSError as error:
-        raise Conflict(f"{target} has appeared meanwhile", why=str(error)) from error
+        raise Conflict(f"{target} was created in the meantime", why=str(error)) from error
 
 
 def _add(draft: Path, target: Path, version: int) -> None:

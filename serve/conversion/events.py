@@ -33,12 +33,12 @@ STAGES: Mapping[str, str] = {
     "convert": "converting to ONNX",
     "finish": "simplifying and checking",
     "precision": "changing the precision",
-    "determinism": "asking the source twice",
+    "determinism": "running the source twice",
     "contract": "comparing signatures",
-    "numbers": "comparing numbers",
-    "batch": "looking whether rows depend on their neighbours",
+    "numbers": "comparing results",
+    "batch": "checking batch independence",
     "write": "writing the result",
-    "serving": "loading it in a Triton",
+    "serving": "loading the model in Triton",
 }
 
 

@@ -52,7 +52,9 @@ def read(path: Path) -> Hdf5:
             return _read(content)
     except (OSError, RuntimeError, KeyError, ValueError, TypeError) as error:
         why = str(error).strip().partition("\n")[0][:300]
-        raise failed("source_corrupt", f"'{path.name}' is no whole HDF5 file: {why}") from error
+        raise failed(
+            "source_corrupt", f"'{path.name}' is not a complete HDF5 file: {why}"
+        ) from error
 
 
 class Window(io.RawIOBase):
@@ -108,7 +110,8 @@ def _inner(file: Any, path: Path) -> Any:
         start = member.header_offset + _NAME_LENGTHS + 4 + name + extra
         return Window(file, start, member.file_size)
     if member.file_size > MOST_INFLATED:
-        raise failed("source_too_large", f"its weights are compressed, {member.file_size} bytes")
+        why = f"its compressed weights have {member.file_size} bytes, the limit is {MOST_INFLATED}"
+        raise failed("source_too_large", why)
     return io.BytesIO(archive.read(member))
 
 
@@ -119,13 +122,15 @@ def _read(content: Any) -> Hdf5:
         if not isinstance(item, h5py.Dataset):
             continue
         if item.external or item.is_virtual:
-            raise failed("archive_unsafe", f"the array '{item.name}' lies in other files")
+            raise failed("archive_unsafe", f"the array '{item.name}' is stored in other files")
         _check_pickled(item.dtype, item.size, lambda item=item: item[()], str(item.name))
         total += item.size * item.dtype.itemsize
         stored += item.id.get_storage_size()
         arrays += 1
         if total > max(SLACK, RATIO * stored):
-            raise failed("archive_unsafe", f"{total} bytes would come out of {stored}: a bomb")
+            raise failed(
+                "archive_unsafe", f"{stored} bytes would expand to {total} (decompression bomb)"
+            )
     return Hdf5(_text(content, _CONFIG), _text(content, _TRAINING), total, arrays)
 
 
@@ -140,14 +145,16 @@ def _objects(content: Any) -> Iterator[Any]:
             continue
         seen.add(place)
         if len(seen) > MOST_OBJECTS:
-            raise failed("source_too_large", f"it holds over {MOST_OBJECTS} objects")
+            raise failed("source_too_large", f"it has more than {MOST_OBJECTS} objects")
         yield item
         if not isinstance(item, h5py.Group):
             continue
         for name in item:
             link = item.get(name, getlink=True)
             if isinstance(link, h5py.ExternalLink):
-                raise failed("archive_unsafe", f"'{name}' is a link into '{link.filename[:200]}'")
+                raise failed(
+                    "archive_unsafe", f"'{name}' links to the file '{link.filename[:200]}'"
+                )
             if isinstance(link, h5py.HardLink):  # a soft one leads to what a hard one leads to
                 waiting.append(item[name])
 
@@ -169,16 +176,16 @@ def _check_pickled(dtype: Any, size: int, value: Any, name: str) -> None:
     found = value()
     start = found.tobytes()[:8] if hasattr(found, "tobytes") else bytes(found or b"")[:8]
     if is_pickle(start) and (dtype.kind in "SV" or size > 64):  # few numbers may begin like one
-        raise failed("pickle_refused", f"'{name}' holds one")
+        raise failed("pickle_refused", f"'{name}' contains one")
 
 
 def _text(content: Any, name: str) -> str:
     if name not in content.attrs:
         return ""
     if content.attrs.get_id(name).get_storage_size() > MOST_TEXT:
-        raise failed("source_too_large", f"its '{name}' has over {MOST_TEXT} bytes")
+        raise failed("source_too_large", f"its '{name}' has more than {MOST_TEXT} bytes")
     value = content.attrs[name]
     text = value.decode() if isinstance(value, bytes) else value
     if not isinstance(text, str) or len(text) > MOST_TEXT:
-        raise failed("source_corrupt", f"its '{name}' is no text")
+        raise failed("source_corrupt", f"its '{name}' is not text")
     return text

@@ -64,7 +64,7 @@ def fault_of(error: Exception, stage: str) -> ConversionFailed:
         return failed("no_space", f"{said}, while {doing}")
     if isinstance(error, MemoryError) or lacks_memory(said):
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10
-        return failed("out_of_memory", f"it had taken {peak / 1e9:.2f} GB while {doing}")
+        return failed("out_of_memory", f"it had used {peak / 1e9:.2f} GB while {doing}")
     package = (getattr(error, "name", None) or "").partition(".")[0]
     if isinstance(error, ImportError) and package in _NEEDED:
         return failed("converter_missing", f"the package '{package}' cannot be imported: {error}")
@@ -74,7 +74,7 @@ def fault_of(error: Exception, stage: str) -> ConversionFailed:
 def _line(error: Exception) -> str:
     """The first line of what an error says; its own words are often pages long."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return lines[0][:500] if lines else "without a word"
+    return lines[0][:500] if lines else "no message"
 
 
 if __name__ == "__main__":

@@ -35,14 +35,14 @@ def read(path: Path) -> Signature:
     """The file's inputs, outputs and facts; `Invalid` when it is no ONNX model."""
     size = path.stat().st_size
     if size > LARGEST:
-        raise _broken(path, f"{size} bytes are more than an ONNX file can have (2 GiB)")
+        raise _broken(path, f"it has {size} bytes, and an ONNX file can have at most 2 GiB")
     try:
         model = onnx.load(str(path), load_external_data=False)
     except DecodeError as error:
-        raise _broken(path, "it is cut off, or no ONNX file") from error
+        raise _broken(path, "it is truncated, or not an ONNX file") from error
     graph = model.graph
     if not model.ir_version or not graph.output or not model.opset_import:
-        raise _broken(path, "it holds no graph")
+        raise _broken(path, "it contains no graph")
     weights = {each.name for each in graph.initializer}
     weights |= {each.values.name for each in graph.sparse_initializer}
     required = tuple(_spec(each) for each in graph.input if each.name not in weights)
@@ -125,4 +125,4 @@ def _check(path: Path, size: int, external: list[str]) -> str:
 
 
 def _broken(path: Path, why: str) -> Invalid:
-    return Invalid(f"'{path.name}' is no ONNX model", why=why, try_this="export it again")
+    return Invalid(f"'{path.name}' is not an ONNX model", why=why, try_this="export it again")

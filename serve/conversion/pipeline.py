@@ -127,7 +127,7 @@ def _onnx_source(task: Task, telling: Telling) -> Source:
 
     if task.request.nchw or task.request.signature:
         option = "--nchw" if task.request.nchw else "--signature"
-        raise failed("unsupported_input", f"{option} is for TensorFlow models", hint="leave it out")
+        raise failed("unsupported_input", f"{option} is only for TensorFlow models", hint="omit it")
     with _blaming_the_source():
         runner = OnnxModel(serialized(_given(task.source, telling)))
     return Source(Kind.ONNX, task.source, "", runner, runner.signature, {"kind": str(Kind.ONNX)})
@@ -197,7 +197,9 @@ def _given(path: Path, telling: Telling | None = None) -> Any:
     except Exception as error:
         if type(error).__name__ != "DecodeError":
             raise
-        raise failed("source_corrupt", f"'{path.name}' is cut off, or no ONNX file") from error
+        raise failed(
+            "source_corrupt", f"'{path.name}' is truncated, or not an ONNX file"
+        ) from error
     for sentence in remove_zipmaps(model):
         if telling is not None:
             telling("note", text=sentence)

@@ -26,9 +26,9 @@ def read(path: Path) -> Signature:
         header = file.read(HEADER)
     if len(header) < HEADER or not header.startswith(TAG):
         raise Invalid(
-            f"'{path.name}' is no TensorRT plan",
-            why="it does not begin with the tag of TensorRT 8.6 and later",
-            try_this="the file that trtexec --saveEngine writes, as it is",
+            f"'{path.name}' is not a TensorRT plan",
+            why="it does not start with the header of TensorRT 8.6 or later",
+            try_this="use the unmodified output of trtexec --saveEngine",
         )
     is_known = int.from_bytes(header[4:8], "little") == 0
     version = ".".join(str(byte) for byte in header[24:28]) if is_known else ""

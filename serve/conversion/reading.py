@@ -122,7 +122,7 @@ def _program(kind: str, path: Path, words: tuple[str, ...], timeout: float, memo
 def format_of(path: Path) -> str:
     """`onnx`, `savedmodel` or `plan`; `Invalid` for what no reader knows, or what is not there."""
     if not path.exists():
-        raise Invalid(f"there is no model file '{path.name}'")
+        raise Invalid(f"the model file '{path.name}' does not exist")
     if path.is_dir():
         if (path / "saved_model.pb").is_file():
             return "savedmodel"
@@ -132,12 +132,14 @@ def format_of(path: Path) -> str:
                 why="only saved_model.pb can be read",
                 try_this="save it again with a current TensorFlow",
             )
-        raise Invalid(f"the folder '{path.name}' is no SavedModel", why="it has no saved_model.pb")
+        raise Invalid(
+            f"the folder '{path.name}' is not a SavedModel", why="it has no saved_model.pb"
+        )
     kind = _SUFFIXES.get(path.suffix.lower())
     if kind is None:
         raise Invalid(
             f"'{path.name}' cannot be read",
-            why="only .onnx, .plan and SavedModel folders can be",
+            why="only .onnx and .plan files and SavedModel folders are supported",
         )
     return kind
 
@@ -166,7 +168,9 @@ def _judged(path: Path, ended: Exit, heard: _Heard, timeout: float, memory: int)
         refused, fault = answer.get("refused"), answer.get("failed")
         found = None if refused or fault else answer["found"]
     except (ValueError, KeyError, AttributeError) as error:
-        raise Invalid(f"'{path.name}' cannot be read", why="its reader gave no answer") from error
+        raise Invalid(
+            f"'{path.name}' cannot be read", why="its reader returned no result"
+        ) from error
     if fault:
         raise failure_of(fault)
     if refused:
@@ -175,14 +179,16 @@ def _judged(path: Path, ended: Exit, heard: _Heard, timeout: float, memory: int)
 
 
 def _too_slow(path: Path, timeout: float) -> TooSlow:
-    return TooSlow(f"'{path.name}' cannot be read", why=f"it takes longer than {timeout:g} s")
+    return TooSlow(
+        f"'{path.name}' cannot be read", why=f"reading it takes longer than {timeout:g} s"
+    )
 
 
 def _failure(path: Path, ended: Exit, heard: _Heard, memory: int) -> Invalid:
     said = " | ".join(heard.talk)
     starved = ended.code == -signal.SIGKILL or lacks_memory(said)
     if starved:
-        why = f"it takes more than {memory >> 20} MiB of memory beside the file itself"
+        why = f"reading it takes more than {memory >> 20} MiB of memory, without the file itself"
         return TooLarge(f"'{path.name}' cannot be read", why=why)
-    why = f"its reader ended with {ended}" + (f": {heard.talk[-1][:300]}" if heard.talk else "")
+    why = f"its reader failed ({ended})" + (f": {heard.talk[-1][:300]}" if heard.talk else "")
     return Invalid(f"'{path.name}' cannot be read", why=why)

@@ -18,12 +18,12 @@ from serve.tensors.signature import DYNAMIC
 
 _MOST_OPERATORS = 40
 _NOTE = (
-    "An error is |converted − source|, the scale of an output its root mean square. The limit is "
-    "what is allowed at least: large values may be further off, and what moves by itself in the "
-    "source."
+    "The error is |converted − source|. The scale of an output is its root mean square. The limit "
+    "is the smallest allowed error. It is larger for large values, and where the source itself is "
+    "unstable."
 )
-_NOTE_LOG = f" What ends in “{LOG.strip()}” are logarithms, in which small probabilities count."
-_NAMES = {"bytes": "size", "ir_version": "IR version", "contents": "holds", "digest": "SHA-256"}
+_NOTE_LOG = f" “{LOG.strip()}” marks logarithms, which show errors of small probabilities."
+_NAMES = {"bytes": "size", "ir_version": "IR version", "contents": "contents", "digest": "SHA-256"}
 _INFINITE = 1e300  # as the gate writes it
 
 
@@ -36,13 +36,13 @@ def render_html(report: Report) -> str:
         (
             _verdict(report),
             _tiles(report),
-            section("The gate", _steps(report.steps)),
+            section("Gate", _steps(report.steps)),
             *(_outputs(report, step) for step in report.steps if step.outputs),
             section("Warnings", _list(report.warnings) if report.warnings else ""),
             section("Source and model", _sides(report)),
             section("Time and memory", _stages(report)),
-            section("The same again", f"<pre>{escape(report.command)}</pre>"),
-            section("Made with", _facts(report.versions)),
+            section("Command", f"<pre>{escape(report.command)}</pre>"),
+            section("Package versions", _facts(report.versions)),
         ),
     )
 
@@ -50,15 +50,20 @@ def render_html(report: Report) -> str:
 def _verdict(report: Report) -> str:
     if report.passed and report.unverified:
         return (
-            '<div class="verdict bad"><strong>Not verified.</strong> It was published at the'
-            f" user's request.<p>{escape(report.unverified)}</p></div>"
+            '<div class="verdict bad"><strong>Not verified.</strong> The request accepts an'
+            f" unverified model.<p>{escape(report.unverified)}</p></div>"
         )
     if report.passed:
-        batches = "Rows may be batched" if report.is_batched else "Rows are not batched"
-        why = "" if report.is_batched else ": they depend on their neighbours, or are of fixed size"
+        batches = "Requests can be batched" if report.is_batched else "Requests are not batched"
+        why = (
+            ""
+            if report.is_batched
+            else ", because rows depend on each other or have no free dimension"
+        )
         return (
             '<div class="verdict"><strong class="good">Passed.</strong>'
-            f"<p>The converted model answers as its source does. {batches}{why}.</p></div>"
+            "<p>The converted model gives the same results as its source."
+            f" {batches}{why}.</p></div>"
         )
     refused = next(step for step in report.steps if not step.passed)
     return (
@@ -75,9 +80,9 @@ def _tiles(report: Report) -> str:
     outputs = [each for step in report.steps for each in step.outputs]
     worst = max((each.relative for each in outputs), default=None)
     tiles = {
-        "Computes in": str(report.request.precision).upper(),
-        "Worst error / scale": "" if worst is None else number(worst),
-        "Right answers": _right(report),
+        "Precision": str(report.request.precision).upper(),
+        "Largest error / scale": "" if worst is None else number(worst),
+        "Accuracy": _right(report),
         "Size": sizes,
         "Time": f"{sum(stage.seconds for stage in report.stages):.1f} s",
         "Peak memory": _size(report.peak_memory),
@@ -111,7 +116,7 @@ def _steps(steps: Sequence[StepResult]) -> str:
         )
         for step in steps
     )
-    return _table(("Step", "Verdict", "What was seen"), rows)
+    return _table(("Step", "Verdict", "Result"), rows)
 
 
 # --- how far outputs are off ---------------------------------------------------------------------
@@ -121,16 +126,16 @@ def _outputs(report: Report, step: StepResult) -> str:
     figures = "".join(_figure(each, limit_of(report, each)) for each in step.outputs)
     logs = any(each.name.endswith(LOG) for each in step.outputs)
     note = f"{_NOTE}{_NOTE_LOG if logs else ''}"
-    title = "How far each output is off"
+    title = "Error of each output"
     title += "" if step.step is Step.NUMBERS else f": {step.step}"
     return section(title, f'{figures}<p class="soft">{note}</p>')
 
 
 def _figure(error: OutputError, limit: float | None) -> str:
     numbers = {
-        "worst error": number(error.worst),
-        "of its scale": f"{number(error.relative)} of {number(error.scale)}",
-        "of what is allowed": factor(error.excess),
+        "largest error": number(error.worst),
+        "relative to scale": f"{number(error.relative)} of {number(error.scale)}",
+        "relative to limit": factor(error.excess),
         "mean error": number(error.mean),
         "same top-1": "" if error.top1 is None else share(error.top1),
         "elements": f"{error.elements:,}",
@@ -168,7 +173,7 @@ def factor(value: float) -> str:
     """Of what is allowed: `0.74 %`, `81 %`, and `48,300 times` where it is much more."""
     if value < 10:
         return f"{value * 100:.2g} %" if value < 0.01 else f"{value * 100:.0f} %"
-    return f"{float(f'{value:.3g}'):,.0f} times" if value < 1e9 else "any number of times"
+    return f"{float(f'{value:.3g}'):,.0f} times" if value < 1e9 else "over 10⁹ times"
 
 
 def share(value: float) -> str:
@@ -196,7 +201,7 @@ def _sides(report: Report) -> str:
 
 def _stages(report: Report) -> str:
     total = sum(each.seconds for each in report.stages)
-    told = f"<p>{total:.1f} s, and at most {_size(report.peak_memory)} of memory.</p>"
+    told = f"<p>{total:.1f} s; peak memory {_size(report.peak_memory)}.</p>"
     return told + times_svg(report.stages, [each.name for each in report.stages])
 
 
@@ -236,7 +241,7 @@ def _plain(value: Any) -> str:
 def _shape(shape: Any) -> str:
     """`[batch, 8, 8, 1]`."""
     if not isinstance(shape, list | tuple):
-        return "of any shape"
+        return "any shape"
     first = ("batch" if each == DYNAMIC else str(each) for each in shape[:1])
     return f"[{', '.join((*first, *('any' if e == DYNAMIC else str(e) for e in shape[1:])))}]"
 

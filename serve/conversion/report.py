@@ -145,7 +145,7 @@ class Report:
                 tuple(map(str, page["warnings"])),
             )
         except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise Invalid("this is no report of a conversion", why=repr(error)) from error
+            raise Invalid("this is not a conversion report", why=repr(error)) from error
 
 
 def unverified_in(page: Any) -> str:

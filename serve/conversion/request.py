@@ -70,4 +70,4 @@ class Request:
             )
             return cls(**given)
         except (TypeError, ValueError, AttributeError) as error:
-            raise Invalid("the request for a conversion is malformed", why=str(error)) from error
+            raise Invalid("the conversion request is malformed", why=str(error)) from error

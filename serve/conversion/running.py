@@ -91,7 +91,9 @@ async def _run(
     except GateRefused as error:
         _clear(work, but=FILE)
         if not (work / FILE).is_file():  # it was not the gate that said so
-            raise failed("converter_crashed", f"it said {error.code}, without a report") from error
+            raise failed(
+                "converter_crashed", f"it reported {error.code} without a conversion report"
+            ) from error
         raise
     except BaseException:
         _clear(work)
@@ -106,7 +108,7 @@ def _prepare(request: Request, work: Path, model: str, limits: Limits, base: Pat
         json.dumps(request.to_json(), ensure_ascii=False).encode()
     except UnicodeEncodeError as error:
         near = error.object[max(0, error.start - 20) : error.end]
-        raise Invalid("a name in the request is no text in UTF-8", why=ascii(near)) from error
+        raise Invalid("a name in the request is not valid UTF-8", why=ascii(near)) from error
     work.mkdir(parents=True, exist_ok=True)
     _clear(work)
     scratch = work.resolve() / SCRATCH
@@ -138,7 +140,7 @@ def _result(work: Path) -> Report:
     except Invalid as error:
         raise failed("converter_crashed", error.why) from error
     if not report.passed:
-        raise failed("converter_crashed", "its report is of a conversion that has not passed")
+        raise failed("converter_crashed", "its report says that the conversion did not pass")
     return report
 
 

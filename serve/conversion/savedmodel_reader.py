@@ -46,11 +46,11 @@ def read(path: Path) -> Signature:
     try:
         graphs = [_Graph(each) for each in _messages((path / "saved_model.pb").read_bytes(), 2)]
     except (BadRequest, UnicodeDecodeError) as error:
-        raise _broken(path, "saved_model.pb is cut off, or no SavedModel") from error
+        raise _broken(path, "saved_model.pb is truncated, or not a SavedModel") from error
     graph = next((each for each in graphs if SERVE in each.tags), None)
     if graph is None:
         tags = sorted({tag for each in graphs for tag in each.tags})
-        raise _broken(path, f"no graph has the tag '{SERVE}', only {', '.join(tags) or 'none'}")
+        raise _broken(path, f"no graph has the tag '{SERVE}' (tags: {', '.join(tags) or 'none'})")
     if not graph.signatures:
         raise _broken(path, "it has no signature", "save it with signatures=…")
     chosen = SERVING_DEFAULT if SERVING_DEFAULT in graph.signatures else ""

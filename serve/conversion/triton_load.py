@@ -48,7 +48,7 @@ def load(
         )
         return asyncio.run(_loaded(quarantine, repository, name, version))
     except (CannotStart, TritonDidNotStart) as problem:
-        said = f"not loaded in a Triton: {problem}"
+        said = f"not loaded in Triton: {problem}"
         return StepResult(Step.SERVING, True, said, facts={"loaded": False})
 
 
@@ -60,13 +60,13 @@ async def _loaded(quarantine: Quarantine, repository: Path, name: str, version: 
         async with quarantine.trial(repository, [Order(name, config.for_load([version]))]) as trial:
             for case in cases:
                 if why := await _wrong(trial, name, version, case):
-                    raise TrialFailed("its answers are not the golden ones", why=why)
+                    raise TrialFailed("its results differ from the golden cases", why=why)
     except TrialFailed as error:
         raise failed(
             "not_served", f"{error.what}: {error.why}" if error.why else error.what
         ) from error
     count = f"{len(cases)} golden case{'' if len(cases) == 1 else 's'}"
-    return StepResult(Step.SERVING, True, f"Triton loads it and answers {count} rightly")
+    return StepResult(Step.SERVING, True, f"Triton loads it, and {count} passed")
 
 
 async def _wrong(trial: Trial, name: str, version: int, case: Case) -> str:

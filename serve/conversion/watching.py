@@ -45,7 +45,7 @@ async def _live(program: Program, limits: Limits, heard: "_Heard") -> Mapping[st
     try:
         child = spawn(replace(program, nice=limits.nice), on_line=heard)
     except OSError as error:
-        why = f"{program.argv[0]} cannot be executed: {error.strerror or error}"
+        why = f"{program.argv[0]} cannot be started: {error.strerror or error}"
         raise failed("converter_crashed", why) from error
     watch = _Watch(child, limits.memory)
     try:
@@ -56,7 +56,7 @@ async def _live(program: Program, limits: Limits, heard: "_Heard") -> Mapping[st
             watching.cancel()
             listening.cancel()
     except TimeoutError:
-        why = f"{limits.seconds:g} s were over while {heard.doing}"
+        why = f"the limit of {limits.seconds:g} s was reached while {heard.doing}"
         raise failed("timed_out", why) from None
     if heard.trouble is not None:
         raise heard.trouble
@@ -65,7 +65,7 @@ async def _live(program: Program, limits: Limits, heard: "_Heard") -> Mapping[st
 
 def _last(ended: Exit, heard: "_Heard", watch: "_Watch", limits: Limits) -> Mapping[str, Any]:
     """The event `done`, or the fault that ended it."""
-    took = f"it took {_size(watch.peak)} while {heard.doing}"
+    took = f"it used {_size(watch.peak)} while {heard.doing}"
     if watch.has_killed:
         raise failed("out_of_memory", f"{took}, the limit is {_size(limits.memory)}")
     if heard.end.get("type") == "failed" and heard.end.get("code") in FAULTS:
@@ -76,9 +76,9 @@ def _last(ended: Exit, heard: "_Heard", watch: "_Watch", limits: Limits) -> Mapp
     if ended.code == -signal.SIGKILL:
         raise failed("out_of_memory", f"it was killed; {took}")
     if lacks_memory(said):
-        raise failed("out_of_memory", f"it was given no more; {took}")
-    end = "without a result" if ended.code == 0 else f"with {ended}"
-    why = f"it ended {end} while {heard.doing}" + (f": {said}" if said else "")
+        raise failed("out_of_memory", f"the system refused more memory; {took}")
+    end = "it ended without a result" if ended.code == 0 else str(ended)
+    why = f"{end} while {heard.doing}" + (f": {said}" if said else "")
     raise failed("converter_crashed", why)
 
 

@@ -35,7 +35,7 @@ def write_result(work: Path, model: bytes, cases: Sequence[Case], telling: Telli
             break
         except Invalid as error:
             kept.pop()
-            telling("note", text=f"a golden case is left out: {error}")
+            telling("note", text=f"one golden case was left out: {error}")
     else:
         return
     for path, data in files.items():

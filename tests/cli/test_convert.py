@@ -114,7 +114,7 @@ def test_int8_that_nothing_would_verify_is_refused_before_any_work(tmp_path: Pat
     done = convert("onnx", plain, *where, "--samples", tmp_path / "few.npz")
     assert done.returncode == 1
     assert "code: samples_too_few" in done.stderr and "--accept-unverified" in done.stderr
-    assert "there are 20 samples, 100 are needed" in done.stderr
+    assert "there are 20 samples (at least 100 needed)" in done.stderr
     assert "simplifying" not in done.stderr and not (tmp_path / "repo").exists()
 
 
@@ -128,7 +128,7 @@ def test_what_cannot_be_converted_ends_with_status_1_and_leaves_nothing(
     done = convert("onnx", source, *where, "--memory", "40MB")
     assert done.returncode == 1
     assert "code: out_of_memory" in done.stderr and "the limit is 40 MB" in done.stderr
-    assert "--memory with more" in done.stderr
+    assert "use a larger --memory" in done.stderr
     assert not (tmp_path / "repo").exists()
 
 

@@ -29,7 +29,7 @@ def flavours(entry: Path) -> list[str]:
 def test_without_tensorrt_it_says_what_to_do_where_the_gpu_is(entry: Path, tmp_path: Path) -> None:
     done = servegate("convert", "trt", entry, folder=tmp_path)
     assert (done.returncode, done.stdout) == (1, "")
-    assert "TensorRT is not installed here" in done.stderr
+    assert "TensorRT is not installed" in done.stderr
     assert "--print docker" in done.stderr
     assert "code: trt_missing" in done.stderr
     assert not (entry / "flavours.json").exists()

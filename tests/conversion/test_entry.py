@@ -142,7 +142,7 @@ def test_a_configuration_that_does_not_fit_leaves_the_entry_as_it_is(tmp_path: P
 
 def test_what_the_gate_has_refused_is_never_written(tmp_path: Path) -> None:
     work = work_folder(tmp_path / "work", report())
-    with pytest.raises(Invalid, match="no converted model"):
+    with pytest.raises(Invalid, match="did not pass the gate"):
         write_entry(work, report(REFUSED), name="m", out=tmp_path / "repo")
     assert not (tmp_path / "repo").exists()
 
@@ -157,7 +157,7 @@ def test_a_name_cannot_lead_out_of_the_repository(tmp_path: Path, name: str) -> 
 def test_a_folder_that_is_no_model_is_not_written_into(tmp_path: Path) -> None:
     (tmp_path / "m").mkdir()
     (tmp_path / "m/notes.txt").write_text("mine")
-    with pytest.raises(Conflict, match="is there already"):
+    with pytest.raises(Conflict, match="already exists"):
         check_free(tmp_path / "m")
 
 
@@ -167,7 +167,7 @@ def test_a_folder_that_is_no_model_is_not_written_into(tmp_path: Path) -> None:
 def test_a_folder_that_cannot_be_written_is_told_before_any_work(tmp_path: Path, out: str) -> None:
     (tmp_path / "file").touch()
     (tmp_path / "nowhere").symlink_to("gone")
-    with pytest.raises(Invalid, match="cannot be written"):
+    with pytest.raises(Invalid, match="cannot write to"):
         check_free(tmp_path / out / "m")
 
 

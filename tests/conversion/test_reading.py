@@ -131,7 +131,7 @@ def test_an_answer_of_any_length_arrives_whole(tmp_path: Path) -> None:
 def test_a_broken_onnx_file_is_told_in_a_sentence(content: bytes, tmp_path: Path) -> None:
     path = tmp_path / "m.onnx"
     path.write_bytes(content)
-    assert "'m.onnx' is no ONNX model" in refusal_here(path)
+    assert "'m.onnx' is not an ONNX model" in refusal_here(path)
 
 
 def test_a_file_beyond_what_protobuf_can_hold_is_refused_unread(tmp_path: Path) -> None:
@@ -152,7 +152,7 @@ def test_a_reader_that_takes_too_long_is_ended(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("name", "words"),
-    [("m.h5", "only .onnx"), ("absent.onnx", "there is no"), ("empty", "no SavedModel")],
+    [("m.h5", "only .onnx"), ("absent.onnx", "does not exist"), ("empty", "not a SavedModel")],
 )
 def test_what_no_reader_knows_is_told(name: str, words: str, tmp_path: Path) -> None:
     (tmp_path / "m.h5").touch()
@@ -206,7 +206,7 @@ def test_with_several_signatures_and_no_default_none_is_chosen(tmp_path: Path) -
 
 @pytest.mark.parametrize(
     ("content", "words"),
-    [(b"\x12\xff", "cut off"), (b"hello", "cut off"), (b"", "no graph has the tag")],
+    [(b"\x12\xff", "truncated"), (b"hello", "truncated"), (b"", "no graph has the tag")],
 )
 def test_a_broken_saved_model_is_told(content: bytes, words: str, tmp_path: Path) -> None:
     folder = saved_model(tmp_path / "m", {"serve": PREDICT})
@@ -216,7 +216,7 @@ def test_a_broken_saved_model_is_told(content: bytes, words: str, tmp_path: Path
 
 def test_a_saved_model_without_signatures_or_for_training_is_refused(tmp_path: Path) -> None:
     assert "no signature" in refusal_here(saved_model(tmp_path / "none", {}))
-    assert "only train" in refusal_here(
+    assert "tags: train" in refusal_here(
         saved_model(tmp_path / "train", {"a": PREDICT}, tag="train")
     )
 
@@ -236,7 +236,7 @@ def test_a_plan_tells_the_tensorrt_that_wrote_it(tmp_path: Path) -> None:
 def test_what_does_not_begin_like_a_plan_is_refused(content: bytes, tmp_path: Path) -> None:
     path = tmp_path / "m.plan"
     path.write_bytes(content)
-    assert "no TensorRT plan" in refusal_here(path)
+    assert "not a TensorRT plan" in refusal_here(path)
 
 
 def test_with_tensorrt_installed_a_plan_tells_its_tensors(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from .reports import ERROR, PASSED, report
 
 def test_the_page_tells_the_verdict_the_steps_and_how_to_do_it_again() -> None:
     seen = Seen(render_html(report()))
-    for words in ("Passed.", "worst error 2e-06", "2.50 s", "944 MB", "2.21.0", "--seed 7"):
+    for words in ("Passed.", "largest error 2e-06", "2.50 s", "944 MB", "2.21.0", "--seed 7"):
         assert words in seen.said
 
 
@@ -35,7 +35,7 @@ def test_whatever_a_model_is_called_stays_text() -> None:
 def test_a_histogram_has_a_bar_for_each_bin_that_is_not_empty_and_says_it_in_words() -> None:
     drawn = histogram_svg(ERROR)
     assert drawn.count("<rect") == 4
-    assert "50 up to 1e-8, 30 up to 1e-7, 9 up to 1e-6, 1 up to more" in drawn
+    assert "50 up to 1e-8, 30 up to 1e-7, 9 up to 1e-6, 1 above 1e-6" in drawn
     assert histogram_svg(replace(ERROR, histogram=(0, 0, 0, 0))) == ""
 
 

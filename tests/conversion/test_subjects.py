@@ -67,7 +67,7 @@ def test_plans_and_saved_models_are_read_as_well(tmp_path: Path) -> None:
 def test_a_broken_file_and_a_broken_configuration_are_invalid(tmp_path: Path) -> None:
     (tmp_path / "1").mkdir()
     (tmp_path / "1" / "model.onnx").write_bytes(b"hello")
-    with pytest.raises(Invalid, match="no ONNX model"):
+    with pytest.raises(Invalid, match="not an ONNX model"):
         asyncio.run(subject_of(tmp_path))
     (tmp_path / "config.pbtxt").write_text("nonsense: 1")
     with pytest.raises(Invalid, match=r"config\.pbtxt"):

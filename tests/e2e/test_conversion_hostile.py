@@ -76,7 +76,7 @@ def end(process: "subprocess.Popen[str]") -> tuple[int, str]:
 
 
 def test_a_command_that_is_ended_leaves_nothing(bench: Bench) -> None:
-    for stage in ("reading the source", "comparing numbers", "writing the result"):
+    for stage in ("reading the source", "comparing results", "writing the result"):
         process = bench.start()
         reached(process, stage)
         process.terminate()
@@ -100,7 +100,7 @@ def test_what_a_killed_command_leaves_is_swept_by_the_next(bench: Bench) -> None
 
 def test_a_child_that_is_killed_is_told_and_leaves_nothing(bench: Bench) -> None:
     process = bench.start()
-    reached(process, "comparing numbers")
+    reached(process, "comparing results")
     [child] = harness.descendants(process.pid)
     os.kill(child, signal.SIGKILL)
     code, said = end(process)

@@ -53,7 +53,7 @@ def test_an_entry_whose_answers_are_the_golden_ones_is_served(tmp_path: Path) ->
     step = loaded(entry(tmp_path, case()))
     assert (step.passed, step.summary) == (
         True,
-        "Triton loads it and answers 1 golden case rightly",
+        "Triton loads it, and 1 golden case passed",
     )
 
 
@@ -76,5 +76,5 @@ def test_an_entry_that_triton_does_not_serve_is_refused(
 
 def test_where_no_triton_is_installed_the_report_says_so(tmp_path: Path) -> None:
     step = loaded(entry(tmp_path, case()), facts=replace(Facts.here(), wheel=None, package=None))
-    assert step.passed and step.summary.startswith("not loaded in a Triton: ")
+    assert step.passed and step.summary.startswith("not loaded in Triton: ")
     assert step.facts["loaded"] is False

@@ -47,9 +47,9 @@ class Division:
         used = self.calibrating.count if self.calibrating else 0
         by = f"{used} samples" if used else "generated inputs"
         held = self.judging.count if self.judging and self.judging is not self.calibrating else 0
-        judges = [f"{held} samples that were held back"] if held else []
+        judges = [f"{held} held-back samples"] if held else []
         judges += ["the labelled rows"] if self.is_labelled else []
-        return f"calibrated with {by}, judged by {' and '.join(judges) or 'the same'}"
+        return f"calibrated with {by}, verified with {' and '.join(judges) or 'the same rows'}"
 
 
 def divide(samples: Samples | None, labelled: Labelled | None, seed: int) -> Division:
@@ -62,8 +62,8 @@ def divide(samples: Samples | None, labelled: Labelled | None, seed: int) -> Div
         return Division(samples.only(kept), samples.only(back), rows >= LEAST)
     if rows >= LEAST:
         return Division(samples, samples, is_labelled=True)
-    given = [f"{samples.count} samples, {FEWEST} are needed"] if samples else []
-    given += [f"{rows} labelled rows, {LEAST} are needed"] if labelled else []
+    given = [f"{samples.count} samples (at least {FEWEST} needed)"] if samples else []
+    given += [f"{rows} labelled rows (at least {LEAST} needed)"] if labelled else []
     lacks = " and ".join(given) or "no samples and no labelled rows"
     return Division(samples, samples, lacks=f"there are {lacks}")
 
@@ -79,8 +79,8 @@ def narrow(calibrating: Iterable[Mapping[str, Array]]) -> str:
     for name, reach in largest.items():
         if reach < REACH:
             return (
-                f"the samples for '{name}' reach {reach:.3g}, generated inputs reach 1: INT8 clips"
-                " larger values than the samples have"
+                f"the samples of '{name}' only reach {reach:.3g}, but generated inputs reach 1, and"
+                " INT8 clips values above those of the samples"
             )
     return ""
 
@@ -96,8 +96,8 @@ def same_winner(
     for name, places in seen.items():
         if len(places) == 1 and len(others.get(name, ())) > 1:
             return (
-                f"the source's '{name}' has its highest score at place {min(places)} for all {rows}"
-                " rows, but not for generated inputs: are the samples scaled as in training?"
+                f"the top class of the source's '{name}' is {min(places)} for all {rows} rows, but"
+                " not for generated inputs; check that the samples are scaled as in training"
             )
     return ""
 

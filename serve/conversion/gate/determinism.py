@@ -38,12 +38,12 @@ def determinism(
     if first is None:
         raise failed(
             "samples_invalid",
-            "the source takes none of the generated inputs",
-            hint="--samples FILE.npz with inputs that it takes",
+            "the source accepts none of the generated inputs",
+            hint="pass --samples FILE.npz with inputs that it accepts",
         )
     same &= _compare(first[1], source(first[0].inputs), first[0])
-    said = "to the bit" if same else "within rounding"
-    summary = f"the source gives the same answers again, {said}"
+    said = "bit for bit" if same else "within rounding"
+    summary = f"two runs of the source agree {said}"
     facts = {"inputs": asked, "identical": same}
     return StepResult(Step.DETERMINISM, True, summary, facts=facts), survey.norms()
 
@@ -52,7 +52,7 @@ def answer_of(source: Runner, probe: Probe) -> Mapping[str, Array] | None:
     """What the source says; None where it does not take a generated input."""
     answer, trouble = ask(source, probe.inputs)
     if answer is None and probe.is_users:
-        why = f"the source does not take them ({probe.label}): {trouble}"
+        why = f"the source rejects them ({probe.label}): {trouble}"
         raise failed("samples_invalid", why)
     return answer
 
@@ -63,9 +63,7 @@ def _compare(a: Mapping[str, Array], b: Mapping[str, Array], probe: Probe) -> bo
     for name, one in a.items():
         other = b[name]
         if one.shape != other.shape:
-            raise _differs(
-                name, probe, f"has the shape {list(one.shape)}, then {list(other.shape)}"
-            )
+            raise _differs(name, probe, f"has shape {list(one.shape)}, then {list(other.shape)}")
         gaps = gap(other, one)
         worst = float(gaps.max(initial=0.0))
         if not worst:
@@ -73,11 +71,11 @@ def _compare(a: Mapping[str, Array], b: Mapping[str, Array], probe: Probe) -> bo
         same = False
         scale = root_mean_square(one.astype(np.float64)) if one.dtype.kind == "f" else 0.0
         if worst > LEAST * scale:
-            raise _differs(name, probe, f"differs by {worst:.3g}, where its size is {scale:.3g}")
+            raise _differs(name, probe, f"differs by {worst:.3g} (its scale is {scale:.3g})")
     return same
 
 
 def _differs(name: str, probe: Probe, what: str) -> Exception:
     return failed(
-        "not_deterministic", f"asked twice with the same input ({probe.label}), '{name}' {what}"
+        "not_deterministic", f"in two runs with the same input ({probe.label}), '{name}' {what}"
     )

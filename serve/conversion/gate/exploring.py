@@ -57,11 +57,11 @@ def explore(source: Runner, signature: Signature, seed: int) -> Reach:
         limits = _limits(source, signature, reach, family, rng)
         return Reach(reach.rows, lengths, limits, reach.texts)
     if lacks_memory(trouble):
-        raise failed("out_of_memory", f"the source cannot answer one row: {trouble}")
+        raise failed("out_of_memory", f"the source cannot process a single row: {trouble}")
     raise failed(
         "samples_invalid",
-        f"the source takes no generated input: {trouble}",
-        hint="--samples FILE.npz with inputs that it takes",
+        f"the source accepts no generated input: {trouble}",
+        hint="pass --samples FILE.npz with inputs that it accepts",
     )
 
 

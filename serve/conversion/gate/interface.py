@@ -28,7 +28,7 @@ def contract(expected: Signature, found: Signature, nchw: Collection[str]) -> St
         facts = {"differences": wrong}
         return StepResult(Step.CONTRACT, False, wrong[0], "contract_differs", facts=facts)
     counts = f"{_count(expected.inputs, 'input')} and {_count(expected.outputs, 'output')}"
-    return StepResult(Step.CONTRACT, True, f"{counts} as in the signature")
+    return StepResult(Step.CONTRACT, True, f"{counts} match the signature")
 
 
 def _count(specs: tuple[TensorSpec, ...], word: str) -> str:

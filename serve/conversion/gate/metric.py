@@ -65,12 +65,12 @@ class Metric:
         }
 
     def __str__(self) -> str:
-        right = f"{self.after} of {self.rows} right"
+        right = f"{self.after} of {self.rows} correct"
         if self.before == self.after:
-            changed = f", {self.lost} of them others" if self.lost else ""
+            changed = f", {self.lost} of them different rows" if self.lost else ""
             return f"{right} before and after{changed}"
-        points = f"{abs(self.drop) * 100:.2f} pp {'lost' if self.drop > 0 else 'won'}"
-        return f"{right}, {self.before} before: {points}"
+        points = f"{abs(self.drop) * 100:.2f} pp {'lost' if self.drop > 0 else 'gained'}"
+        return f"{right}, {self.before} before ({points})"
 
 
 def measure(source: Runner, converted: Runner, labelled: Labelled) -> Metric:
@@ -81,7 +81,7 @@ def measure(source: Runner, converted: Runner, labelled: Labelled) -> Metric:
     for inputs in labelled.samples.calls(USER_ROWS):
         (old, trouble), (new, more) = ask(source, inputs), ask(converted, inputs)
         if old is None or new is None:
-            why = f"a model does not take labelled row {start} and following: {trouble or more}"
+            why = f"a model rejects the labelled rows from {start} on: {trouble or more}"
             raise failed("samples_invalid", why)
         rows = _rows(inputs, labelled)
         labels = labelled.labels[start : start + rows]
@@ -101,10 +101,14 @@ def _scores(outputs: Mapping[str, Array], labels: Array, largest: int) -> str:
     """The one output that can be held against the labels."""
     found = [name for name, one in outputs.items() if _is_scores(one, labels, largest)]
     if len(found) != 1:
-        said = f"{', '.join(found)} all could be scores" if found else "no output could be scores"
+        said = (
+            f"{', '.join(found)} could all be the scores"
+            if found
+            else "no output could be the scores"
+        )
         shapes = ", ".join(f"'{name}' {list(one.shape)}" for name, one in outputs.items())
-        why = f"{said} for labels of the shape {list(labels.shape)} up to {largest}: {shapes}"
-        raise failed("samples_invalid", why, hint="labels that fit one output, as whole numbers")
+        why = f"{said} for labels of shape {list(labels.shape)} up to {largest}: {shapes}"
+        raise failed("samples_invalid", why, hint="pass integer labels that fit one output")
     return found[0]
 
 

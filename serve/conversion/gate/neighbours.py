@@ -24,7 +24,7 @@ from serve.tensors.signature import Signature, TensorSpec
 
 Inputs = Mapping[str, Array]
 ROWS = 5
-_HOSTILE = ("zeros", "large")
+_HOSTILE = {"zeros": "zeros", "large": "large values"}  # family to its name in a report
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +57,8 @@ def independence(
         return _alone(f"'{fixed}' has no free first dimension")
     flat = _without_width(expected.inputs + found.inputs + found.outputs)
     if flat and request.max_batch_size is None:
-        why = f"'{flat}' has no dimension besides the rows"
-        return _alone(f"{why}; --max-batch-size 8 batches it, with a second dimension of 1")
+        why = f"'{flat}' has no dimension except the rows"
+        return _alone(f"{why}; --max-batch-size 8 batches it and adds a second dimension of 1")
     rng = np.random.default_rng([request.seed, 4])
     given = [_generated(expected, reach, "normal", ROWS, rng)]
     if samples is not None and samples.count > 1:
@@ -69,7 +69,7 @@ def independence(
             why = _Rows(runner, norms, rules[name], request).dependence(rows, hostile)
             if why:
                 return _alone(f"{name}: {why}")
-    summary = f"{sum(map(_count, given))} rows answer alike alone and among others"
+    summary = f"{sum(map(_count, given))} rows give the same results alone and in a batch"
     return StepResult(Step.BATCH, True, summary), True
 
 
@@ -93,13 +93,13 @@ class _Rows:
         for place in range(_count(rows)):
             answer, trouble = ask(self._runner, _row(rows, place))
             if answer is None:
-                return f"it takes no single row: {trouble}"
+                return f"it rejects a single row: {trouble}"
             alone.append(answer)
         for one in _arrangements(rows, hostile):
             answer, trouble = ask(self._runner, one.inputs)
             if answer is None:
                 if not one.is_hostile:
-                    return f"it takes no {_count(one.inputs)} rows: {trouble}"
+                    return f"it rejects {_count(one.inputs)} rows: {trouble}"
                 continue
             for there, here in one.places:
                 why = self._unlike(answer, there, alone[here], _row(rows, here), one)
@@ -113,13 +113,13 @@ class _Rows:
         for name, expected in alone.items():
             got = answer[name]
             if not got.ndim or len(got) != _count(one.inputs) or len(expected) != 1:
-                return f"'{name}' has the shape {list(got.shape)} for {_count(one.inputs)} rows"
+                return f"'{name}' has shape {list(got.shape)} for {_count(one.inputs)} rows"
             row = got[there : there + 1]
             if row.shape != expected.shape:
-                return f"'{name}' has another shape {one.label}"
+                return f"'{name}' has a different shape {one.label}"
             far = self._far(name, row, expected, inputs, alone)
             if far:
-                return f"'{name}' is off by {far:.3g} {one.label}"
+                return f"'{name}' differs by {far:.3g} {one.label}"
         return ""
 
     def _far(self, name: str, row: Array, expected: Array, inputs: Inputs, alone: Inputs) -> float:
@@ -136,7 +136,7 @@ class _Rows:
 
 def _arrangements(rows: Inputs, hostile: Mapping[str, Inputs]) -> Iterator[Arrangement]:
     count = _count(rows)
-    yield Arrangement("among others", rows, tuple((place, place) for place in range(count)))
+    yield Arrangement("in a batch", rows, tuple((place, place) for place in range(count)))
     turned = {name: array[::-1] for name, array in rows.items()}
     order = tuple((place, count - 1 - place) for place in range(count))
     yield Arrangement("in another order", turned, order)
@@ -148,7 +148,7 @@ def _arrangements(rows: Inputs, hostile: Mapping[str, Inputs]) -> Iterator[Arran
                 name: np.concatenate([others[name][:2], array[here : here + 1], others[name][2:]])
                 for name, array in rows.items()
             }
-            yield Arrangement(f"beside {family}", joined, ((2, here),), is_hostile=True)
+            yield Arrangement(f"next to {_HOSTILE[family]}", joined, ((2, here),), is_hostile=True)
 
 
 def _generated(

@@ -59,16 +59,18 @@ class Numbers:
         """One call; says why it was not judged, if it was not."""
         expected = answer_of(self.source, probe)
         if expected is None:
-            return "the source does not take it"
+            return "the source rejects it"
         if probe.family in ("large", "huge", "small") and not _is_finite(expected):
             return "the source itself gives NaN or infinity"
         got, trouble = ask(self.converted, probe.inputs)
         if got is None:
-            self._blame("numbers_differ", f"it fails with {probe.label}: {trouble}")
+            self._blame(
+                "numbers_differ", f"the converted model fails with {probe.label}: {trouble}"
+            )
             return ""
         judged = self._judged(probe, expected, got)
         if not probe.is_ordinary and self._is_unsteady(judged.values()):
-            return "the source itself is unsteady there"
+            return "the source itself is unstable there"
         for name, one in judged.items():
             tally = self.tallies.setdefault(name, Tally(name))
             tally.add(one, probe.label)
@@ -82,8 +84,8 @@ class Numbers:
         if self.request.precision is Precision.FP32 or probe.is_users:
             return ""
         if self.is_sampled:
-            return f"{self.request.precision} is judged by the samples"
-        return "" if probe.family in CALIBRATING else f"no input for {self.request.precision}"
+            return f"{self.request.precision} is judged with the samples"
+        return "" if probe.family in CALIBRATING else f"not used for {self.request.precision}"
 
     def _judged(
         self, probe: Probe, expected: Mapping[str, Array], got: Mapping[str, Array]
@@ -92,7 +94,7 @@ class Numbers:
         found: dict[str, Judged] = {}
         for name, array in expected.items():
             if name not in got:
-                self._blame("contract_differs", f"output '{name}' does not come ({probe.label})")
+                self._blame("contract_differs", f"output '{name}' is missing ({probe.label})")
                 continue
             if got[name].shape == array.shape and got[name].dtype.kind == array.dtype.kind:
                 found[name] = Judged.of(
@@ -134,17 +136,18 @@ class Numbers:
     def _finish(self) -> None:
         """What is decided over all calls: unsteady elements, and winners."""
         if not self.tallies and self.wrong is None:
-            self._blame("numbers_differ", "no input could be judged; bring samples")
+            self._blame("numbers_differ", "no input could be judged; pass --samples")
         for name, tally in self.tallies.items():
             if tally.unjudged > self.rule.unjudged * tally.elements:
                 share = tally.unjudged / tally.elements
-                why = f"'{name}' cannot be judged: the source moves by itself in {share:.0%} of it"
+                why = f"'{name}' cannot be judged: the source is unstable in {share:.0%} of it"
                 self._blame("numbers_differ", why)
             said = tolerance_of(self.request, name)
             judged, wanted = self._winners(name, said.top1)
             if judged is not None and judged.top1 is not None and judged.top1 < wanted:
-                why = f"'{name}' keeps its highest score in {judged.top1:.4g} of {judged.rows} rows"
-                self._blame("numbers_differ", f"{why}, {wanted:.4g} are needed")
+                same = f"{judged.top1:.2%} of {judged.rows} rows"
+                why = f"the top class of '{name}' is the same in {same}, {wanted:.2%} are required"
+                self._blame("numbers_differ", why)
 
     def _winners(self, name: str, said: float | None) -> tuple[Tally | None, float]:
         """Whose winners count, and which share must stay: by default only of the user's samples."""
@@ -159,14 +162,14 @@ class Numbers:
         got, expected = one.got[place], one.expected[place]
         why = f"{where} is {_shown(got)}, the source gives {_shown(expected)} ({probe.label})"
         if one.expected.dtype.kind == "f" and not one.is_lost:
-            why += f"; off by {one.gaps[place]:.3g}, {one.bound[place]:.3g} is allowed"
+            why += f"; the difference is {one.gaps[place]:.3g}, the limit {one.bound[place]:.3g}"
         self._blame("not_finite" if one.is_lost else "numbers_differ", why)
 
     def _blame_shape(self, name: str, got: Array, expected: Array, probe: Probe) -> None:
         is_kind = got.shape == expected.shape
         shown = (got.dtype, expected.dtype) if is_kind else (list(got.shape), list(expected.shape))
-        what = "the type" if is_kind else "the shape"
-        why = f"output '{name}' has {what} {shown[0]}, the source's has {shown[1]} ({probe.label})"
+        what = "type" if is_kind else "shape"
+        why = f"output '{name}' has {what} {shown[0]}, but {shown[1]} in the source ({probe.label})"
         self._blame("contract_differs", why)
 
     def _blame(self, code: str, why: str) -> None:
@@ -184,7 +187,7 @@ class Numbers:
             return StepResult(Step.NUMBERS, False, self.wrong.why, self.wrong.code, errors, facts)
         worst = max(errors, key=lambda one: one.relative)
         tried = sum("skipped" not in one for one in self.inputs)
-        off = f"'{worst.name}' is off by {worst.relative:.2g} of its scale at most"
+        off = f"the largest error is {worst.relative:.2g} of the scale of '{worst.name}'"
         summary = f"{tried} calls agree; {off}"
         return StepResult(Step.NUMBERS, True, summary, outputs=errors, facts=facts)
 

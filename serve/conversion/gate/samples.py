@@ -88,17 +88,17 @@ def read_labelled(path: Path, signature: Signature) -> Labelled:
     """The same with an array `labels` besides, which has as many rows."""
     arrays = dict(_arrays(path))
     if LABELS in _names(signature):
-        raise failed("samples_invalid", "an input of the model is called 'labels'")
+        raise failed("samples_invalid", "the model has an input with the name 'labels'")
     if LABELS not in arrays:
-        raise failed("samples_invalid", "there is no array 'labels'")
+        raise failed("samples_invalid", "the file has no array 'labels'")
     labels = arrays.pop(LABELS)
     samples = _samples(arrays, signature)
     if labels.dtype.kind == "f" and (labels == np.rint(labels)).all():
         labels = labels.astype(np.int64)
     if labels.dtype.kind not in "biu":
-        raise failed("samples_invalid", f"the labels are {labels.dtype}, not whole numbers")
+        raise failed("samples_invalid", f"the labels are {labels.dtype}, not integers")
     if not labels.ndim or len(labels) != samples.count:
-        why = f"the labels have the shape {list(labels.shape)}, for {samples.count} samples"
+        why = f"the labels have shape {list(labels.shape)} for {samples.count} samples"
         raise failed("samples_invalid", why)
     if labels.ndim == 2 and labels.shape[1] == 1:
         labels = labels[:, 0]
@@ -129,7 +129,7 @@ def _samples(arrays: Mapping[str, Array], signature: Signature) -> Samples:
     units = {name: _unit(spec) for name, spec in wanted.items()}
     counts = {name: len(fitting[name]) // unit for name, unit in units.items() if unit}
     if len(set(counts.values())) > 1:
-        said = ", ".join(f"'{name}' {count}" for name, count in counts.items())
+        said = ", ".join(f"{count} for '{name}'" for name, count in counts.items())
         raise failed("samples_invalid", f"the inputs have different numbers of samples: {said}")
     count = next(iter(counts.values()), 1)
     if not count:
@@ -160,6 +160,6 @@ def _fitting(spec: TensorSpec, array: Array) -> Array:
             for want, have in zip(spec.shape[1:], array.shape[1:], strict=True)
         )
     if not is_right or (array.ndim and len(array) % max(1, _unit(spec))):
-        why = f"'{spec.name}' has the shape {list(array.shape)}, the model takes {spec.shape}"
+        why = f"'{spec.name}' has shape {list(array.shape)}, the model expects {spec.shape}"
         raise failed("samples_invalid", why)
     return array

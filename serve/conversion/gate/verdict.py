@@ -168,7 +168,7 @@ class _Gate:
             return StepResult(Step.VERIFICATION, True, division.summary)
         if not self.request.accept_unverified:
             return StepResult(Step.VERIFICATION, False, why, "unverified")
-        said = f"not verified, which was accepted: {why}"
+        said = f"not verified, as the request allows: {why}"
         return StepResult(Step.VERIFICATION, True, said, facts={UNVERIFIED: why})
 
     def cases(self, *, is_batched: bool) -> tuple[Case, ...]:
@@ -187,14 +187,14 @@ class _Gate:
     def warnings(self) -> Iterator[str]:
         for name, norm in self.norms.items():
             if norm.is_constant and not name.endswith(LOG):
-                yield f"output '{name}' is the same for all ordinary inputs: it tells nothing"
+                yield f"output '{name}' is the same for all ordinary inputs; pass --samples"
             elif norm.is_sure:
-                yield f"output '{name}' is 0 or 1 for all ordinary inputs: bring samples"
+                yield f"output '{name}' is 0 or 1 for all ordinary inputs; pass --samples"
         if self.request.precision is Precision.INT8 and not self.users and not self.is_converted:
-            yield "INT8 was judged with generated inputs: bring samples"
+            yield "INT8 was judged with generated inputs; pass --samples"
         outputs = {spec.name for spec in self.expected.outputs} | {GENERAL}
         for name in sorted(set(self.request.tolerances) - outputs):
-            yield f"a tolerance is given for '{name}', which is none of the outputs"
+            yield f"there is a tolerance for '{name}', which is not an output"
 
     @property
     def _rule(self) -> Rule:
@@ -208,7 +208,7 @@ class _Gate:
         metric = measure(self.source, self.converted, self.labelled)
         facts = {**step.facts, "metric": metric.to_json()}
         if step.passed and not metric.is_kept(self.request.max_drop):
-            why = f"{metric}, {self.request.max_drop:.2%} may be lost"
+            why = f"{metric}; the limit is {self.request.max_drop * 100:.2f} pp"
             return replace(step, passed=False, code="metric_dropped", summary=why, facts=facts)
         summary = f"{step.summary}; {metric}" if step.passed else step.summary
         return replace(step, summary=summary, facts=facts)

@@ -52,7 +52,9 @@ def finish(model: onnx.ModelProto, signature: Signature) -> onnx.ModelProto:
     elements.drop_unused_domains(finished)
     finished = _inferred(finished)
     if finished.ByteSize() > LARGEST:
-        raise failed("model_too_large", f"{finished.ByteSize()} bytes, {LARGEST} are possible")
+        raise failed(
+            "model_too_large", f"it has {finished.ByteSize()} bytes, the limit is {LARGEST}"
+        )
     _check(finished)
     session(serialized(finished))
     return finished
@@ -72,7 +74,7 @@ def _set_tensors(model: onnx.ModelProto, signature: Signature) -> None:
     is_batched = all(spec.shape and spec.shape[0] == DYNAMIC for spec in signature.inputs)
     given = {each.name for each in graph.output}
     if lost := [spec.name for spec in signature.outputs if spec.name not in given]:
-        raise failed("invalid_graph", f"the graph does not give '{lost[0]}'", node=lost[0])
+        raise failed("invalid_graph", f"the graph has no output '{lost[0]}'", node=lost[0])
     weights = {each.name for each in graph.initializer}
     with_value = [each for each in graph.input if each.name in weights]
     for values, specs, others in (

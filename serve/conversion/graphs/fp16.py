@@ -131,7 +131,7 @@ class _Choice:
         why = ""
         for name in self._values(node):
             if (largest := self._magnitudes[name]) > LARGEST:
-                why = f"'{name}' reaches {largest:.4g} with the samples, and FP16 ends at {END:.0f}"
+                why = f"'{name}' reaches {largest:.4g} with the samples; FP16 ends at {END:.0f}"
         for name in node.input:
             tensor = self._constants.get(name)
             if tensor is not None and tensor.data_type == TensorProto.FLOAT:
@@ -171,11 +171,11 @@ def _loss(name: str, values: Array) -> str:
     values = values[np.isfinite(values)].astype(np.float64)
     largest = float(np.abs(values).max(initial=0))
     if largest > END:
-        return f"'{name}' holds {largest:.4g}, and FP16 ends at {END:.0f}"
+        return f"'{name}' contains {largest:.4g}; FP16 ends at {END:.0f}"
     off = np.linalg.norm(values - values.astype(np.float16).astype(np.float64))
     share = float(off / (np.linalg.norm(values) or 1.0))
     if share > LOST:
-        return f"'{name}' is so small ({largest:.4g} at most) that FP16 loses {share:.0%} of it"
+        return f"'{name}' is so small (at most {largest:.4g}) that FP16 loses {share:.0%} of it"
     return ""
 
 

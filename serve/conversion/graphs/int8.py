@@ -51,12 +51,12 @@ def to_int8(model: onnx.ModelProto, samples: Sequence[Mapping[str, Array]]) -> o
     named = _named(model)
     weighted, residual = _weighted(named), _residual(named)
     if not weighted or elements.opset(named) < OLDEST:
-        why = f"opset {elements.opset(named)} has no scales per channel, {OLDEST} has"
+        why = f"INT8 needs opset {OLDEST} or later, the model has {elements.opset(named)}"
         if not weighted:
             why = f"it has no {', '.join(WEIGHTED)} in FP32 with constant weights"
         raise failed("precision_missing", why)
     if not samples:
-        raise failed("samples_invalid", "INT8 needs rows to measure ranges with")
+        raise failed("samples_invalid", "INT8 calibration needs sample rows")
     quantised = _quantised(named, [*weighted, *residual], samples)
     _join_products(quantised, residual)
     elements.drop_unused(quantised.graph)

@@ -52,7 +52,7 @@ def preflight(model: onnx.ModelProto) -> tuple[Problem, ...]:
     others = [each for each in findings if each.why != _DOUBLE]
     if doubles:
         first = doubles[0]
-        more = f", here and in {len(doubles) - 1} other nodes" if len(doubles) > 1 else ""
+        more = f" (here and in {len(doubles) - 1} other nodes)" if len(doubles) > 1 else ""
         others.append(Problem(first.operator, first.node, _DOUBLE + more, blocks=False))
     return tuple(others)
 
@@ -63,14 +63,16 @@ _DOUBLE = "TensorRT computes DOUBLE as FP32"
 def _about_model(model: onnx.ModelProto) -> Iterator[Problem]:
     opset = elements.opset(model)
     if opset not in OPSETS:
-        why = f"opset {opset}: TensorRT reads {OPSETS[0]} to {OPSETS[-1]}"
+        why = f"the model has opset {opset}, TensorRT supports {OPSETS[0]} to {OPSETS[-1]}"
         yield Problem("", "", why)
     if any(
         tensor.data_location == TensorProto.EXTERNAL
         for part in elements.graphs(model.graph)
         for tensor in part.initializer
     ):
-        yield Problem("", "", "weights lie in other files, which must be beside it", blocks=False)
+        yield Problem(
+            "", "", "the weights are in other files, which must be in its folder", blocks=False
+        )
 
 
 def _of_graph(
@@ -93,12 +95,12 @@ def _operator(node: Any, own: Collection[tuple[str, str]]) -> str:
     if node.domain == PLUGINS or (node.domain, node.op_type) in own:
         return ""
     if node.domain not in elements.STANDARD:
-        return f"it is of the domain '{node.domain}', which only a plug-in of that name could serve"
+        return f"its domain is '{node.domain}', which needs a plug-in of that name"
     if node.op_type in OPERATORS:
         return ""
     if node.op_type.startswith(_INTEGER_PRODUCTS):
-        return "TensorRT takes quantised models as symmetric Q/DQ pairs only"
-    return "TensorRT has no such operator"
+        return "TensorRT supports quantised models only as symmetric Q/DQ pairs"
+    return "TensorRT does not support this operator"
 
 
 def _types(node: Any, view: View) -> str:
@@ -110,12 +112,12 @@ def _types(node: Any, view: View) -> str:
         word = TensorProto.DataType.Name(kind)
         if kind in SCALED:
             if not elements.is_standard(node, (*_SCALING, "Constant")):
-                return f"'{name}' is {word}, which stands only between Q and DQ"
+                return f"'{name}' is {word}, which is allowed only between Q and DQ"
         elif kind == TensorProto.UINT8 and not elements.is_standard(node, _SCALING):
             if not _is_border(node, name, view):
-                return f"'{name}' is UINT8, which is for inputs and outputs of the model only"
+                return f"'{name}' is UINT8, which only inputs and outputs of the model can be"
         elif not elements.is_standard(node, _SCALING):
-            return f"'{name}' is {word}, which TensorRT does not have"
+            return f"'{name}' is {word}, which TensorRT does not support"
     return ""
 
 
@@ -132,10 +134,10 @@ def _note(node: Any, view: View) -> str:
     if TensorProto.DOUBLE in kinds:
         return _DOUBLE
     if elements.is_standard(node, LATER):
-        return "only newer TensorRTs have it: 10.15 does, 10.1 does not"
+        return "only newer versions of TensorRT support it (10.15 does, 10.1 does not)"
     data = view.types.get(node.input[0]) if node.input else None
     if elements.is_standard(node, FLOATS) and data in _INTEGERS:
-        return "TensorRT's table lists it for floats only, and this is of whole numbers"
+        return "TensorRT's table lists it for floats only, and this one has integers"
     if elements.is_standard(node, FLOATS | NUMBERS) and data == TensorProto.BOOL:
-        return "TensorRT's table lists it for numbers only, and this is of truth values"
+        return "TensorRT's table lists it for numbers only, and this one has booleans"
     return ""

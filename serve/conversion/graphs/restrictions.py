@@ -96,11 +96,7 @@ def _fixed(place: int, word: str) -> Rule:
 
     def rule(node: Any, view: View) -> str:
         name = _input(node, place)
-        return (
-            f"its {word} '{name}' is computed in each call"
-            if name and name not in view.fixed
-            else ""
-        )
+        return f"its {word} '{name}' must be constant" if name and name not in view.fixed else ""
 
     return rule
 
@@ -108,17 +104,17 @@ def _fixed(place: int, word: str) -> Rule:
 def _pool(node: Any, view: View) -> str:
     rank = len(view.shapes.get(node.input[0], (None,) * _RANKS_OF_POOLS[0]))
     if rank not in _RANKS_OF_POOLS:
-        return f"it pools over {rank - 2} dimensions, TensorRT over 3 at most"
+        return f"it pools over {rank - 2} dimensions, TensorRT supports at most 3"
     if any(each != 1 for each in elements.attribute(node, "dilations", ())):
         return "it has dilations"
     if node.op_type == "MaxPool" and len(node.output) > 1 and node.output[1]:
-        return "it gives the places of its results"
+        return "it also returns indices"
     return ""
 
 
 def _recurrent(node: Any, view: View) -> str:
     if elements.attribute(node, "layout", 0):
-        return "its layout is 1, TensorRT has 0"
+        return "its layout is 1, TensorRT supports 0"
     if elements.attribute(node, "input_forget", 0):
         return "it couples the input and forget gates"
     functions = elements.attribute(node, "activations", [])
@@ -134,13 +130,13 @@ def _resize(node: Any, view: View) -> str:
     for name, allowed in _RESIZE.items():
         found = elements.attribute(node, name)
         if found is not None and found.decode() not in allowed:
-            return f"its {name} is {found.decode()}, TensorRT has {', '.join(allowed)}"
-    return "it smooths (antialias)" if elements.attribute(node, "antialias", 0) else ""
+            return f"its {name} is {found.decode()}, TensorRT supports {', '.join(allowed)}"
+    return "it uses antialias" if elements.attribute(node, "antialias", 0) else ""
 
 
 def _scatter(node: Any, view: View) -> str:
     found = elements.attribute(node, "reduction", b"none").decode()
-    return "" if found == "none" else f"its reduction is {found}, TensorRT has none"
+    return "" if found == "none" else f"its reduction is {found}, TensorRT supports only none"
 
 
 def _topk(node: Any, view: View) -> str:
@@ -148,33 +144,37 @@ def _topk(node: Any, view: View) -> str:
         return "its result is not sorted"
     count = view.value(_input(node, 1))
     if count is not None and int(count.max()) >= MOST_TOPK:
-        return f"it takes {int(count.max())} values, TensorRT fewer than {MOST_TOPK}"
+        return f"its k is {int(count.max())}, TensorRT supports less than {MOST_TOPK}"
     return ""
 
 
 def _training(node: Any, view: View) -> str:
     mode = view.value(_input(node, 2)) if node.op_type == "Dropout" else None
     is_asked = node.op_type == "Dropout" and bool(_input(node, 2)) and (mode is None or mode.any())
-    return "it trains" if is_asked or elements.attribute(node, "training_mode", 0) else ""
+    return (
+        "it is in training mode" if is_asked or elements.attribute(node, "training_mode", 0) else ""
+    )
 
 
 def _constant(node: Any, view: View) -> str:
     names = {each.name for each in node.attribute}
     wrong = names & {"sparse_value", "value_string", "value_strings"}
-    return f"it is given as {wrong.pop()}" if wrong else ""
+    return f"its value is a {wrong.pop()}" if wrong else ""
 
 
 def _one_output(node: Any, view: View) -> str:
-    return "more than its first output is used" if any(node.output[1:]) else ""
+    return "it has more than one output" if any(node.output[1:]) else ""
 
 
 def _eye(node: Any, view: View) -> str:
-    return "" if _is_static(view.shapes, list(node.input)) else "its size is not known before"
+    return (
+        "" if _is_static(view.shapes, list(node.input)) else "its size is not known at build time"
+    )
 
 
 def _grid(node: Any, view: View) -> str:
     rank = len(view.shapes.get(node.input[0], (None,) * 4))
-    return "" if rank == 4 else f"its input has {rank} dimensions, TensorRT takes 4"
+    return "" if rank == 4 else f"its input has {rank} dimensions, TensorRT supports 4"
 
 
 def _if(node: Any, view: View) -> str:
@@ -182,7 +182,9 @@ def _if(node: Any, view: View) -> str:
     for one, other in zip(*(branch.output for branch in branches), strict=False):
         ranks = [_rank(each) for each in (one, other)]
         if None not in ranks and ranks[0] != ranks[1]:
-            return f"its branches give {ranks[0]} and {ranks[1]} dimensions as '{one.name}'"
+            return (
+                f"'{one.name}' has {ranks[0]} dimensions in one branch and {ranks[1]} in the other"
+            )
     return ""
 
 
@@ -197,7 +199,7 @@ def _loop(node: Any, view: View) -> str:
         return ""
     trips = view.value(_input(node, 0))
     if trips is None or int(trips.max()) >= ENDLESS:
-        return f"how many results it collects in '{node.output[carried]}' is known only at the end"
+        return f"the number of results in '{node.output[carried]}' is not known at build time"
     return ""
 
 
@@ -209,18 +211,18 @@ def _scaling(node: Any, view: View) -> str:
     if node.op_type == "QuantizeLinear" and not zero_name:
         kind = elements.attribute(node, "output_dtype", 0) or TensorProto.UINT8
     if kind is not None and kind not in SCALED:
-        return f"it quantises to {TensorProto.DataType.Name(kind)}, TensorRT takes INT8"
+        return f"it quantises to {TensorProto.DataType.Name(kind)}, TensorRT supports INT8"
     zero = view.value(zero_name) if zero_name else None
     if zero_name and zero is None:
-        return "its zero point is computed in each call, TensorRT takes 0"
+        return "its zero point is not constant, TensorRT requires 0"
     if zero is not None and zero.astype("f4").any():
         worst = max(zero.astype("f4").ravel().tolist(), key=abs)
-        return f"its zero point is {worst:.0f}, TensorRT takes 0: quantise symmetrically"
+        return f"its zero point is {worst:.0f}, TensorRT requires 0 (symmetric quantisation)"
     scale = view.value(_input(node, 1))
     if scale is None:
-        return "" if _input(node, 1) in view.fixed else "its scale is computed in each call"
+        return "" if _input(node, 1) in view.fixed else "its scale is not constant"
     wrong = [each for each in scale.astype("f8").ravel().tolist() if not 0 < each < math.inf]
-    return f"its scale is {wrong[0]:g}" if wrong else ""
+    return f"its scale is {wrong[0]:g}, which is not a positive number" if wrong else ""
 
 
 _REDUCTIONS = (

@@ -30,8 +30,8 @@ def remove_zipmaps(model: onnx.ModelProto) -> Iterator[str]:
         node.CopyFrom(helper.make_node("Identity", [node.input[0]], [output.name]))
         shown = ", ".join(classes[:20]) + (", …" if len(classes) > 20 else "")
         yield (
-            f"output '{output.name}' was a list of maps (ZipMap), which Triton cannot carry; it is"
-            f" a tensor of probabilities now, in the order of the classes {shown}"
+            f"output '{output.name}' was a list of maps (ZipMap), which Triton does not support; it"
+            f" is now a tensor of probabilities, in the order of the classes {shown}"
         )
 
 

@@ -98,7 +98,7 @@ def network_flags(library: Any) -> int:
     raise failed(
         "trt_build_failed",
         f"TensorRT {library.__version__} has no strongly typed networks",
-        hint="TensorRT 10 or later: an image of Triton from 24.05 on",
+        hint="use TensorRT 10 or later: an image of Triton 24.05 or later",
     )
 
 
@@ -112,8 +112,8 @@ def configure(library: Any, config: Any, options: Options) -> Any:
     if level := _HARDWARE.get(options.hardware):
         levels = library.HardwareCompatibilityLevel
         if not hasattr(levels, level):
-            why = f"TensorRT {library.__version__} has no level {options.hardware}"
-            raise failed("trt_build_failed", why, hint="--hardware-compatible ampere+, or none")
+            why = f"TensorRT {library.__version__} has no compatibility level '{options.hardware}'"
+            raise failed("trt_build_failed", why, hint="pass --hardware-compatible ampere+ or none")
         config.hardware_compatibility_level = getattr(levels, level)
     if options.workspace:
         config.set_memory_pool_limit(library.MemoryPoolType.WORKSPACE, options.workspace)
@@ -148,7 +148,7 @@ def parse(parser: Any, model: bytes) -> None:
 def unsupported(errors: Sequence[Any]) -> ConversionFailed:
     """The error for what a parser complained of: the first node, and a sentence with all."""
     if not errors:
-        return failed("trt_unsupported", "the parser did not say why")
+        return failed("trt_unsupported", "the parser gave no reason")
     told = [
         (str(_told(each, "node_operator")), str(_told(each, "node_name")), str(each.desc()))
         for each in errors

@@ -49,7 +49,7 @@ def main() -> None:
 
 def preflight(task: Mapping[str, Any], telling: Telling) -> Mapping[str, Any]:
     """`trt_unsupported` with the first node that TensorRT cannot take; the others are notes."""
-    telling("stage", stage="preflight", text="looking for nodes that TensorRT cannot take")
+    telling("stage", stage="preflight", text="looking for nodes that TensorRT does not support")
     import onnx
 
     from serve.conversion.graphs.contents import contents
@@ -87,7 +87,7 @@ def build(task: Mapping[str, Any], telling: Telling) -> Mapping[str, Any]:
     logger, monitor = Logger(), Monitor(telling)
     telling("stage", stage="build", text="building the plan")
     facts = building.build(order, tensorrt, logger, monitor)
-    telling("stage", stage="golden", text="asking the plan the golden cases")
+    telling("stage", stage="golden", text="running the golden cases on the plan")
     model = PlanModel(tensorrt, plan.read_bytes(), logger, Memory())
     facts = building.proven(facts, model.layers({one.name: one.best for one in options.profiles}))
     contract = Path(task["contract"]).parent if task["contract"] else None
@@ -98,7 +98,9 @@ def build(task: Mapping[str, Any], telling: Telling) -> Mapping[str, Any]:
 
 def _fault(error: Exception, stage: str) -> ConversionFailed:
     if isinstance(error, Failed):
-        return failed("trt_build_failed", str(error), hint="a machine with the GPU that will serve")
+        return failed(
+            "trt_build_failed", str(error), hint="build on a machine with the GPU that will serve"
+        )
     if type(error).__name__ in _CORRUPT:  # classes of packages that this process may not have
         return failed("source_corrupt", str(error).strip().partition("\n")[0][:300])
     if isinstance(error, ImportError) and (error.name or "").startswith("tensorrt"):

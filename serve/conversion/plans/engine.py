@@ -75,7 +75,7 @@ class PlanModel:
         self._runtime = library.Runtime(logger)  # lives as long as the engine
         self.engine = self._runtime.deserialize_cuda_engine(plan)
         if self.engine is None:
-            raise _broken("TensorRT does not read the plan that it has just written")
+            raise _broken("TensorRT cannot load the plan that it has just built")
         self._memory = memory
 
     def layers(self, shapes: Mapping[str, Shape]) -> str:
@@ -92,13 +92,13 @@ class PlanModel:
         """The outputs for one batch."""
         context = self.engine.create_execution_context()
         if context is None:
-            raise _broken("there is no memory for running it")
+            raise _broken("there is not enough GPU memory to run it")
         here: dict[str, Array] = {}  # tensors in this process's memory, kept until it has run
         with self._addresses() as addresses:
             for name, array in inputs.items():
                 given = np.ascontiguousarray(array, self._dtype(name))
                 if not context.set_input_shape(name, tuple(given.shape)):
-                    raise _broken(f"it does not take {list(given.shape)} as input '{name}'")
+                    raise _broken(f"it rejects shape {list(given.shape)} for input '{name}'")
                 if self._is_on_host(name):
                     here[name] = given
                     context.set_tensor_address(name, given.ctypes.data)
@@ -113,7 +113,7 @@ class PlanModel:
                     addresses[name] = self._memory.take(array.nbytes)
                     context.set_tensor_address(name, addresses[name])
             if not context.execute_async_v3(0):
-                raise _broken("TensorRT did not run it")
+                raise _broken("TensorRT could not run it")
             self._memory.wait()
             for name, array in outputs.items():
                 if name in addresses:
@@ -146,7 +146,7 @@ class PlanModel:
     def _room(self, context: Any, name: str) -> Array:
         shape = tuple(context.get_tensor_shape(name))
         if any(size < 0 for size in shape):
-            raise _broken(f"the shape of output '{name}' depends on values, not on shapes alone")
+            raise _broken(f"the shape of output '{name}' depends on input values")
         return np.empty(shape, self._dtype(name))
 
     def _dtype(self, name: str) -> np.dtype[Any]:
@@ -157,4 +157,4 @@ class PlanModel:
 
 
 def _broken(why: str) -> ConversionFailed:
-    return failed("trt_build_failed", why, hint="the ONNX file, which runs everywhere")
+    return failed("trt_build_failed", why, hint="serve the ONNX file, which runs everywhere")

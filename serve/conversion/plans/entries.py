@@ -58,14 +58,14 @@ async def read_entry(folder: Path) -> Entry:
     versions = [n for n in model.versions() if (model.path / str(n) / MODEL).is_file()]
     if not versions:
         raise Invalid(
-            f"'{folder}' is no entry of a repository with a {MODEL}",
-            try_this="--name NAME --out DIR to make one of a model",
+            f"'{folder}' has no version with a {MODEL}",
+            try_this="pass --name NAME --out DIR to create an entry from a model",
         )
     text = model.config_text()
     if text is None:
         raise Invalid(
             f"'{folder}' has no config.pbtxt",
-            why="it says which batches Triton sends, and a plan has to take them",
+            why="a plan has to support the batch sizes that it allows",
             try_this=f"servegate convert trt {folder}/{versions[-1]}/{MODEL} --name NAME --out DIR",
         )
     signature = await read_model(model.path / str(versions[-1]) / MODEL)

@@ -78,8 +78,8 @@ class Facts:
         if self.precision is Precision.FP32 or self.layers:
             return ""
         return (
-            f"the plan was not checked for {self.precision}: TensorRT lists no types of its layers;"
-            " the ONNX file that it is made of was"
+            f"the plan was not checked for {self.precision}, because TensorRT lists no layer types;"
+            " its ONNX file was checked"
         )
 
     @property
@@ -128,7 +128,7 @@ class Facts:
                     raise ValueError(f"{name} cannot be '{given[name][:80]}'")
             return cls(**given)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise Invalid("these are no facts of a plan", why=repr(error)) from error
+            raise Invalid("the facts of the plan are malformed", why=repr(error)) from error
 
 
 def layers_of(text: str) -> Mapping[str, int]:
@@ -159,7 +159,9 @@ def require_precision(wanted: Precision, layers: Mapping[str, int]) -> None:
     if not layers or wanted is Precision.FP32 or layers.get(str(wanted), 0):
         return
     found = ", ".join(f"{count} in {kind}" for kind, count in sorted(layers.items()))
-    raise failed("precision_missing", f"no layer of the plan gives {wanted}; {found}")
+    raise failed(
+        "precision_missing", f"no layer of the plan computes in {wanted}; its layers: {found}"
+    )
 
 
 def _type_of(layer: Mapping[str, Any]) -> str:

@@ -104,7 +104,7 @@ def _selector(place: Place) -> Mapping[str, str]:
         found["nvidia.com/gpu.product"] = place.product
     if place.compute_capability:
         if not CAPABILITY.match(place.compute_capability):
-            raise Invalid(f"'{place.compute_capability}' is no compute capability, such as 9.0")
+            raise Invalid(f"'{place.compute_capability}' is not a compute capability such as 9.0")
         major, minor = place.compute_capability.split(".")
         found |= {"nvidia.com/gpu.compute.major": major, "nvidia.com/gpu.compute.minor": minor}
     return found

@@ -57,7 +57,9 @@ def write_kit(
     try:
         kit.mkdir(parents=True)
     except FileExistsError as error:
-        raise Invalid(f"'{kit}' exists already", try_this="remove it, or use its plan") from error
+        raise Invalid(
+            f"'{kit}' already exists", try_this="remove it, or use its plan with --built"
+        ) from error
     shutil.copyfile(onnx, kit / "model.onnx")
     shutil.copyfile(onsite.__file__, kit / "onsite.py")
     (kit / "config.pbtxt").write_text(_config(name, config))
@@ -94,24 +96,30 @@ def read_kit(kit: Path, *, onnx: Path, cases: Sequence[Case]) -> Built:
     file = kit / onsite.PLAN
     try:
         if asked["onnx"] != digest_of(onnx):
-            raise failed("trt_build_failed", "the kit was made of another ONNX file", hint=_AGAIN)
+            raise failed("trt_build_failed", "the kit was made from another ONNX file", hint=_AGAIN)
         if built["sha256"] != digest_of(file):
-            raise failed("trt_build_failed", f"{file.name} is not what was built", hint=_AGAIN)
+            raise failed(
+                "trt_build_failed", f"{file.name} has changed since the build", hint=_AGAIN
+            )
         heads = [int(head) for head in built.pop("answers")]
         layers = layers_of(_text(kit / onsite.LAYERS))
         keys = ("precision", "profiles", "version_compatible", "hardware", "tf32")
         facts = Facts.from_json({**built, **{key: asked[key] for key in keys}, "layers": layers})
     except (KeyError, TypeError, ValueError, AttributeError, OSError, Invalid) as error:
-        raise failed("trt_build_failed", f"the kit is not whole: {error}", hint=_AGAIN) from error
+        raise failed("trt_build_failed", f"the kit is incomplete: {error}", hint=_AGAIN) from error
     require_precision(facts.precision, layers)
     if len(heads) != len(cases):
-        raise failed("trt_build_failed", f"{len(heads)} of {len(cases)} answers", hint=_AGAIN)
+        raise failed(
+            "trt_build_failed",
+            f"the kit has results for {len(heads)} of {len(cases)} golden cases",
+            hint=_AGAIN,
+        )
     for number, (case, head) in enumerate(zip(cases, heads, strict=True)):
         _judge(case, number, kit / f"answer-{number}.body", head)
     return Built(file, facts)
 
 
-_AGAIN = "make the kit again, and run it where the GPU is"
+_AGAIN = "create the kit again, and build it on the machine with the GPU"
 
 
 def judge_case(case: Case, number: int, answer: Mapping[str, Any]) -> None:
@@ -124,7 +132,7 @@ def _judge(case: Case, number: int, body: Path, head: int) -> None:
     try:
         answer = read_http_reply(_bytes(body), head).outputs
     except (MalformedReply, OSError, ValueError) as error:
-        raise failed("trt_build_failed", f"answer {number}: {error}", hint=_AGAIN) from error
+        raise failed("trt_build_failed", f"result {number}: {error}", hint=_AGAIN) from error
     judge_case(case, number, answer)
 
 

@@ -31,7 +31,7 @@ class Logger(tensorrt.ILogger):  # type: ignore[misc]
     @property
     def last(self) -> str:
         """The last complaint, or a sentence that there was none."""
-        return self.errors[-1] if self.errors else "TensorRT did not say why"
+        return self.errors[-1] if self.errors else "TensorRT gave no reason"
 
 
 class Monitor(tensorrt.IProgressMonitor):  # type: ignore[misc]

@@ -55,7 +55,7 @@ def first_device(load: Callable[[str], Any] = ctypes.CDLL) -> Device:
     try:
         cuda = load("libcuda.so.1")
     except OSError as error:
-        raise Failed(f"there is no driver of an NVIDIA GPU: {error}") from error
+        raise Failed(f"there is no NVIDIA driver: {error}") from error
     device, name = ctypes.c_int(), ctypes.create_string_buffer(_NAME_LENGTH)
     numbers = (ctypes.c_int(), ctypes.c_int())
     codes = [cuda.cuInit(0), cuda.cuDeviceGet(ctypes.byref(device), 0)]
@@ -63,7 +63,7 @@ def first_device(load: Callable[[str], Any] = ctypes.CDLL) -> Device:
     for number, attribute in zip(numbers, (_CAPABILITY_MAJOR, _CAPABILITY_MINOR), strict=True):
         codes.append(cuda.cuDeviceGetAttribute(ctypes.byref(number), attribute, device))
     if any(codes):
-        raise Failed(f"the driver tells no GPU: CUDA error {next(filter(None, codes))}")
+        raise Failed(f"the driver reports no GPU: CUDA error {next(filter(None, codes))}")
     return f"{numbers[0].value}.{numbers[1].value}", name.value.decode(errors="replace")
 
 
@@ -77,7 +77,7 @@ def version_of(plan: Path) -> str:
     with plan.open("rb") as file:
         header = file.read(_HEADER)
     if len(header) < _HEADER or not header.startswith(_TAG):
-        raise Failed("what was built is no plan")
+        raise Failed("trtexec did not write a valid plan")
     return ".".join(str(byte) for byte in header[24:28])
 
 
@@ -86,7 +86,7 @@ def build(words: Sequence[str], plan: Path) -> float:
     began = time.monotonic()
     code = subprocess.run(words, check=False).returncode
     if code or not plan.is_file():
-        raise Failed(f"trtexec ended with {code}; what it said is above")
+        raise Failed(f"trtexec failed with exit status {code}; its output is above")
     return time.monotonic() - began
 
 
@@ -158,7 +158,7 @@ def _wait_ready(url: str, server: "subprocess.Popen[bytes]") -> None:
     until = time.monotonic() + _STARTING
     while time.monotonic() < until:
         if server.poll() is not None:
-            raise Failed("Triton does not serve the plan; what it said is above")
+            raise Failed("Triton cannot serve the plan; its output is above")
         try:
             with urllib.request.urlopen(url, timeout=5):
                 return
@@ -176,7 +176,7 @@ def _post(url: str, body: bytes, head: int) -> tuple[bytes, int]:
             return answer, int(reply.headers.get(HEAD_LENGTH) or len(answer))
     except urllib.error.HTTPError as error:
         said = error.read(2000).decode(errors="replace")
-        raise Failed(f"Triton refuses a golden case: {said}") from error
+        raise Failed(f"Triton rejects a golden case: {said}") from error
 
 
 def _free_port() -> int:

@@ -71,7 +71,7 @@ def parse_profile(text: str) -> Profile:
     shapes = []
     for word in found["shapes"].split(":"):
         if not _SHAPE.match(word):
-            raise _wrong(f"'{word[:60]}' is no shape", found["name"])
+            raise _wrong(f"'{word[:60]}' is not a shape", found["name"])
         shapes.append(tuple(map(int, word.split("x"))))
     return Profile(found["name"], *shapes)
 
@@ -104,7 +104,7 @@ def _by_name(signature: Signature, given: Iterable[Profile]) -> dict[str, Profil
         if each.name not in names:
             raise _wrong(f"the model has no such input; it has {', '.join(names)}", each.name)
         if each.name in found:
-            raise _wrong("it is given twice", each.name)
+            raise _wrong("it has two profiles", each.name)
         found[each.name] = each
     return found
 
@@ -112,15 +112,15 @@ def _by_name(signature: Signature, given: Iterable[Profile]) -> dict[str, Profil
 def _batched(spec: TensorSpec, max_batch_size: int) -> Profile | None:
     """What goes without saying: a batch of 1 to all, and no other free dimension."""
     if spec.shape is None:
-        raise _wrong("the model does not say how many dimensions it has", spec.name)
+        raise _wrong("the model does not define its number of dimensions", spec.name)
     if DYNAMIC not in spec.shape:
         return None
     first, rest = spec.shape[0], spec.shape[1:]
     if first != DYNAMIC or DYNAMIC in rest or max_batch_size < 1:
         free = "x".join("?" if size == DYNAMIC else str(size) for size in spec.shape)
         raise _wrong(
-            f"its shape is {free}, and nothing is said of what is free in it"
-            + ("" if max_batch_size or first != DYNAMIC else ", as max_batch_size is 0"),
+            f"its shape is {free}, and no profile sets its free dimensions"
+            + ("" if max_batch_size or first != DYNAMIC else " (max_batch_size is 0)"),
             spec.name,
         )
     return Profile(spec.name, (1, *rest), (max_batch_size, *rest), (max_batch_size, *rest))
@@ -128,12 +128,14 @@ def _batched(spec: TensorSpec, max_batch_size: int) -> Profile | None:
 
 def _check(spec: TensorSpec, one: Profile, max_batch_size: int) -> None:
     if _UNSPEAKABLE & set(spec.name):
-        raise _wrong("a name with quotes, spaces or any of , : = \\ has no profile", spec.name)
+        raise _wrong(
+            "a name with quotes, spaces or any of , : = \\ cannot have a profile", spec.name
+        )
     if spec.shape is None:
-        raise _wrong("the model does not say how many dimensions it has", spec.name)
+        raise _wrong("the model does not define its number of dimensions", spec.name)
     for shape in (one.low, one.best, one.high):
         if len(shape) != len(spec.shape) or len(shape) > _MOST_DIMENSIONS:
-            why = f"{written(shape)} has {len(shape)} dimensions, the model {len(spec.shape)}"
+            why = f"{written(shape)} has {len(shape)} dimensions, the model has {len(spec.shape)}"
             raise _wrong(why, spec.name)
         for at, (size, fixed) in enumerate(zip(shape, spec.shape, strict=True)):
             if fixed not in (DYNAMIC, size):
@@ -147,9 +149,11 @@ def _check(spec: TensorSpec, one: Profile, max_batch_size: int) -> None:
         raise _wrong(f"a dimension of {written(one.best)} is 0", spec.name)
     if max_batch_size and spec.shape and spec.shape[0] == DYNAMIC:
         if one.low[0] > 1:
-            raise _wrong(f"Triton sends batches of 1, the smallest is {one.low[0]}", spec.name)
+            raise _wrong(f"Triton sends batches of 1, but the smallest is {one.low[0]}", spec.name)
         if one.high[0] < max_batch_size:
-            why = f"Triton sends batches of up to {max_batch_size}, the largest is {one.high[0]}"
+            why = (
+                f"Triton sends batches of up to {max_batch_size}, but the largest is {one.high[0]}"
+            )
             raise _wrong(why, spec.name)
 
 

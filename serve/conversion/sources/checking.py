@@ -32,7 +32,7 @@ def check_source(path: Path, *, most: int = MOST) -> Kind:
         return kind
     size = path.stat().st_size
     if size > most:
-        raise failed("source_too_large", f"'{path.name}' has {size} bytes, not {most}")
+        raise failed("source_too_large", f"'{path.name}' has {size} bytes, the limit is {most}")
     if kind is Kind.ONNX:
         check_onnx(path, most=most)
     else:
@@ -47,7 +47,7 @@ def faults_of_graph(folder: Path, graph: Graph) -> tuple[ConversionFailed, ...]:
         faults.append(failed("no_signature"))
     has_weights = any(node.operator in _WEIGHTS for node in graph.main.nodes.values())
     if has_weights and not (folder / INDEX).is_file():
-        faults.append(failed("source_corrupt", f"it has weights, and no {INDEX}"))
+        faults.append(failed("source_corrupt", f"it has weights but no {INDEX}"))
     return tuple(faults)
 
 
@@ -62,7 +62,9 @@ def read_keras(path: Path, kind: Kind, *, most: int = MOST) -> KerasModel:
     config = str(_hdf5(path)["model_config"])
     if not config:
         raise failed(
-            "source_corrupt", "it holds weights and no model", hint="model.save('MODEL.keras')"
+            "source_corrupt",
+            "it contains weights but no model",
+            hint="use model.save('MODEL.keras')",
         )
     return read_keras_config(config)
 

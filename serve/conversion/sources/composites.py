@@ -16,7 +16,7 @@ from serve.core.errors import ConversionFailed
 _TAKEN = 3  # of SavedConcreteFunction
 _TYPE_SPEC, _LIST, _TUPLE, _DICT, _NAMED = 34, 51, 52, 53, 54  # of StructuredValue
 _WORDS: Mapping[int, str] = MappingProxyType(
-    {1: "sparse tensor", 2: "row of indexed slices", 3: "ragged tensor"}
+    {1: "sparse tensor", 2: "set of indexed slices", 3: "ragged tensor"}
 )
 
 

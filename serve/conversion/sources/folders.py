@@ -20,14 +20,14 @@ def check_folder(folder: Path, *, most: int) -> None:
         try:
             found = path.stat()
         except (OSError, ValueError) as error:
-            raise failed("source_corrupt", f"'{path.name}' leads nowhere") from error
+            raise failed("source_corrupt", f"'{path.name}' is a broken link") from error
         if path.is_symlink() and (
             not path.resolve().is_relative_to(root) or stat.S_ISDIR(found.st_mode)
         ):
             raise failed(
                 "archive_unsafe",
-                f"'{path.relative_to(folder)}' is a link out of the folder, or to a folder",
-                hint="copy it with its contents: cp -rL",
+                f"'{path.relative_to(folder)}' is a link to a folder, or out of the model's folder",
+                hint="replace links by copies: cp -rL",
             )
         if stat.S_ISDIR(found.st_mode):
             continue
@@ -35,21 +35,23 @@ def check_folder(folder: Path, *, most: int) -> None:
             raise failed("archive_unsafe", f"'{path.name}' is neither a file nor a folder")
         count, total = count + 1, total + found.st_size
         if count > MOST_FILES:
-            raise failed("source_too_large", f"it has over {MOST_FILES} files")
+            raise failed("source_too_large", f"it has more than {MOST_FILES} files")
         if total > most:
-            raise failed("source_too_large", f"it has over {most} bytes")
+            raise failed("source_too_large", f"it has more than {most} bytes")
 
 
 def _walk(folder: Path, level: int = 0) -> Iterator[Path]:
     """Everything below, links as such."""
     if level > MOST_LEVELS:
-        raise failed("archive_unsafe", f"its folders lie over {MOST_LEVELS} levels deep")
+        raise failed(
+            "archive_unsafe", f"its folders are nested more than {MOST_LEVELS} levels deep"
+        )
     seen = 0
     with os.scandir(folder) as entries:
         for entry in entries:
             seen += 1
             if seen > MOST_FILES:
-                raise failed("source_too_large", f"it has over {MOST_FILES} files")
+                raise failed("source_too_large", f"it has more than {MOST_FILES} files")
             path = folder / entry.name
             yield path
             if entry.is_dir(follow_symlinks=False):

@@ -86,7 +86,7 @@ def read_graph(folder: Path) -> Graph:
     """The graph with the tag `serve`, or the only one; `source_corrupt`, `source_too_large`."""
     path = folder / GRAPH_FILE
     if path.stat().st_size > LARGEST:
-        raise failed("source_too_large", f"{GRAPH_FILE} cannot have 2 GiB or more")
+        raise failed("source_too_large", f"{GRAPH_FILE} has 2 GiB or more")
     budget = Budget()
     metas = [
         message_of(value)
@@ -97,7 +97,7 @@ def read_graph(folder: Path) -> Graph:
     chosen = next((each for each in tagged if SERVE in each[0]), None)
     if chosen is None:
         known = ", ".join(sorted({tag for tags, _ in tagged for tag in tags})) or "none"
-        why = f"no graph has the tag '{SERVE}', only {known}" if metas else "it holds no graph"
+        why = f"no graph has the tag '{SERVE}' (tags: {known})" if metas else "it contains no graph"
         raise failed("source_corrupt", why)
     return _graph(chosen[1], Graph(budget, tags=chosen[0]))
 
@@ -260,7 +260,7 @@ def _asset(message: bytes, budget: Budget) -> str:
     if not name or path.is_absolute() or ".." in path.parts or "\\" in name:
         raise failed(
             "archive_unsafe",
-            f"an asset is said to lie in '{name[:200]}'",
+            f"an asset has the unsafe path '{name[:200]}'",
             hint="save the model again with TensorFlow",
         )
     info = dict(budget.fields(message_of(found.get(1, b""))))

@@ -26,9 +26,9 @@ async def inspect(
     try:
         page = await ask("inspection", path, signature, str(most), timeout=timeout, memory=memory)
     except TooSlow as error:
-        raise failed("timed_out", f"looking into it: {error.why}") from error
+        raise failed("timed_out", error.why) from error
     except TooLarge as error:
-        raise failed("out_of_memory", f"looking into it: {error.why}") from error
+        raise failed("out_of_memory", error.why) from error
     except Invalid as error:
         raise failed("source_corrupt", error.why) from error
     return Inspection.from_json(page)

@@ -65,7 +65,7 @@ def read_keras_config(text: bytes | str) -> KerasModel:
     try:
         page = json.loads(text)
         if not isinstance(page, dict) or not isinstance(page.get("class_name"), str):
-            raise ValueError("it describes no model")
+            raise ValueError("it does not describe a model")
     except (ValueError, RecursionError) as error:
         raise failed("source_corrupt", f"its configuration cannot be read: {error}") from error
     layers: Counter[str] = Counter()
@@ -92,7 +92,9 @@ def _places(page: dict[str, Any]) -> Iterator[_Place]:
         place = waiting.pop()
         seen += 1
         if seen > MOST_VALUES:
-            raise failed("source_too_large", f"its configuration has over {MOST_VALUES} values")
+            raise failed(
+                "source_too_large", f"its configuration has more than {MOST_VALUES} values"
+            )
         if isinstance(place.value, list):
             waiting += (
                 replace(place, value=each)
@@ -150,10 +152,10 @@ def _faults(place: _Place) -> Iterator[ConversionFailed]:
         word = str(kind or "Lambda")
         yield failed(
             "lambda_layer",
-            f"{word} '{name}'" + (" in what it was trained with" if place.is_compiled else ""),
+            f"{word} '{name}'" + (" in its training configuration" if place.is_compiled else ""),
             operator=word,
             node=name,
-            hint="model.compile() without it, and save it again" if place.is_compiled else "",
+            hint="compile the model without it, and save it again" if place.is_compiled else "",
         )
         return
     vocabulary = value.get("vocabulary")
@@ -178,7 +180,7 @@ def _unknown(place: _Place) -> str:
     kind = place.value["class_name"]
     if "module" in place.value or not _is_layer(place) or kind in LAYERS:
         return ""
-    return f"'{kind}' is no layer of Keras 3"
+    return f"'{kind}' is not a layer of Keras 3"
 
 
 def _foreign(value: dict[str, Any], kind: str, module: Any) -> str:
@@ -186,12 +188,12 @@ def _foreign(value: dict[str, Any], kind: str, module: Any) -> str:
     config, registered = value.get("config"), value.get("registered_name")
     called = config if kind == "function" and isinstance(config, str) else kind
     if not isinstance(module, str | None) or not isinstance(registered, str | None):
-        return f"'{called}' is described in an unusual way"
+        return f"the configuration of '{called}' is malformed"
     if registered and ">" in registered:
-        return f"'{registered}' is a class or function of somebody's own"
+        return f"'{registered}' is a custom class or function"
     is_nowhere = module is None and "module" in value and not kind.startswith("__")
     if ">" in called or is_nowhere:
-        return f"'{called}' is a class or function of somebody's own"
+        return f"'{called}' is a custom class or function"
     module = module or ""
     if kind.startswith("__") and kind != "__typespec__":
         return ""  # a number, a tensor, a shape: a value, and `__lambda__` has been seen
@@ -200,5 +202,5 @@ def _foreign(value: dict[str, Any], kind: str, module: Any) -> str:
     if kind in _ELSEWHERE:
         return f"'{kind}' needs code or a model that is not in the file"
     if kind == "function" and (called in _LOADING or module.startswith(_NOT_MODELLING)):
-        return f"the function '{module}.{called}' is no part of a model"
+        return f"the function '{module}.{called}' cannot be part of a model"
     return ""

@@ -34,7 +34,7 @@ def kind_of(path: Path) -> Kind:
         str(path).encode()  # libraries take no other names
         mode = path.stat().st_mode
     except (FileNotFoundError, NotADirectoryError) as error:
-        raise failed("source_missing", f"'{path.name}' does not exist") from error
+        raise failed("source_missing", f"there is no file or folder '{path.name}'") from error
     except (OSError, ValueError) as error:  # a loop of links, a zero byte, no UTF-8
         raise failed("source_unknown", f"{path.name!a}: {error}") from error
     if stat.S_ISDIR(mode):
@@ -46,7 +46,7 @@ def kind_of(path: Path) -> Kind:
         raise failed("pickle_refused", f"'{path.name}' is a pickle")
     kind = SUFFIXES.get(suffix)
     if kind is None:
-        raise failed("source_unknown", f"'{path.name}' has no suffix of a model")
+        raise failed("source_unknown", f"'{path.name}' does not end in .keras, .h5 or .onnx")
     _check_start(path, kind)
     return kind
 
@@ -57,7 +57,7 @@ def _kind_of_folder(path: Path) -> Kind:
     why = f"the folder '{path.name}' has no {GRAPH_FILE}"
     hint = ""
     if (path / GRAPH_TEXT).exists():
-        why = f"the SavedModel '{path.name}' is in text form, and only {GRAPH_FILE} is read"
+        why = f"the SavedModel '{path.name}' is in text form, and only {GRAPH_FILE} is supported"
         hint = "save it again with a current TensorFlow"
     raise failed("source_unknown", why, hint=hint)
 
@@ -84,10 +84,10 @@ def _check_start(path: Path, kind: Kind) -> None:
         return
     why = f"'{path.name}' is not {words}"
     if kind is Kind.KERAS and start.startswith(HDF5):
-        raise failed("source_corrupt", f"{why} but an HDF5 file", hint="call it .h5")
+        raise failed("source_corrupt", f"{why} but an HDF5 file", hint="rename it to .h5")
     if is_pickle(start):
         raise failed("pickle_refused", f"{why} but a pickle")
-    raise failed("source_corrupt", f"{why}, or damaged")
+    raise failed("source_corrupt", f"{why}, or it is damaged")
 
 
 def is_pickle(start: bytes) -> bool:

@@ -52,7 +52,7 @@ def _check_size(path: Path, kind: Kind, most: int) -> None:
     if kind is Kind.SAVEDMODEL:
         check_folder(path, most=most)
     elif path.stat().st_size > most:
-        raise failed("source_too_large", f"'{path.name}' has over {most} bytes")
+        raise failed("source_too_large", f"'{path.name}' has more than {most} bytes")
 
 
 def _savedmodel(found: Inspection, path: Path, wanted: str, most: int) -> Inspection:
@@ -99,7 +99,9 @@ def _keras(found: Inspection, path: Path, wanted: str, most: int) -> Inspection:
     inputs = [{"name": n, "shape": list(s), "datatype": d} for n, s, d in model.inputs]
     faults = list(model.faults)
     if wanted not in ("", "serving_default", "serve"):
-        faults.append(failed("unknown_signature", f"'{wanted}'; it will have serving_default"))
+        faults.append(
+            failed("unknown_signature", f"'{wanted}'; its signature will be serving_default")
+        )
     return replace(
         _with_needs(found, (), None),
         chosen="serving_default",

@@ -32,12 +32,16 @@ class Budget:
                     raise failed("source_too_large", "its graph has too many parts")
                 yield each
         except BadRequest as error:
-            raise failed("source_corrupt", f"its graph is cut off, or none: {error.why}") from error
+            raise failed(
+                "source_corrupt", f"its graph is truncated or malformed: {error.why}"
+            ) from error
 
     def check_depth(self, depth: int) -> None:
         """Refuse messages that lie too deep in others."""
         if depth > MOST_LEVELS:
-            raise failed("source_corrupt", f"its graph is nested over {MOST_LEVELS} levels deep")
+            raise failed(
+                "source_corrupt", f"its graph is nested more than {MOST_LEVELS} levels deep"
+            )
 
     def entry(self, message: bytes) -> tuple[str, bytes]:
         """Key and value of a map's entry."""
@@ -48,7 +52,7 @@ class Budget:
 def message_of(value: int | bytes) -> bytes:
     """A field that has to be a message; a number in its place is damage."""
     if isinstance(value, int):
-        raise failed("source_corrupt", "its graph has a number where a part should be")
+        raise failed("source_corrupt", "its graph has a number in the place of a message")
     return value
 
 
@@ -57,4 +61,4 @@ def text_of(value: int | bytes) -> str:
     try:
         return message_of(value).decode()
     except UnicodeDecodeError as error:
-        raise failed("source_corrupt", "its graph has a name that is no text") from error
+        raise failed("source_corrupt", "its graph has a name that is not valid UTF-8") from error

@@ -34,6 +34,10 @@ def needs_of(names: Iterable[str], datatypes: Iterable[str]) -> tuple[Need, ...]
         lacks = (*lacks, "BYTES (text as input or output)")
     return (
         Need("onnx", "any replica"),
-        Need("onnx+trt", "a GPU; TensorRT leaves what it lacks to ONNX Runtime", lacks),
-        Need("plan", "the GPU architecture and the TensorRT it is built with", lacks),
+        Need(
+            "onnx+trt",
+            "a GPU; ONNX Runtime runs the operators that TensorRT does not support",
+            lacks,
+        ),
+        Need("plan", "the GPU architecture and TensorRT version that it was built with", lacks),
     )

@@ -22,7 +22,7 @@ _OWN_PARTS = (1, 2)  # of SparseTensorProto: values and indices
 def check_onnx(path: Path, *, most: int) -> tuple[str, ...]:
     """The files that weights lie in; `archive_unsafe` for one that is not in the same folder."""
     if path.stat().st_size > LARGEST:
-        raise failed("source_too_large", "an ONNX file cannot have 2 GiB or more")
+        raise failed("source_too_large", "the ONNX file has 2 GiB or more")
     budget = Budget()
     names = set(_external(path.read_bytes(), budget))
     total = path.stat().st_size
@@ -30,12 +30,14 @@ def check_onnx(path: Path, *, most: int) -> tuple[str, ...]:
         parts = PurePosixPath(name).parts
         beside = path.parent / name
         if name.startswith("/") or "\\" in name or ".." in parts or beside.is_symlink():
-            raise failed("archive_unsafe", f"its weights are said to lie in '{name[:200]}'")
+            raise failed("archive_unsafe", f"its weights have the unsafe path '{name[:200]}'")
         if not beside.is_file() or not beside.resolve().is_relative_to(path.parent.resolve()):
-            raise failed("source_corrupt", f"its weights in '{name[:200]}' are not beside it")
+            raise failed("source_corrupt", f"its weights '{name[:200]}' are not in its folder")
         total += beside.stat().st_size
     if total > most:
-        raise failed("source_too_large", f"{total} bytes with its weights, not {most}")
+        raise failed(
+            "source_too_large", f"it has {total} bytes with its weights, the limit is {most}"
+        )
     return tuple(sorted(names))
 
 
@@ -48,7 +50,7 @@ def _external(model: bytes, budget: Budget) -> Iterator[str]:
         elif number == _FUNCTIONS:
             yield from _of_body(message_of(value), (_FUNCTION_NODE,), budget, 1)
     if not has_graph:
-        raise failed("source_corrupt", "it holds no graph")
+        raise failed("source_corrupt", "it contains no graph")
 
 
 def _of_body(body: bytes, nodes: tuple[int, ...], budget: Budget, depth: int) -> Iterator[str]:

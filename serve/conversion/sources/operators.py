@@ -52,7 +52,7 @@ def _dangerous(operators: Iterable[Operator]) -> Iterator[ConversionFailed]:
     for each in operators:
         if each.name in DANGEROUS or each.name.startswith("PrintV2("):
             what = "reads or writes files"
-            what = "talks to others" if each.name in NETWORK else what
+            what = "uses the network" if each.name in NETWORK else what
             what = "runs native code" if each.name in NATIVE else what
             yield _fault("dangerous_operator", each, what)
 
@@ -60,7 +60,7 @@ def _dangerous(operators: Iterable[Operator]) -> Iterator[ConversionFailed]:
 def _python(operators: Iterable[Operator]) -> Iterator[ConversionFailed]:
     for each in operators:
         if each.name in PYTHON:
-            yield _fault("python_operator", each, "calls a function that is not in the file")
+            yield _fault("python_operator", each, "calls a function that the file does not contain")
 
 
 def _random(operators: Iterable[Operator]) -> Iterator[ConversionFailed]:
@@ -94,7 +94,7 @@ def _unsupported(
     for each in operators:
         is_named = each.name in known or each.name in told or each.name.startswith("PrintV2")
         if each.count > each.vanishing and not is_named:
-            yield _fault("unsupported_operator", each, "is not known to the converter")
+            yield _fault("unsupported_operator", each, "is not supported by the converter")
 
 
 def _fault(code: str, operator: Operator, what: str) -> ConversionFailed:

@@ -40,8 +40,8 @@ def faults_of_tensors(specs: Collection[TensorSpec]) -> tuple[ConversionFailed, 
     found = []
     for spec in specs:
         if not spec.name.isprintable():
-            why = f"the name {ascii(spec.name)[:300]} has characters that cannot be printed"
-            hint = "a signature whose tensors have plain names"
+            why = f"the name {ascii(spec.name)[:300]} has unprintable characters"
+            hint = "use a signature with printable tensor names"
             found.append(failed("unsupported_input", why, hint=hint))
         elif spec.datatype in _NO_TENSORS:
             why = f"'{spec.name}' is a {spec.datatype}"

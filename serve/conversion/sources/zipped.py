@@ -54,7 +54,9 @@ def check_archive(path: Path, *, most: int) -> None:
                 for member in members:
                     _check_content(archive, member)
     except _BROKEN as error:
-        raise failed("source_corrupt", f"'{path.name}' is no whole archive: {error}") from error
+        raise failed(
+            "source_corrupt", f"'{path.name}' is not a complete archive: {error}"
+        ) from error
 
 
 def read_config(path: Path) -> bytes:
@@ -63,7 +65,9 @@ def read_config(path: Path) -> bytes:
         with zipfile.ZipFile(path) as archive:
             return archive.read(CONFIG)
     except _BROKEN as error:
-        raise failed("source_corrupt", f"'{path.name}' is no whole archive: {error}") from error
+        raise failed(
+            "source_corrupt", f"'{path.name}' is not a complete archive: {error}"
+        ) from error
 
 
 _BROKEN = (
@@ -79,7 +83,7 @@ def _directory(file: BinaryIO, size: int) -> int:
     file.seek(size - _END.size)
     sign, disk, disk_of, here, entries, length, offset, comment = _END.unpack(file.read(_END.size))
     if sign != b"PK\x05\x06":
-        raise failed("source_corrupt", "its end is missing: it is cut off, or no archive")
+        raise failed("source_corrupt", "it is truncated, or not an archive")
     end = size - _END.size
     if end >= _LOCATOR.size + _END64.size:
         file.seek(end - _LOCATOR.size)
@@ -91,9 +95,9 @@ def _directory(file: BinaryIO, size: int) -> int:
                 file.read(_END64.size)
             )
             if sign != b"PK\x06\x06" or locator[2] != end:
-                raise _unsafe("its two ends contradict each other")
+                raise _unsafe("its two end records contradict each other")
     if comment or disk or disk_of or here != entries or offset + length != end:
-        raise _unsafe("its directory does not end the file")
+        raise _unsafe("its central directory is not at the end of the file")
     if entries > MOST_MEMBERS or length > MOST_DIRECTORY:
         raise _unsafe(f"it has {entries} members, more than {MOST_MEMBERS}")
     return int(offset)
@@ -105,26 +109,26 @@ def _check_names(members: Iterable[zipfile.ZipInfo]) -> None:
         name = member.orig_filename
         parts = name.removesuffix("/").split("/")
         if not all(_PLAIN.fullmatch(part) for part in parts):
-            raise _unsafe(f"the name {name[:200]!r} leads out of it, or is not plain")
+            raise _unsafe(f"the name {name[:200]!r} is not safe")
         if name.casefold() in seen:
-            raise _unsafe(f"'{name}' is in it twice")
+            raise _unsafe(f"it contains '{name}' twice")
         seen.add(name.casefold())
         kind = stat.S_IFMT(member.external_attr >> 16)
         if kind not in (0, stat.S_IFREG, stat.S_IFDIR):
-            raise _unsafe(f"'{name}' is a link, or no file")
+            raise _unsafe(f"'{name}' is not a regular file")
         if member.flag_bits & _ENCRYPTED:
             raise _unsafe(f"'{name}' is encrypted")
         if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-            raise _unsafe(f"'{name}' is compressed in an unusual way")
+            raise _unsafe(f"'{name}' uses an unsupported compression")
         lower = name.lower()
         if lower.endswith(PICKLES):
             raise failed("pickle_refused", f"'{name}'", hint="save the model again with Keras")
         if lower.endswith(_ARCHIVES):
-            raise _unsafe(f"'{name}' is an archive inside of it")
+            raise _unsafe(f"'{name}' is an archive inside the archive")
         if len(parts) == 1 and not name.endswith("/") and name not in (CONFIG, METADATA, WEIGHTS):
-            raise _unsafe(f"'{name}' does not belong into it")
+            raise _unsafe(f"'{name}' does not belong in it")
         if len(parts) > 1 and parts[0] != "assets":
-            raise _unsafe(f"'{name}' does not belong into it")
+            raise _unsafe(f"'{name}' does not belong in it")
     if CONFIG not in seen:
         raise failed("source_corrupt", f"it has no {CONFIG}")
 
@@ -134,13 +138,16 @@ def _check_sizes(members: Iterable[zipfile.ZipInfo], size: int, most: int) -> No
     for member in members:
         total += member.file_size
         if member.filename == CONFIG and member.file_size > MOST_CONFIG:
-            raise failed("source_too_large", f"its {CONFIG} has {member.file_size} bytes")
+            raise failed(
+                "source_too_large",
+                f"its {CONFIG} has {member.file_size} bytes, the limit is {MOST_CONFIG}",
+            )
         if member.compress_type == zipfile.ZIP_STORED and member.file_size != member.compress_size:
-            raise _unsafe(f"'{member.filename}' lies about its size")
+            raise _unsafe(f"'{member.filename}' declares a false size")
     if total > max(SLACK, RATIO * size):
-        raise _unsafe(f"{total} bytes would come out of {size}: a zip bomb")
+        raise _unsafe(f"{size} bytes would expand to {total} (zip bomb)")
     if total > most:
-        raise failed("source_too_large", f"{total} bytes would come out of it, not {most}")
+        raise failed("source_too_large", f"it would expand to {total} bytes, the limit is {most}")
 
 
 def _check_places(file: BinaryIO, members: Iterable[zipfile.ZipInfo], end: int) -> None:
@@ -160,10 +167,10 @@ def _check_places(file: BinaryIO, members: Iterable[zipfile.ZipInfo], end: int) 
         agrees = is_silent or all(own in (true, _SIZES64) for own, true in shown)
         is_same = (said, method) == (member.orig_filename, member.compress_type)
         if sign != b"PK\x03\x04" or not is_same or not agrees:
-            raise _unsafe(f"'{member.orig_filename}' is called otherwise by its own header")
+            raise _unsafe(f"the header of '{member.orig_filename}' contradicts the directory")
         free = member.header_offset + _LOCAL.size + name + extra + member.compress_size
         if free > end:
-            raise _unsafe(f"'{member.filename}' reaches into the directory")
+            raise _unsafe(f"'{member.filename}' overlaps the central directory")
 
 
 def _check_content(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> None:
@@ -178,9 +185,9 @@ def _check_content(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> None:
     if is_pickle(start):
         raise failed("pickle_refused", f"'{member.filename}'")
     if start.startswith(_STARTS):
-        raise _unsafe(f"'{member.filename}' is an archive inside of it")
+        raise _unsafe(f"'{member.filename}' is an archive inside the archive")
     if member.filename == WEIGHTS and start != HDF5:
-        raise failed("source_corrupt", f"'{WEIGHTS}' is no HDF5 file")
+        raise failed("source_corrupt", f"'{WEIGHTS}' is not an HDF5 file")
 
 
 def _unsafe(why: str) -> Exception:

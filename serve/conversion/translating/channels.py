@@ -18,8 +18,8 @@ def channels_first(signature: Signature, names: Collection[str]) -> Signature:
     if lost := sorted(set(names) - {spec.name for spec in signature.inputs}):
         raise failed(
             "unsupported_input",
-            f"there is no input '{lost[0]}' to take channels first",
-            hint=f"one of {', '.join(spec.name for spec in signature.inputs)}",
+            f"there is no input '{lost[0]}' for --nchw",
+            hint=f"use one of {', '.join(spec.name for spec in signature.inputs)}",
         )
     return replace(
         signature,
@@ -31,7 +31,7 @@ def _turned(spec: TensorSpec) -> TensorSpec:
     if spec.shape is None or len(spec.shape) != len(TO_FIRST):
         raise failed(
             "unsupported_input",
-            f"input '{spec.name}' has no four dimensions, so it has no channels to put first",
-            hint="--nchw only for images",
+            f"input '{spec.name}' does not have four dimensions",
+            hint="use --nchw only for images",
         )
     return replace(spec, shape=tuple(spec.shape[axis] for axis in TO_FIRST))

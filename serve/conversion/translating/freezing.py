@@ -35,7 +35,7 @@ def freeze(source: SourceModel, channels_first: Collection[str]) -> Frozen:
     """
     weights = sum(_size(variable) for variable in source.function.graph.variables)
     if weights > LARGEST:
-        raise failed("model_too_large", f"its weights take {weights} bytes, {LARGEST} are possible")
+        raise failed("model_too_large", f"its weights have {weights} bytes, the limit is {LARGEST}")
     traced = _around(source, channels_first)
     count = len(source.signature.inputs)
     inputs = [tensor.name for tensor in traced.inputs[:count]]
@@ -55,7 +55,7 @@ def _lean(source: SourceModel, traced: Any, inputs: list[str], outputs: list[str
     graph, _ = tf_loader.from_trackable(source.loaded, traced, inputs, outputs, True)
     graph = tf_loader.fix_freezing_errors_part2(graph)
     if graph.ByteSize() > LARGEST:
-        raise failed("model_too_large", f"{graph.ByteSize()} bytes, {LARGEST} are possible")
+        raise failed("model_too_large", f"it has {graph.ByteSize()} bytes, the limit is {LARGEST}")
     gc.collect()  # a graph is full of cycles, each with all weights
     with tf.Graph().as_default():
         return tf_loader.tf_optimize(inputs, outputs, graph)

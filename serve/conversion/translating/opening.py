@@ -103,7 +103,7 @@ def _export(model: Any, folder: Path) -> None:
         raise failed(
             "no_signature",
             "the model was never called, so the shape of its input is not known",
-            hint="call the model once, or begin it with keras.Input(…), and save it again",
+            hint="call the model once, or start it with keras.Input(…), and save it again",
         )
     try:
         model.export(str(folder), format="tf_saved_model", verbose=False)
@@ -118,7 +118,7 @@ def _not_loaded(error: Exception) -> ConversionFailed:
         return failed("lambda_layer", _line(error), operator="Lambda")
     if any(word in words for word in _UNKNOWN):
         return failed("custom_object", _line(error, _UNKNOWN))
-    return failed("source_corrupt", f"Keras says {type(error).__name__}: {_line(error)}")
+    return failed("source_corrupt", f"Keras fails with {type(error).__name__}: {_line(error)}")
 
 
 def _line(error: Exception, words: tuple[str, ...] = ()) -> str:

@@ -72,10 +72,10 @@ def without_references(folder: Path, graph: Any) -> bool:
     if table is not None:
         raise failed(
             "unsupported_operator",
-            "the graph has a lookup table beside reference variables of TensorFlow 1",
+            "the graph has a lookup table and reference variables of TensorFlow 1",
             operator=table.op,
             node=table.name,
-            hint="tf.compat.v1.enable_resource_variables() before the model is built, then export",
+            hint="call tf.compat.v1.enable_resource_variables() before you build the model",
         )
     wanted = {
         info.name.partition(":")[0]

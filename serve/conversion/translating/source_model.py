@@ -33,7 +33,7 @@ class SourceModel:
     def __init__(self, folder: Path, name: str) -> None:
         self.loaded = load(folder)
         if name not in self.loaded.signatures:
-            raise failed("unknown_signature", f"'{name}' is none of its signatures")
+            raise failed("unknown_signature", f"it has no signature '{name}'")
         self.function = self.loaded.signatures[name]
         self._specs: dict[str, Any] = dict(self.function.structured_input_signature[1])
         self.signature = Signature(
@@ -76,13 +76,13 @@ def _not_loaded(error: Exception) -> ConversionFailed:
         operator = words.partition(_UNREGISTERED)[2].partition("'")[0]
         return failed(
             "unsupported_operator",
-            f"{operator} is not one of TensorFlow's operators",
+            f"{operator} is not a TensorFlow operator",
             operator=operator,
         )
     if isinstance(error, MemoryError | tf.errors.ResourceExhaustedError):
         return failed("out_of_memory", "TensorFlow cannot load the model")
     line = next(iter(words.strip().splitlines()), "")[:300]
-    return failed("source_corrupt", f"TensorFlow says {type(error).__name__}: {line}")
+    return failed("source_corrupt", f"TensorFlow fails with {type(error).__name__}: {line}")
 
 
 def _spec(name: str, spec: Any) -> TensorSpec:
@@ -92,7 +92,9 @@ def _spec(name: str, spec: Any) -> TensorSpec:
     datatype = DATATYPES.get(spec.dtype)
     if datatype is None:
         raise failed(
-            "unsupported_datatype", f"'{name}' is {spec.dtype.name}, which Triton lacks", node=name
+            "unsupported_datatype",
+            f"'{name}' is {spec.dtype.name}, which Triton does not support",
+            node=name,
         )
     if spec.shape.rank is None:
         return TensorSpec(name, datatype, None)

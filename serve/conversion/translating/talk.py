@@ -33,9 +33,11 @@ class Talk(logging.Handler):
             if (found := _unmapped(record)) or (found := _not_converted(record)):
                 return found
         if error is not None:
-            return failed("invalid_graph", f"tf2onnx says {type(error).__name__}: {_line(error)}")
+            return failed(
+                "invalid_graph", f"tf2onnx fails with {type(error).__name__}: {_line(error)}"
+            )
         if self.errors:
-            return failed("invalid_graph", f"tf2onnx says: {_line(self.errors[0].getMessage())}")
+            return failed("invalid_graph", f"tf2onnx reports: {_line(self.errors[0].getMessage())}")
         return None
 
 
@@ -57,7 +59,7 @@ def _unmapped(record: logging.LogRecord) -> ConversionFailed | None:
     node = without_calls(node)
     return failed(
         "unsupported_operator",
-        f"{operator} has no counterpart in ONNX (node {node})",
+        f"{operator} has no ONNX equivalent (node {node})",
         operator=operator,
         node=node,
     )
@@ -73,7 +75,7 @@ def _not_converted(record: logging.LogRecord) -> ConversionFailed | None:
     operator = _operator(str(summary)) or getattr(handler, "__qualname__", "").partition(".")[0]
     return failed(
         "unsupported_operator",
-        f"{operator} cannot be converted as it is used here (node {node}): {_reason(raised)}",
+        f"{operator} cannot be converted in this form (node {node}): {_reason(raised)}",
         operator=operator,
         node=node,
     )

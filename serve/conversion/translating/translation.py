@@ -59,7 +59,7 @@ def _check_names(signature: Signature) -> None:
     given = {spec.name for spec in signature.inputs}
     for spec in signature.outputs:
         if spec.name in given:
-            raise failed("same_name", f"both are called '{spec.name}'", node=spec.name)
+            raise failed("same_name", f"both have the name '{spec.name}'", node=spec.name)
 
 
 @contextmanager
@@ -80,14 +80,14 @@ def _model(frozen: Frozen, request: Request, tell: Tell) -> onnx.ModelProto:
             graph = _optimised(_graph(frozen, request), in_place=True)
         except _PassFailed as error:
             logging.getLogger(__name__).info("%s", error)
-            tell("note", text=f"{error}; once more with copies of the graph")
+            tell("note", text=f"{error}; trying again with copies of the graph")
             graph = _optimised(_graph(frozen, request), in_place=False)
     try:
         model = graph.make_model(PRODUCER)
     except ValueError as error:
         raise failed("model_too_large", str(error)[:300]) from error
     if model.ByteSize() > LARGEST:
-        raise failed("model_too_large", f"{model.ByteSize()} bytes, {LARGEST} are possible")
+        raise failed("model_too_large", f"it has {model.ByteSize()} bytes, the limit is {LARGEST}")
     return model
 
 

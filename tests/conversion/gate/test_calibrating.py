@@ -76,9 +76,13 @@ def test_an_input_of_several_rows_for_each_sample_is_divided_by_samples():
     ("given", "labels", "why"),
     [
         (None, 0, "there are no samples and no labelled rows"),
-        (99, 0, "there are 99 samples, 100 are needed"),
-        (None, 49, "there are 49 labelled rows, 50 are needed"),
-        (3, 2, "there are 3 samples, 100 are needed and 2 labelled rows, 50 are needed"),
+        (99, 0, "there are 99 samples (at least 100 needed)"),
+        (None, 49, "there are 49 labelled rows (at least 50 needed)"),
+        (
+            3,
+            2,
+            "there are 3 samples (at least 100 needed) and 2 labelled rows (at least 50 needed)",
+        ),
         (100, 0, ""),
         (None, 50, ""),
         (3, 50, ""),
@@ -94,7 +98,7 @@ def test_samples_that_are_scaled_once_more_are_refused():
     verdict = verified(scores, clipped(0.07), samples_of(rows(200, 0.02)))
     assert step(verdict, Step.NUMBERS).passed
     assert code(verdict) == "unverified"
-    assert "the samples for 'x' reach 0.06" in step(verdict, Step.VERIFICATION).summary
+    assert "the samples of 'x' only reach 0.06" in step(verdict, Step.VERIFICATION).summary
     assert not verdict.cases
 
 
@@ -104,13 +108,13 @@ def test_samples_that_always_have_the_same_answer_are_refused():
     verdict = verified(scores, scores, samples_of(given))
     assert code(verdict) == "unverified"
     winner = int(scores({"x": given})["y"][0].argmax())
-    assert f"at place {winner} for all 50 rows" in step(verdict, Step.VERIFICATION).summary
+    assert f"'y' is {winner} for all 50 rows" in step(verdict, Step.VERIFICATION).summary
 
 
 def test_samples_of_the_right_scale_pass_and_say_what_judged():
     verdict = verified(scores, scores, samples_of(rows(200)))
     assert verdict.passed
-    summary = "calibrated with 150 samples, judged by 50 samples that were held back"
+    summary = "calibrated with 150 samples, verified with 50 held-back samples"
     assert step(verdict, Step.VERIFICATION).summary == summary
 
 

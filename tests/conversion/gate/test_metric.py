@@ -94,10 +94,10 @@ def test_labels_that_fit_no_output_are_the_users_matter():
 @pytest.mark.parametrize(
     ("before", "after", "lost", "text"),
     [
-        (583, 583, 0, "583 of 599 right before and after"),
-        (583, 583, 2, "583 of 599 right before and after, 2 of them others"),
-        (583, 580, 4, "580 of 599 right, 583 before: 0.50 pp lost"),
-        (580, 583, 0, "583 of 599 right, 580 before: 0.50 pp won"),
+        (583, 583, 0, "583 of 599 correct before and after"),
+        (583, 583, 2, "583 of 599 correct before and after, 2 of them different rows"),
+        (583, 580, 4, "580 of 599 correct, 583 before (0.50 pp lost)"),
+        (580, 583, 0, "583 of 599 correct, 580 before (0.50 pp gained)"),
     ],
 )
 def test_a_metric_says_what_has_changed(before: int, after: int, lost: int, text: str):

@@ -43,7 +43,7 @@ def test_a_row_that_depends_on_its_place_is_not_batched():
 def test_rows_that_do_not_depend_are_batched():
     verdict = judge(dense, dense)
     assert verdict.is_batched
-    assert step(verdict, Step.BATCH).summary == "5 rows answer alike alone and among others"
+    assert step(verdict, Step.BATCH).summary == "5 rows give the same results alone and in a batch"
 
 
 @pytest.mark.parametrize(

@@ -57,7 +57,7 @@ def test_an_input_without_dimensions_is_the_same_for_all_samples(tmp_path):
         ({"x": np.ones((5, 2))}, "lacks ids"),
         ({"x": np.ones((5, 2)), "ids": np.arange(5), "z": np.ones(5)}, "also has z"),
         ({"x": np.ones((5, 2)), "ids": np.arange(4)}, "different numbers of samples"),
-        ({"x": np.ones((5, 3)), "ids": np.arange(5)}, "'x' has the shape [5, 3]"),
+        ({"x": np.ones((5, 3)), "ids": np.arange(5)}, "'x' has shape [5, 3]"),
         ({"x": np.ones((0, 2)), "ids": np.arange(0)}, "no samples"),
         ({"x": np.ones((1, 2)), "ids": np.array([0.5])}, "'ids' holds values"),
         ({"x": np.array([["a", "b"]]), "ids": np.arange(1)}, "'x' holds text"),
@@ -84,8 +84,8 @@ def test_a_pickle_is_refused(tmp_path):
     [
         (None, "no array 'labels'"),
         (np.arange(4), "for 5 samples"),
-        (np.linspace(0, 1, 5), "not whole numbers"),
-        (np.array(["a"] * 5), "not whole numbers"),
+        (np.linspace(0, 1, 5), "not integers"),
+        (np.array(["a"] * 5), "not integers"),
     ],
 )
 def test_labels_that_do_not_fit_are_refused(tmp_path, labels, said):

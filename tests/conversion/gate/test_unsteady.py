@@ -28,7 +28,7 @@ def test_a_rounding_that_only_a_picture_of_one_colour_shows_passes():
     skipped = {
         one["input"]: one.get("skipped", "") for one in step(verdict, Step.NUMBERS).facts["inputs"]
     }
-    assert skipped["huge, 3 rows"] == "the source itself is unsteady there"
+    assert skipped["huge, 3 rows"] == "the source itself is unstable there"
     assert not skipped["uniform, 3 rows"]
 
 

@@ -42,7 +42,7 @@ def test_an_answer_that_is_off_is_refused(size):
 
 def test_what_is_off_is_said_with_its_place_and_its_input():
     why = step(judge(dense, off_by(0.5)), Step.NUMBERS).summary
-    assert why.startswith("'y'[") and "the source gives" in why and "is allowed" in why
+    assert why.startswith("'y'[") and "the source gives" in why and "the limit" in why
 
 
 def test_a_nan_that_the_source_does_not_give_is_refused():

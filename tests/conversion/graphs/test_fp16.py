@@ -56,7 +56,7 @@ def test_a_product_that_fits_by_less_than_half_is_refused_as_well():
 def test_weights_that_do_not_fit_are_refused_even_if_no_sample_needs_them():
     weight = np.array([[1e6, 0], [0, 1], [0, 0], [0, 0]], np.float32)
     large = model([node("MatMul", "x w", "y")], {"w": weight})
-    with pytest.raises(ConversionFailed, match=r"'w' holds 1e\+06"):
+    with pytest.raises(ConversionFailed, match=r"'w' contains 1e\+06"):
         to_fp16(large, [{"x": np.zeros((1, 4), np.float32)}])
 
 

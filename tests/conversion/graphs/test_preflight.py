@@ -52,8 +52,8 @@ def test_a_file_that_is_quantised_by_default_is_refused_by_node(tmp_path: Path):
     path = tmp_path / "default.onnx"
     quantize_static(digits(), path, Once())
     found = {problem.node: problem.why for problem in preflight(onnx.load(path))}
-    asymmetric = "its zero point is -128, TensorRT takes 0: quantise symmetrically"
-    wide = "it quantises to INT32, TensorRT takes INT8"
+    asymmetric = "its zero point is -128, TensorRT requires 0 (symmetric quantisation)"
+    wide = "it quantises to INT32, TensorRT supports INT8"
     blamed = {
         why: {node.rpartition("_")[2] for node in found if found[node] == why}
         for why in found.values()
@@ -104,21 +104,21 @@ def one(operator, inputs="x", weights=None, *, given=None, kind=None, domains=No
 
 PICTURE = {"x": ("batch", 3, 8, 8)}
 REFUSED = {
-    "no such operator": (one("Det"), "Det", "no such operator"),
+    "no such operator": (one("Det"), "Det", "does not support this operator"),
     "a window of Fourier": (
         one("STFT", "x step", {"step": np.array(2)}, onesided=0),
         "STFT",
-        "no such operator",
+        "does not support this operator",
     ),
     "another domain": (
         one("FusedMatMul", "x x", domains={"com.microsoft": 1}, domain="com.microsoft"),
         "FusedMatMul",
-        "domain 'com.microsoft'",
+        "domain is 'com.microsoft'",
     ),
     "classical machine learning": (
         one("Scaler", domains={"ai.onnx.ml": 3}, domain="ai.onnx.ml"),
         "Scaler",
-        "domain 'ai.onnx.ml'",
+        "domain is 'ai.onnx.ml'",
     ),
     "integer products": (
         one("MatMulInteger", "x x", kind=INT8),
@@ -138,13 +138,13 @@ REFUSED = {
         "QuantizeLinear",
         "UINT8",
     ),
-    "branches of other ranks": (branching(), "If", "2 and 3 dimensions"),
-    "as many results as come": (collecting((1 << 63) - 1), "Loop", "known only at the end"),
+    "branches of other ranks": (branching(), "If", "2 dimensions in one branch and 3"),
+    "as many results as come": (collecting((1 << 63) - 1), "Loop", "not known at build time"),
     "places of maxima": (
         model([node("MaxPool", "x", "y at", kernel_shape=[2, 2])], inputs=PICTURE,
               outputs={"y": None, "at": (INT64, None)}),
         "MaxPool",
-        "places",
+        "indices",
     ),
     "dilated pools": (
         model([node("MaxPool", "x", "y", kernel_shape=[2, 2], dilations=[2, 2])], inputs=PICTURE),
@@ -160,7 +160,7 @@ REFUSED = {
     "axes from outside": (
         one("ReduceSum", "x axes", given={"axes": (INT64, (1,))}),
         "ReduceSum",
-        "axes 'axes' is computed",
+        "axes 'axes' must be constant",
     ),
     "sums into places": (
         one("ScatterND", "x i u", {"i": np.array([[0]]), "u": floats(1, 4)}, reduction="add"),
@@ -233,17 +233,17 @@ def test_doubles_are_one_note():
         inputs={"x": (DOUBLE, (1, 4))},
         outputs={"y": (DOUBLE, (1, 4))},
     )
-    why = "TensorRT computes DOUBLE as FP32, here and in 1 other nodes"
+    why = "TensorRT computes DOUBLE as FP32 (here and in 1 other nodes)"
     assert preflight(made) == (Problem("Relu", "the_h", why, blocks=False),)
 
 
 def test_whole_numbers_where_the_table_has_floats_are_a_note():
     (note,) = preflight(one("Clip", kind=INT64))
-    assert not note.blocks and "whole numbers" in note.why
+    assert not note.blocks and "integers" in note.why
 
 
 @pytest.mark.parametrize("opset", [8, 26])
 def test_an_opset_that_tensorrt_does_not_read_is_about_the_whole_model(opset):
     made = model([node("Relu", "x", "y")], opset=opset)
-    assert preflight(made)[0].why == f"opset {opset}: TensorRT reads 9 to 25"
+    assert preflight(made)[0].why == f"the model has opset {opset}, TensorRT supports 9 to 25"
     assert preflight(made)[0].node == ""

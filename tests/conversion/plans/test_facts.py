@@ -85,7 +85,9 @@ def test_what_the_inspector_does_not_tell_is_nothing(text: str) -> None:
 
 
 def test_a_plan_without_a_layer_of_the_wanted_type_is_refused() -> None:
-    with pytest.raises(GateRefused, match="no layer of the plan gives fp16; 5 in fp32") as refused:
+    with pytest.raises(
+        GateRefused, match="no layer of the plan computes in fp16; its layers: 5 in fp32"
+    ) as refused:
         require_precision(Precision.FP16, {"fp32": 5})
     assert refused.value.code == "precision_missing"
     require_precision(Precision.FP16, {"fp32": 5, "fp16": 1})
