@@ -24,11 +24,14 @@ WARNING = {
     "rule": "preferred-caps",
     "severity": "warning",
     "field": "dynamic_batching.preferred_batch_size",
-    "why": "batches hardly exceed 4 rows, although max_batch_size is 8",
-    "fix": "8 among them, or max_batch_size: 4",
+    "why": "batches rarely exceed 4 rows, although max_batch_size is 8",
+    "fix": "add 8, or set max_batch_size: 4",
 }
 FOREIGN = {"rule": "graph-level", "severity": "error", "field": "optimization.graph.level"}
-FOREIGN |= {"why": "there is no level 7", "fix": "0 for all, -1 basic, 1 extended, 2 none"}
+FOREIGN |= {
+    "why": "there is no level 7",
+    "fix": "use 0 (all), -1 (basic), 1 (extended) or 2 (none)",
+}
 
 
 def change(phase: str, outcome: str = "", told: str = "") -> dict[str, Any]:

@@ -8,18 +8,20 @@ LONGEST_DELAY = 1_000_000  # microseconds
 
 
 def batch_size_negative(subject: Subject) -> Findings:
-    """`max_batch_size` below 0.
+    """`max_batch_size` is below 0.
 
     Triton: `'max_batch_size' must be non-negative value`.
     """
     if subject.message.max_batch_size < 0:
-        yield Finding("max_batch_size", f"it is {subject.message.max_batch_size}", "0 or more")
+        yield Finding(
+            "max_batch_size", f"it is {subject.message.max_batch_size}", "set it to 0 or more"
+        )
 
 
 def batch_dimension_fixed(subject: Subject) -> Findings:
-    """`max_batch_size` above 0 for a model file whose first dimension is fixed, or that has none.
+    """`max_batch_size` is above 0, but the model file's first dimension is fixed or missing.
 
-    The onnxruntime backend refuses the load; a TensorRT plan without a dynamic batch does as well.
+    The onnxruntime and tensorrt backends refuse to load the model.
     """
     largest = subject.message.max_batch_size
     if largest <= 0:
@@ -30,30 +32,30 @@ def batch_dimension_fixed(subject: Subject) -> Findings:
                 yield Finding(
                     "max_batch_size",
                     f"it is {largest}, but {role} '{spec.name}' is {shown(spec.shape)} in the "
-                    "model file: the first dimension is not free",
-                    "max_batch_size: 0, or export the model with a free first dimension",
+                    "model file, without a free first dimension",
+                    "set max_batch_size: 0, or export the model with a free first dimension",
                 )
                 return
 
 
 def batching_without_batches(subject: Subject) -> Findings:
-    """`dynamic_batching` although `max_batch_size` is 0.
+    """`dynamic_batching` is set, but `max_batch_size` is 0.
 
-    Triton 2.51 loads it and never batches anything.
+    Triton 2.51 loads the model and never batches requests.
     """
     message = subject.message
     if message.HasField("dynamic_batching") and message.max_batch_size == 0:
         yield Finding(
             "dynamic_batching",
-            "max_batch_size is 0, so no request is ever put together with another",
-            "max_batch_size: 8, or no dynamic_batching",
+            "max_batch_size is 0, so requests are never batched",
+            "set max_batch_size: 8, or remove dynamic_batching",
         )
 
 
 def delay_absurd(subject: Subject) -> Findings:
-    """Requests wait for others for more than a second.
+    """The queue delay is longer than a second.
 
-    Triton does as it is told: every lone request takes that much longer.
+    A request that arrives alone takes that much longer.
     """
     message = subject.message
     for field, delay in (
@@ -64,45 +66,45 @@ def delay_absurd(subject: Subject) -> Findings:
         if delay > LONGEST_DELAY:
             yield Finding(
                 f"{field}.max_queue_delay_microseconds",
-                f"{delay} is {delay / 1_000_000:g} s for a request that comes alone",
-                "a delay that callers do not notice, such as 100",
+                f"a request that arrives alone waits {delay / 1_000_000:g} s",
+                "use a shorter delay, such as 100",
             )
 
 
 def delay_without_effect(subject: Subject) -> Findings:
-    """A queue delay where nothing can be waited for.
+    """A queue delay has no effect.
 
-    With `max_batch_size` 1 every request is a whole batch. The direct strategy of sequences waits
+    With `max_batch_size` 1, every request is a full batch. The direct strategy of sequences waits
     only for `minimum_slot_utilization`.
     """
     message = subject.message
     if message.max_batch_size == 1 and message.dynamic_batching.max_queue_delay_microseconds:
         yield Finding(
             "dynamic_batching.max_queue_delay_microseconds",
-            "max_batch_size is 1: every request is a whole batch",
-            "a larger max_batch_size, or no delay",
+            "max_batch_size is 1, so every request is a full batch",
+            "use a larger max_batch_size, or remove the delay",
         )
     direct = message.sequence_batching.direct
     if direct.max_queue_delay_microseconds and not direct.minimum_slot_utilization:
         yield Finding(
             "sequence_batching.direct.max_queue_delay_microseconds",
-            "without minimum_slot_utilization nothing waits",
-            "minimum_slot_utilization: 0.5, or no delay",
+            "without minimum_slot_utilization, requests do not wait",
+            "set minimum_slot_utilization: 0.5, or remove the delay",
         )
 
 
 def priority_default_outside(subject: Subject) -> Findings:
     """`default_priority_level` is not one of the priority levels.
 
-    Triton: `default priority level must be in range [1, 2]`; 0 is outside, too.
+    Triton: `default priority level must be in range [1, 2]`. 0 is out of range, too.
     """
     batching = subject.message.dynamic_batching
     levels, default = batching.priority_levels, batching.default_priority_level
     if levels and not 1 <= default <= levels:
         yield Finding(
             "dynamic_batching.default_priority_level",
-            f"{default} is none of the levels 1 to {levels}",
-            f"default_priority_level: {levels}",
+            f"{default} is not one of the levels 1 to {levels}",
+            f"set default_priority_level: {levels}",
         )
 
 
@@ -117,14 +119,14 @@ def priority_policy_outside(subject: Subject) -> Findings:
             yield Finding(
                 "dynamic_batching.priority_queue_policy",
                 f"there is no level {level}, only 1 to {batching.priority_levels}",
-                "a key among the levels",
+                f"use a level from 1 to {batching.priority_levels}",
             )
 
 
 def priority_without_levels(subject: Subject) -> Findings:
-    """Priorities are used, and `priority_levels` is 0.
+    """Priorities are used, but `priority_levels` is 0.
 
-    Triton 2.51 loads it and ignores them.
+    Triton 2.51 loads the model and ignores the priorities.
     """
     batching = subject.message.dynamic_batching
     if batching.priority_levels == 0 and (
@@ -133,14 +135,14 @@ def priority_without_levels(subject: Subject) -> Findings:
         yield Finding(
             "dynamic_batching.priority_levels",
             "it is 0, so all requests have the same priority",
-            "priority_levels: 2, or no priorities",
+            "set priority_levels: 2, or remove the priorities",
         )
 
 
 def unsupported_here(subject: Subject) -> Findings:
-    """What NVIDIA's onnxruntime backend can do, and the one that Servegate starts cannot.
+    """A field that NVIDIA's onnxruntime backend supports, and the one of local Tritons does not.
 
-    The Python backend of local Tritons refuses the load.
+    Local Tritons refuse to load the model.
     """
     message = subject.message
     used = {
@@ -154,6 +156,6 @@ def unsupported_here(subject: Subject) -> Findings:
         if is_used and subject.backend == "onnxruntime":
             yield Finding(
                 field,
-                "the onnxruntime backend of a Triton that Servegate starts does not support it",
-                "leave it out, or serve it with NVIDIA's Triton image",
+                "the onnxruntime backend of local Tritons does not support it",
+                "remove it, or serve the model with NVIDIA's Triton image",
             )

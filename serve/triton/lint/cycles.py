@@ -7,14 +7,14 @@ from serve.triton.lint.subject import Finding, Findings, Subject
 def tensor_cycle(subject: Subject) -> Findings:
     """Steps that wait for each other.
 
-    Triton does not look for it: such a call would never be answered.
+    Triton does not check this. Calls would never get a response.
     """
     stuck = ", ".join(_never_able(subject))
     if stuck:
         yield Finding(
             "ensemble_scheduling",
-            f"{stuck} can never start: each waits for an output of the other",
-            "steps that lead from the inputs to the outputs",
+            f"{stuck} can never start, because each waits for an output of another",
+            "connect the steps from the inputs to the outputs",
         )
 
 

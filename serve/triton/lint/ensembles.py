@@ -31,15 +31,15 @@ def ensemble_platform(subject: Subject) -> Findings:
     """
     message = subject.message
     if message.HasField("ensemble_scheduling") and message.platform != "ensemble":
-        yield Finding("platform", "a model with steps is an ensemble", 'platform: "ensemble"')
+        yield Finding("platform", "a model with steps is an ensemble", 'set platform: "ensemble"')
     if message.platform == "ensemble" and not message.ensemble_scheduling.step:
-        yield Finding("ensemble_scheduling", "an ensemble needs steps", "step { … }")
+        yield Finding("ensemble_scheduling", "an ensemble needs steps", "add step { … }")
 
 
 def ensemble_only(subject: Subject) -> Findings:
-    """What an ensemble cannot have, because it runs nothing itself.
+    """A field that an ensemble cannot have, because it executes nothing itself.
 
-    Triton: `instance group should not be specified for ensemble`, and the like.
+    Triton: `instance group should not be specified for ensemble`, and similar messages.
     """
     message = subject.message
     used = {
@@ -49,7 +49,9 @@ def ensemble_only(subject: Subject) -> Findings:
     }
     for field, is_used in used.items():
         if is_used and message.HasField("ensemble_scheduling"):
-            yield Finding(field, "an ensemble runs nothing itself", "set it in the steps' models")
+            yield Finding(
+                field, "an ensemble executes nothing itself", "set it in the steps' models"
+            )
 
 
 def step_unknown(subject: Subject) -> Findings:
@@ -69,7 +71,7 @@ def step_itself(subject: Subject) -> Findings:
     """
     for title, step in steps(subject):
         if _leads_to(step.model_name, subject.name, subject.others, set()):
-            yield Finding(title, "it leads back to this ensemble", "another model")
+            yield Finding(title, "it leads back to this ensemble", "use another model")
 
 
 def _leads_to(name: str, wanted: str, others: Mapping[str, Any], seen: set[str]) -> bool:
@@ -83,7 +85,7 @@ def _leads_to(name: str, wanted: str, others: Mapping[str, Any], seen: set[str])
 
 
 def step_input_unknown(subject: Subject) -> Findings:
-    """A step is fed an input that its model does not have.
+    """A step maps an input that its model does not have.
 
     Triton: `ensemble tensor x is mapping to non-existing input q in model m`.
     """
@@ -94,12 +96,12 @@ def step_input_unknown(subject: Subject) -> Findings:
                 yield Finding(
                     f"{title}.input_map",
                     f"the model has no input '{name}', only {', '.join(known)}",
-                    "the input's name in that model as the key",
+                    "use the input's name in that model as the key",
                 )
 
 
 def step_output_unknown(subject: Subject) -> Findings:
-    """An output is taken from a step whose model does not have it.
+    """A step maps an output that its model does not have.
 
     Triton: `ensemble tensor y is mapped from non-existing output q in model m`.
     """
@@ -110,29 +112,29 @@ def step_output_unknown(subject: Subject) -> Findings:
                 yield Finding(
                     f"{title}.output_map",
                     f"the model has no output '{name}', only {', '.join(known)}",
-                    "the output's name in that model as the key",
+                    "use the output's name in that model as the key",
                 )
 
 
 def step_input_missing(subject: Subject) -> Findings:
-    """A step whose model has an input that nothing feeds.
+    """A step does not map an input of its model.
 
-    Triton refuses the load: `expected 2 inputs but got 1`.
+    Triton refuses to load the model: `expected 2 inputs but got 1`.
     """
     for title, step, other in _known_steps(subject):
         for entry in other.input:
             if not entry.optional and entry.name not in step.input_map:
                 yield Finding(
                     f"{title}.input_map",
-                    f"the model's input '{entry.name}' gets nothing",
-                    f'input_map {{ key: "{entry.name}" value: … }}',
+                    f"the model's input '{entry.name}' is not mapped",
+                    f'add input_map {{ key: "{entry.name}" value: … }}',
                 )
 
 
 def tensor_unproduced(subject: Subject) -> Findings:
-    """A tensor that a step, or the ensemble's output, takes, and nobody produces.
+    """A step or an output of the ensemble uses a tensor that nothing produces.
 
-    Triton refuses the load: `ensemble output 'y' for ensemble m is not used`.
+    Triton refuses to load the model: `ensemble output 'y' for ensemble m is not used`.
     """
     message = subject.message
     made = {entry.name for entry in message.input} | {name for _, name in produced(subject)}
@@ -140,8 +142,8 @@ def tensor_unproduced(subject: Subject) -> Findings:
         for tensor in sorted(set(step.input_map.values()) - made):
             yield Finding(
                 f"{title}.input_map",
-                f"no step and no input produces '{tensor}'",
-                "an input of the ensemble, or an output of another step",
+                f"no step or input produces '{tensor}'",
+                "use an input of the ensemble, or an output of another step",
             )
     for entry in message.output if message.ensemble_scheduling.step else ():
         if entry.name not in made:
@@ -151,7 +153,7 @@ def tensor_unproduced(subject: Subject) -> Findings:
 
 
 def tensor_unused(subject: Subject) -> Findings:
-    """A tensor that is produced, or an input of the ensemble, and nobody takes it.
+    """Nothing uses an input of the ensemble, or a tensor that a step produces.
 
     Triton: `ensemble tensor 'z' is unused`, `ensemble input 'u' is not used`.
     """
@@ -161,11 +163,11 @@ def tensor_unused(subject: Subject) -> Findings:
     for title, tensor in dict.fromkeys(produced(subject)):
         if tensor not in wanted:
             yield Finding(
-                f"{title}.output_map", f"nobody takes '{tensor}'", "leave the output out of the map"
+                f"{title}.output_map", f"nothing uses '{tensor}'", "remove the output from the map"
             )
     for entry in message.input if message.ensemble_scheduling.step else ():
         if entry.name not in taken:
-            yield Finding(f"input '{entry.name}'", "no step takes it", "leave the input out")
+            yield Finding(f"input '{entry.name}'", "no step uses it", "remove the input")
 
 
 def tensor_produced_twice(subject: Subject) -> Findings:
@@ -178,8 +180,8 @@ def tensor_produced_twice(subject: Subject) -> Findings:
         if tensor in made:
             yield Finding(
                 f"{title}.output_map",
-                f"'{tensor}' is produced already",
-                "another name for one of them",
+                f"'{tensor}' is already produced",
+                "use another name for one of them",
             )
         made.add(tensor)
 
@@ -187,13 +189,13 @@ def tensor_produced_twice(subject: Subject) -> Findings:
 def input_overwritten(subject: Subject) -> Findings:
     """A step produces a tensor that is an input of the ensemble.
 
-    Triton 2.51 loads it; which of the two the other steps get depends on which comes first.
+    Triton 2.51 loads the ensemble. The other steps get whichever tensor comes first.
     """
     given = {entry.name for entry in subject.message.input}
     for title, tensor in produced(subject):
         if tensor in given:
             yield Finding(
-                f"{title}.output_map", f"'{tensor}' is an input of the ensemble", "another name"
+                f"{title}.output_map", f"'{tensor}' is an input of the ensemble", "use another name"
             )
 
 
@@ -205,7 +207,7 @@ def produced(subject: Subject) -> Iterator[tuple[str, str]]:
 
 
 def edge_datatype(subject: Subject) -> Findings:
-    """A tensor that one step gives as one data type and another takes as a different one.
+    """A tensor has different data types at its two ends.
 
     Triton: `ensemble tensor x: inconsistent data type`.
     """
@@ -215,13 +217,14 @@ def edge_datatype(subject: Subject) -> Findings:
         if entry.data_type != wanted:
             yield Finding(
                 f"tensor '{tensor}'",
-                f"{where} has {datatype_word(entry.data_type)}, {known} {datatype_word(wanted)}",
-                "the same data type on both ends",
+                f"{where} has {datatype_word(entry.data_type)}, "
+                f"{known} has {datatype_word(wanted)}",
+                "use the same data type at both ends",
             )
 
 
 def edge_dims(subject: Subject) -> Findings:
-    """A tensor whose two ends have different shapes; -1 fits every size.
+    """A tensor has different shapes at its two ends; -1 fits every size.
 
     Triton: `ensemble tensor x: inconsistent shape`.
     """
@@ -237,8 +240,8 @@ def edge_dims(subject: Subject) -> Findings:
         if not fits:
             yield Finding(
                 f"tensor '{tensor}'",
-                f"{where} has {shown(shape)}, {known} {shown(wanted)}, batch dimension included",
-                "the same shape on both ends",
+                f"{where} has {shown(shape)}, {known} has {shown(wanted)} (with batch dimension)",
+                "use the same shape at both ends",
             )
 
 
@@ -258,7 +261,7 @@ def _ends(subject: Subject) -> Iterator[tuple[str, str, Any, int]]:
 
 
 def ensemble_batch_size(subject: Subject) -> Findings:
-    """An ensemble that takes larger batches than one of its steps.
+    """An ensemble allows larger batches than one of its steps.
 
     Triton: `allows maximum batch size 16, but it contains model m which only allows … 8`.
     """
@@ -267,6 +270,6 @@ def ensemble_batch_size(subject: Subject) -> Findings:
         if largest > other.max_batch_size and (other.max_batch_size > 0 or other.input):
             yield Finding(
                 "max_batch_size",
-                f"it is {largest}, {title} takes only {other.max_batch_size}",
-                f"max_batch_size: {other.max_batch_size}",
+                f"it is {largest}, but {title} allows only {other.max_batch_size}",
+                f"set max_batch_size: {other.max_batch_size}",
             )

@@ -11,42 +11,42 @@ TENSORFLOW_END = "Triton's TensorFlow backend ended with release 25.02"
 
 
 def name_invalid(subject: Subject) -> Findings:
-    """A name that cannot be a model's.
+    """The model's name is not valid.
 
-    Triton takes more names than can be asked for over HTTP.
+    Triton also accepts names that cannot be requested over HTTP.
     """
     try:
         check_model_name(subject.name)
     except Invalid as error:
-        yield Finding("name", f"{error.what}: {error.why}", "another name")
+        yield Finding("name", f"{error.what}: {error.why}", "use another name")
 
 
 def name_differs(subject: Subject) -> Findings:
     """`name` in config.pbtxt is not the model's name.
 
-    Triton refuses the load; Servegate leaves the name out, because it chooses the folder's name.
+    Triton refuses to load the model. Servegate removes the name, because it names the folder.
     """
     name = subject.message.name
     if name and name != subject.name:
-        yield Finding("name", f"it is '{name}', the model is '{subject.name}'", "leave it out")
+        yield Finding("name", f"it is '{name}', but the model is '{subject.name}'", "remove it")
 
 
 def version_policy_ignored(subject: Subject) -> Findings:
-    """A `version_policy` in the file.
+    """`version_policy` is ignored.
 
-    Servegate loads each version by its number, whatever the policy says. `all` says just that.
+    Servegate loads each published version by its number, as with the policy `all`.
     """
     message = subject.message
     if message.HasField("version_policy") and not message.version_policy.HasField("all"):
         yield Finding(
             "version_policy",
-            "it is ignored: which versions are loaded is decided by what is published",
-            "leave it out",
+            "it is ignored, because Servegate loads the published versions",
+            "remove it",
         )
 
 
 def label_file_missing(subject: Subject) -> Findings:
-    """The label file of an output is not there.
+    """The label file of an output does not exist.
 
     Triton: `failed to open text file for read`.
     """
@@ -55,23 +55,23 @@ def label_file_missing(subject: Subject) -> Findings:
         if path and path not in subject.model_files and not _is_in_version(subject, path):
             yield Finding(
                 f"output '{entry.name}'.label_filename",
-                f"there is no file '{path}' beside config.pbtxt",
-                "add the file, one label on each line",
+                f"there is no file '{path}' next to config.pbtxt",
+                "add the file, with one label per line",
             )
 
 
 def label_file_misplaced(subject: Subject) -> Findings:
-    """The label file lies in the version folder, not beside config.pbtxt.
+    """The label file is in the version folder, not next to config.pbtxt.
 
-    Triton looks beside config.pbtxt only; a path with a version's number breaks when it changes.
+    Triton looks only next to config.pbtxt. A path with a version number breaks in the next version.
     """
     for entry in subject.message.output:
         path = entry.label_filename
         if path and path not in subject.model_files and _is_in_version(subject, path):
             yield Finding(
                 f"output '{entry.name}'.label_filename",
-                f"'{path}' lies in the version folder",
-                "move the file beside config.pbtxt, and name it without a folder",
+                f"'{path}' is in the version folder",
+                "move the file next to config.pbtxt, and set its name without a folder",
             )
 
 
@@ -89,27 +89,27 @@ def platform_unknown(subject: Subject) -> Findings:
     if platform and not subject.message.backend and platform not in backends.PLATFORMS:
         yield Finding(
             "platform",
-            f"Triton knows no platform '{platform}'",
-            f"one of {', '.join(sorted(backends.PLATFORMS))}; or backend: …",
+            f"'{platform}' is not a platform of Triton",
+            f"use one of {', '.join(sorted(backends.PLATFORMS))}, or set backend",
         )
 
 
 def backend_unknown(subject: Subject) -> Findings:
-    """A backend that is in none of NVIDIA's images.
+    """A backend that NVIDIA's images do not contain.
 
-    Triton: `unable to find backend library for backend`; it loads where somebody has added it.
+    Triton: `unable to find backend library for backend`, unless your image contains it.
     """
     backend = subject.message.backend
     if backend and backend not in backends.KNOWN:
         yield Finding(
             "backend",
-            f"'{backend}' is no backend that comes with Triton",
-            f"one of {', '.join(sorted(backends.KNOWN - {'ensemble', 'tensorflow'}))}",
+            f"'{backend}' is not a backend of NVIDIA's images",
+            f"use one of {', '.join(sorted(backends.KNOWN - {'ensemble', 'tensorflow'}))}",
         )
 
 
 def backend_missing(subject: Subject) -> Findings:
-    """Neither backend nor platform, and no file that tells.
+    """There is no backend or platform, and no file name implies one.
 
     Triton: `Could not determine backend for model`.
     """
@@ -119,8 +119,9 @@ def backend_missing(subject: Subject) -> Findings:
     if not named and not told and subject.version_files:
         yield Finding(
             "backend",
-            f"it is missing, and no file says it: {', '.join(sorted(subject.version_files)[:5])}",
-            'such as backend: "onnxruntime" with a file model.onnx',
+            f"it is missing, and no file implies it: "
+            f"{', '.join(sorted(subject.version_files)[:5])}",
+            'set it, for example backend: "onnxruntime" with a file model.onnx',
         )
 
 
@@ -136,7 +137,7 @@ def platform_against_backend(subject: Subject) -> Findings:
         yield Finding(
             "platform",
             f"'{message.platform}' runs on the backend '{expected}', not on '{message.backend}'",
-            "leave platform out",
+            "remove platform",
         )
 
 
@@ -146,7 +147,7 @@ def tensorflow_ended(subject: Subject) -> Findings:
     Triton from 25.03 on: `unable to find backend library for backend 'tensorflow'`.
     """
     if _is_tensorflow(subject):
-        yield Finding("platform", TENSORFLOW_END, "convert it to ONNX: servegate convert onnx")
+        yield Finding("platform", TENSORFLOW_END, "convert it to ONNX with servegate convert onnx")
 
 
 def _is_tensorflow(subject: Subject) -> bool:
@@ -160,34 +161,34 @@ def _is_tensorflow(subject: Subject) -> bool:
 def version_empty(subject: Subject) -> Findings:
     """A version folder without files.
 
-    The backend refuses the load. Only an ensemble has no file of its own.
+    The backend refuses to load the model. Only an ensemble has no files.
     """
     if not subject.version_files and not subject.is_ensemble:
         yield Finding(
             "version folder",
-            "there is no file in it",
-            f"the model's file as 1/{subject.model_file or 'model.onnx'}",
+            "it contains no file",
+            f"add the model file, as 1/{subject.model_file or 'model.onnx'}",
         )
 
 
 def platform_against_file(subject: Subject) -> Findings:
-    """The version holds the model file of another backend.
+    """The version contains the model file of another backend.
 
-    The backend refuses the load: `the model's directory has no file '1/model.onnx'`.
+    The backend refuses to load the model: `the model's directory has no file '1/model.onnx'`.
     """
     found = _other_file(subject)
     if found:
         yield Finding(
             "platform" if subject.message.platform else "backend",
-            f"it wants {subject.model_file}, the version holds {found}",
-            f'backend: "{backends.backend_of_file(found)}"',
+            f"it needs {subject.model_file}, but the version contains {found}",
+            f'set backend: "{backends.backend_of_file(found)}"',
         )
 
 
 def model_file_missing(subject: Subject) -> Findings:
-    """The file that the backend opens is not there.
+    """The file that the backend opens does not exist.
 
-    The backend refuses the load.
+    The backend refuses to load the model.
     """
     file = subject.model_file
     missing = file and subject.version_files and not subject.has_version_file(file)
@@ -196,22 +197,22 @@ def model_file_missing(subject: Subject) -> Findings:
         there = ", ".join(sorted(subject.version_files)[:5])
         yield Finding(
             "version folder",
-            f"the backend '{subject.backend}' opens {file}, there is only {there}",
+            f"the backend '{subject.backend}' opens {file}, but there is only {there}",
             f'rename the file to {file}, or set default_model_filename: "{there.split(", ")[0]}"',
         )
 
 
 def default_file_missing(subject: Subject) -> Findings:
-    """`default_model_filename` names a file that is not there.
+    """`default_model_filename` names a file that does not exist.
 
-    The backend refuses the load.
+    The backend refuses to load the model.
     """
     file = subject.message.default_model_filename
     if file and subject.version_files and not subject.has_version_file(file):
         yield Finding(
             "default_model_filename",
             f"the version has no file '{file}'",
-            "the name of the model's file in the version folder",
+            "use the name of the model file in the version folder",
         )
 
 
@@ -225,22 +226,22 @@ def _other_file(subject: Subject) -> str:
 
 
 def external_data_missing(subject: Subject) -> Findings:
-    """Weights that the ONNX file keeps in another file, which is not there.
+    """The ONNX file stores weights in another file, which is missing.
 
-    ONNX Runtime refuses the load.
+    ONNX Runtime refuses to load the model.
     """
     for location in _external(subject):
         inside = not location.startswith("/") and ".." not in location.split("/")
         if inside and not any(_ends_with(path, location) for path in subject.version_files):
             yield Finding(
                 "external data",
-                f"the ONNX file keeps weights in '{location}', which is not beside it",
+                f"the ONNX file stores weights in '{location}', which is missing",
                 "add that file, or export the model as one file",
             )
 
 
 def external_data_outside(subject: Subject) -> Findings:
-    """Weights that the ONNX file looks for outside its folder.
+    """The ONNX file stores weights outside its folder.
 
     ONNX Runtime refuses such paths, and nothing outside the version is published.
     """
@@ -248,8 +249,8 @@ def external_data_outside(subject: Subject) -> Findings:
         if location.startswith("/") or ".." in location.split("/"):
             yield Finding(
                 "external data",
-                f"the ONNX file keeps weights in '{location}', outside its folder",
-                "keep the weights beside the ONNX file",
+                f"the ONNX file stores weights in '{location}', outside its folder",
+                "put the weights next to the ONNX file",
             )
 
 
@@ -265,24 +266,24 @@ def _ends_with(path: str, location: str) -> bool:
 
 
 def opset_new(subject: Subject) -> Findings:
-    """An operator set that the oldest ONNX Runtime of today's Tritons does not read.
+    """The opset is too new for the ONNX Runtime of some Tritons.
 
-    ONNX Runtime refuses a newer operator set than its own: `Opset … is under development`.
+    ONNX Runtime refuses a newer opset than its own: `Opset … is under development`.
     """
     facts = {} if subject.signature is None else subject.signature.facts
     opset = facts.get("opset", {}).get("ai.onnx", 0)
     if opset > NEWEST_OPSET:
         yield Finding(
             "operator set",
-            f"it is {opset}; Tritons of 25.05 to 25.07 read up to {NEWEST_OPSET}",
-            "export with operator set 18, which all of them read",
+            f"it is {opset}; Triton 25.05 to 25.07 support up to {NEWEST_OPSET}",
+            "export with opset 18, which all of them support",
         )
 
 
 def graph_invalid(subject: Subject) -> Findings:
-    """The checker of the ONNX package finds fault with the graph.
+    """The ONNX checker reports an error in the graph.
 
-    ONNX Runtime mostly refuses it as well; quarantine has the last word.
+    ONNX Runtime usually refuses the model as well. The trial in quarantine decides.
     """
     facts = {} if subject.signature is None else subject.signature.facts
     if facts.get("checker"):
@@ -290,9 +291,9 @@ def graph_invalid(subject: Subject) -> Findings:
 
 
 def conversion_unverified(subject: Subject) -> Findings:
-    """Its conversion to INT8 was accepted although nothing verified it.
+    """The conversion to INT8 was accepted without verification.
 
-    Triton does not look at conversion.json; the version may answer wrongly.
+    Triton does not read conversion.json. The version may give wrong results.
     """
     if subject.unverified:
         yield Finding(CONVERSION, f"not verified: {subject.unverified}", "convert with --labelled")

@@ -12,9 +12,9 @@ from serve.triton.lint.subject import Finding, Findings, Subject
 
 
 def flavours_malformed(subject: Subject) -> Findings:
-    """flavours.json cannot be read, or does not belong here.
+    """flavours.json is malformed, or not allowed here.
 
-    Triton does not read it; Servegate does not guess.
+    Triton does not read it.
     """
     try:
         flavours = Flavours.parse(subject.flavours)
@@ -23,14 +23,14 @@ def flavours_malformed(subject: Subject) -> Findings:
         return
     if flavours.preferred and subject.is_ensemble:
         yield Finding(
-            FLAVOURS, "an ensemble has no flavours", "push it with the models that it is made of"
+            FLAVOURS, "an ensemble cannot have flavours", "push it with the models of its steps"
         )
 
 
 def flavour_override(subject: Subject) -> Findings:
-    """A flavour sets what may not differ between the flavours of a version.
+    """A flavour sets a field that has to be the same for all flavours of a version.
 
-    Callers do not see which flavour answers, and no path leads out of the version.
+    Clients do not see which flavour responds, and paths must stay inside the version.
     """
     for flavour in _flavours(subject):
         try:
@@ -38,18 +38,18 @@ def flavour_override(subject: Subject) -> Findings:
             if subject.config is not None and not refused:
                 configured(subject.config, flavour)
         except Invalid as error:
-            yield Finding(_place(flavour), error.why, "fields as in config.pbtxt, written as JSON")
+            yield Finding(_place(flavour), error.why, "use the fields of config.pbtxt, as JSON")
             continue
         for place in refused:
             yield Finding(
                 _place(flavour),
                 f"it may not set {place}",
-                f"only {', '.join(sorted(OVERRIDES))}, with parameters that name no path",
+                f"set only {', '.join(sorted(OVERRIDES))}, and no path in parameters",
             )
 
 
 def flavour_needs(subject: Subject) -> Findings:
-    """A TensorRT plan is built for other machines than its flavour is meant for.
+    """A TensorRT plan was built for other machines than its flavour needs.
 
     TensorRT refuses a plan of another version or for another GPU.
     """
@@ -71,11 +71,11 @@ def _contradictions(subject: Subject, flavour: Flavour) -> Findings:
 
 
 def _contradiction(flavour: Flavour, fact: str, built: str, needed: tuple[str, ...]) -> Finding:
-    named = f"it names {' and '.join(needed)}" if needed else "it names none"
+    named = f"its needs name {' and '.join(needed)}" if needed else "its needs name none"
     return Finding(
         f"{_place(flavour)} needs.{fact}",
-        f"the plan is built for {built}, {named}",
-        f'"{fact}": ["{built}"]',
+        f"the plan was built for {built}, but {named}",
+        f'set "{fact}": ["{built}"]',
     )
 
 

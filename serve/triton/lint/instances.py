@@ -11,43 +11,43 @@ _GROUP = model_config_pb2.ModelInstanceGroup
 def instance_count(subject: Subject) -> Findings:
     """A negative number of instances.
 
-    Triton 2.51 loads it with its own default.
+    Triton 2.51 loads the model with its own default.
     """
     for index, group in enumerate(subject.message.instance_group):
         if group.count < 0:
-            yield Finding(f"instance_group[{index}].count", f"it is {group.count}", "count: 1")
+            yield Finding(f"instance_group[{index}].count", f"it is {group.count}", "set count: 1")
 
 
 def instances_many(subject: Subject) -> Findings:
-    """More instances in a group than any machine has use for.
+    """A group has more instances than a machine can use.
 
-    Triton loads them all: memory and threads of the model that many times.
+    Triton loads all of them, each with its own memory and threads.
     """
     for index, group in enumerate(subject.message.instance_group):
         if group.count > MANY:
             yield Finding(
                 f"instance_group[{index}].count",
-                f"{group.count} instances each hold the model in memory and run at the same time",
-                "one or two for each GPU, or for the cores that one call leaves idle",
+                f"{group.count} instances run at once, each with its own copy of the model",
+                "use one or two per GPU, or as many as keep the CPU cores busy",
             )
 
 
 def instances_passive(subject: Subject) -> Findings:
-    """All instances are passive: none answers calls.
+    """All instances are passive, so none executes calls.
 
-    Triton 2.51 loads it and dies of the first call.
+    Triton 2.51 loads the model and crashes on the first call.
     """
     groups = subject.message.instance_group
     if groups and all(group.passive for group in groups):
         yield Finding(
             "instance_group.passive",
-            "no instance answers calls, and the first call kills the Triton",
-            "passive: false in one group",
+            "no instance executes calls, and the first call crashes Triton",
+            "set passive: false in one group",
         )
 
 
 def profile_without_plan(subject: Subject) -> Findings:
-    """Optimisation profiles in a group of a model that is no TensorRT plan.
+    """Optimisation profiles are set for a model that is not a TensorRT plan.
 
     Triton: `specifies profile field which is only supported for TensorRT models`.
     """
@@ -55,13 +55,13 @@ def profile_without_plan(subject: Subject) -> Findings:
         if group.profile and subject.backend not in ("", "tensorrt"):
             yield Finding(
                 f"instance_group[{index}].profile",
-                f"only TensorRT plans have profiles, the backend is {subject.backend}",
-                "no profile",
+                f"only TensorRT plans have profiles, but the backend is {subject.backend}",
+                "remove profile",
             )
 
 
 def gpu_missing(subject: Subject) -> Findings:
-    """KIND_GPU where there may be no GPU.
+    """KIND_GPU is set, but there may be no GPU.
 
     Triton: `has kind KIND_GPU but no GPUs are available`.
     """
@@ -69,15 +69,15 @@ def gpu_missing(subject: Subject) -> Findings:
         if group.kind == _GROUP.KIND_GPU and not group.gpus and not subject.gpus:
             yield Finding(
                 f"instance_group[{index}].kind",
-                "KIND_GPU loads only on Tritons with a GPU"
+                "KIND_GPU loads only on a Triton with a GPU"
                 if subject.gpus is None
-                else "the Tritons of its pool have no GPU",
-                "KIND_AUTO takes a GPU where there is one",
+                else "the Tritons of this pool have no GPU",
+                "use KIND_AUTO, which uses a GPU if there is one",
             )
 
 
 def gpus_without_gpu_kind(subject: Subject) -> Findings:
-    """`gpus` in a group that does not run on GPUs.
+    """`gpus` is set in a group that does not run on GPUs.
 
     Triton: `has kind KIND_CPU but specifies one or more GPUs`.
     """
@@ -86,7 +86,7 @@ def gpus_without_gpu_kind(subject: Subject) -> Findings:
             yield Finding(
                 f"instance_group[{index}].gpus",
                 f"the group is {_GROUP.Kind.Name(group.kind)}",
-                "kind: KIND_GPU, or no gpus",
+                "set kind: KIND_GPU, or remove gpus",
             )
 
 
@@ -102,19 +102,19 @@ def gpu_number(subject: Subject) -> Findings:
             yield Finding(
                 f"instance_group[{index}].gpus",
                 f"there is no GPU {', '.join(map(str, wrong))}{there}",
-                "numbers from 0 on, or no gpus for all of them",
+                "use numbers from 0, or remove gpus to use all",
             )
 
 
 def gpu_required(subject: Subject) -> Findings:
     """A TensorRT plan on CPU instances.
 
-    The tensorrt backend refuses the load: `instance group … must be KIND_GPU`.
+    The tensorrt backend refuses to load the model: `instance group … must be KIND_GPU`.
     """
     for index, group in enumerate(subject.message.instance_group):
         if subject.backend == "tensorrt" and group.kind == _GROUP.KIND_CPU:
             yield Finding(
                 f"instance_group[{index}].kind",
                 "a TensorRT plan runs on GPUs only",
-                "kind: KIND_GPU",
+                "set kind: KIND_GPU",
             )

@@ -19,9 +19,9 @@ from serve.triton.lint.tensors import (
 
 
 def datatype_unsupported(subject: Subject) -> Findings:
-    """The model file takes or gives what is no tensor of a data type that Triton has.
+    """An input or output of the model file has a type that Triton does not support.
 
-    The load fails: no entry of config.pbtxt can describe it.
+    Triton cannot load the model, because config.pbtxt cannot describe it.
     """
     if subject.signature is None or subject.signature.format != "onnx":
         return
@@ -31,15 +31,15 @@ def datatype_unsupported(subject: Subject) -> Findings:
                 is_map = role == "output" and has_zipmap(subject.signature)
                 yield Finding(
                     f"{role} '{spec.name}'",
-                    f"in the model file it is a {spec.datatype}, which Triton cannot carry",
+                    f"in the model file it is a {spec.datatype}, which Triton does not support",
                     ZIPMAP_ADVICE if is_map else "cast it in the model, and export again",
                 )
 
 
 def input_missing(subject: Subject) -> Findings:
-    """An input that the model file requires, and the configuration leaves out.
+    """The configuration lacks an input that the model file requires.
 
-    The onnxruntime backend refuses the load. Without any `input` the backend fills them in.
+    The onnxruntime backend refuses to load the model. If no `input` is set, it adds all of them.
     """
     message = subject.message
     if not all(entry.name for entry in message.input) or not message.input:
@@ -53,15 +53,15 @@ def input_missing(subject: Subject) -> Findings:
         if name not in filled:
             yield Finding(
                 f"input '{name}'",
-                "the model file requires it, the configuration does not have it",
-                f'input {{ name: "{name}" data_type: {config_word(spec.datatype)} dims: … }}',
+                "the model file requires it, but the configuration does not have it",
+                f'add input {{ name: "{name}" data_type: {config_word(spec.datatype)} dims: … }}',
             )
 
 
 def input_unknown(subject: Subject) -> Findings:
     """An input that the model file does not have.
 
-    The onnxruntime backend refuses the load: `the model file has no input 'z', only x`.
+    The onnxruntime backend refuses to load it: `the model file has no input 'z', only x`.
     """
     known = {**subject.inputs, **subject.defaulted}
     for entry in subject.message.input if known else ():
@@ -69,14 +69,14 @@ def input_unknown(subject: Subject) -> Findings:
             yield Finding(
                 f"input '{entry.name}'",
                 f"the model file has no such input, only {', '.join(known)}",
-                "the name as it is in the model file",
+                "use the name in the model file",
             )
 
 
 def output_unknown(subject: Subject) -> Findings:
     """An output that the model file does not have.
 
-    The onnxruntime backend refuses the load: `the model file has no output 'z', only y`.
+    The onnxruntime backend refuses to load it: `the model file has no output 'z', only y`.
     """
     states = {state.output_name for state in subject.message.sequence_batching.state}
     batched = {name for each in subject.message.batch_output for name in each.target_name}
@@ -85,7 +85,7 @@ def output_unknown(subject: Subject) -> Findings:
             yield Finding(
                 f"output '{entry.name}'",
                 f"the model file has no such output, only {', '.join(subject.outputs)}",
-                "the name as it is in the model file",
+                "use the name in the model file",
             )
 
 
@@ -101,18 +101,18 @@ def _pairs(subject: Subject) -> Iterator[tuple[str, Any, TensorSpec]]:
 
 
 def datatype_differs(subject: Subject) -> Findings:
-    """Another data type than the model file has.
+    """The data type differs from the model file.
 
-    The onnxruntime backend refuses the load; others misread the bytes.
+    The onnxruntime backend refuses to load the model; other backends misread the bytes.
     """
     for role, entry, spec in _pairs(subject):
         configured = datatype_of(entry.data_type)
         if entry.data_type and spec.datatype in DATATYPES and configured != spec.datatype:
             yield Finding(
                 f"{role} '{entry.name}'.data_type",
-                f"it is {datatype_word(entry.data_type)}, in the model file "
-                f"{config_word(spec.datatype)}",
-                config_word(spec.datatype),
+                f"it is {datatype_word(entry.data_type)}, but {config_word(spec.datatype)} in the "
+                "model file",
+                f"use {config_word(spec.datatype)}",
             )
 
 
@@ -142,24 +142,24 @@ def _agree(configured: list[int], declared: list[int], *, strictly: bool) -> boo
 
 
 def dims_hold_batch(subject: Subject) -> Findings:
-    """`dims` begin with the batch dimension, although `max_batch_size` is above 0.
+    """`dims` includes the batch dimension, although `max_batch_size` is above 0.
 
-    Triton puts the batch dimension before `dims` by itself, so the model sees one too many.
+    Triton adds the batch dimension itself, so the model gets one dimension too many.
     """
     for role, entry, configured, declared in _comparable(subject):
         if _holds_batch(subject.message.max_batch_size, configured, declared):
             yield Finding(
                 f"{role} '{entry.name}'.dims",
-                f"{shown(configured[1:])} holds the batch dimension, which max_batch_size "
+                f"{shown(configured[1:])} includes the batch dimension, which max_batch_size "
                 f"{subject.message.max_batch_size} adds",
-                f"dims: {shown(configured[2:])}",
+                f"set dims: {shown(configured[2:])}",
             )
 
 
 def dims_count(subject: Subject) -> Findings:
-    """Another number of dimensions than the model file has.
+    """The number of dimensions differs from the model file.
 
-    The onnxruntime backend refuses the load.
+    The onnxruntime backend refuses to load the model.
     """
     largest = subject.message.max_batch_size
     for role, entry, configured, declared in _comparable(subject):
@@ -168,19 +168,19 @@ def dims_count(subject: Subject) -> Findings:
             wanted = declared[1:] if largest > 0 else declared
             yield Finding(
                 f"{role} '{entry.name}'.dims",
-                f"with the batch dimension it is {shown(configured)}, the model file has "
+                f"with the batch dimension it is {shown(configured)}, but the model file has "
                 f"{shown(declared)}"
                 if largest > 0
-                else f"it is {shown(configured)}, the model file has {shown(declared)}",
-                f"dims: {shown(wanted)}",
+                else f"it is {shown(configured)}, but the model file has {shown(declared)}",
+                f"set dims: {shown(wanted)}",
             )
 
 
 def dims_differ(subject: Subject) -> Findings:
-    """A dimension of another size than the model file's.
+    """The size of a dimension differs from the model file.
 
-    An input may narrow a free dimension of an ONNX file, an output may not: the rule of NVIDIA's
-    onnxruntime backend. The batch dimension is the business of `batch-dimension-fixed`.
+    As in NVIDIA's onnxruntime backend, an input may fix a free dimension of an ONNX file, an output
+    may not. `batch-dimension-fixed` checks the batch dimension.
     """
     largest = subject.message.max_batch_size
     is_onnx = subject.signature is not None and subject.signature.format == "onnx"
@@ -192,44 +192,45 @@ def dims_differ(subject: Subject) -> Findings:
         if not _agree(configured[skipped:], declared[skipped:], strictly=strictly):
             yield Finding(
                 f"{role} '{entry.name}'.dims",
-                f"it is {shown(configured[skipped:])}, in the model file "
-                f"{shown(declared[skipped:])}",
-                f"dims: {shown(declared[skipped:])}",
+                f"it is {shown(configured[skipped:])}, but {shown(declared[skipped:])} in the "
+                "model file",
+                f"set dims: {shown(declared[skipped:])}",
             )
 
 
 def optional_without_default(subject: Subject) -> Findings:
-    """An input is optional here, and the model file requires it.
+    """An input is optional in the configuration, but the model file requires it.
 
-    The onnxruntime backend refuses the load.
+    The onnxruntime backend refuses to load the model.
     """
     for entry in subject.message.input:
         if entry.optional and entry.name in subject.inputs:
             yield Finding(
                 f"input '{entry.name}'.optional",
                 "the model file has no default for it",
-                "leave optional out",
+                "remove optional",
             )
 
 
 def default_not_optional(subject: Subject) -> Findings:
     """An input that has a default in the model file is not marked as optional.
 
-    The onnxruntime backend of Servegate refuses the load: callers would have to send it.
+    Servegate's onnxruntime backend refuses to load it: clients would have to send the input.
     """
     for entry in subject.message.input:
         if not entry.optional and entry.name in subject.defaulted:
             yield Finding(
                 f"input '{entry.name}'.optional",
                 "the model file has a default for it",
-                "optional: true, or leave the input out",
+                "set optional: true, or remove the input",
             )
 
 
 def optional_batched(subject: Subject) -> Findings:
-    """An optional input together with batching.
+    """An optional input is used together with batching.
 
-    The onnxruntime backend of Servegate refuses it: requests with and without it share no batch.
+    Servegate's onnxruntime backend refuses it: requests with and without the input cannot share a
+    batch.
     """
     for entry in subject.message.input:
         batched = subject.message.max_batch_size > 0
@@ -237,5 +238,5 @@ def optional_batched(subject: Subject) -> Findings:
             yield Finding(
                 f"input '{entry.name}'.optional",
                 "requests with and without it cannot share a batch",
-                "max_batch_size: 0",
+                "set max_batch_size: 0",
             )

@@ -11,7 +11,7 @@ from serve.triton.lint.tensors import shown
 
 
 def preferred_beyond_largest(subject: Subject) -> Findings:
-    """A preferred batch size above `max_batch_size`.
+    """A preferred batch size is above `max_batch_size`.
 
     Triton: `dynamic batching preferred size must be <= max batch size`.
     """
@@ -23,43 +23,44 @@ def preferred_beyond_largest(subject: Subject) -> Findings:
             if size > message.max_batch_size:
                 yield Finding(
                     field,
-                    f"{size} is above max_batch_size {message.max_batch_size}: never reached",
-                    f"sizes up to {message.max_batch_size}",
+                    f"{size} is above max_batch_size {message.max_batch_size}, and never reached",
+                    f"use sizes up to {message.max_batch_size}",
                 )
 
 
 def preferred_not_positive(subject: Subject) -> Findings:
-    """A preferred batch size below 1.
+    """A preferred batch size is below 1.
 
     Triton: `dynamic batching preferred size must be positive`.
     """
     for field, sizes in _preferred(subject):
         if any(size < 1 for size in sizes):
-            yield Finding(field, f"{shown(sizes)} holds a size below 1", "sizes from 1 on")
+            yield Finding(field, f"{shown(sizes)} contains a size below 1", "use sizes from 1")
 
 
 def preferred_twice(subject: Subject) -> Findings:
-    """The same preferred batch size twice.
+    """A preferred batch size is listed twice.
 
-    Triton 2.51 loads it and keeps one of them.
+    Triton 2.51 loads the model and ignores the repetition.
     """
     for field, sizes in _preferred(subject):
         for size in sorted(set(sizes)):
             if sizes.count(size) > 1:
-                yield Finding(field, f"{size} is there {sizes.count(size)} times", "each size once")
+                yield Finding(
+                    field, f"{size} is listed {sizes.count(size)} times", "list each size once"
+                )
 
 
 def preferred_one(subject: Subject) -> Findings:
     """1 is among the preferred batch sizes of a model that batches.
 
-    Triton runs a call of one row at once, if an instance is free: it waits for no other, whatever
-    the delay.
+    If an instance is free, Triton runs a call of one row at once, whatever the delay.
     """
     for field, sizes in _preferred(subject):
         if 1 in sizes and subject.message.max_batch_size > 1:
             yield Finding(
                 field,
-                "1 is a preferred size: a call of one row never waits for another",
+                "1 is a preferred size, so a call of one row never waits for another",
                 f"{_others(sizes, subject.message.max_batch_size)}",
             )
 
@@ -67,23 +68,23 @@ def preferred_one(subject: Subject) -> Findings:
 def preferred_caps(subject: Subject) -> Findings:
     """The largest preferred batch size is below `max_batch_size`.
 
-    Triton 2.51 runs batches of that size, or with a delay sometimes of a row more, however many
-    calls wait; only those that have waited for the whole delay go in larger ones.
+    Triton 2.51 runs batches of that size (with a delay, sometimes one row more), however many calls
+    wait. Only calls that have waited for the whole delay are executed in larger batches.
     """
     largest = subject.message.max_batch_size
     for field, sizes in _preferred(subject):
         if sizes and min(sizes) > 0 and max(sizes) < largest and sizes != [1]:
             yield Finding(
                 field,
-                f"batches hardly exceed {max(sizes)} rows, although max_batch_size is {largest}",
-                f"{largest} among them, or max_batch_size: {max(sizes)}",
+                f"batches rarely exceed {max(sizes)} rows, although max_batch_size is {largest}",
+                f"add {largest}, or set max_batch_size: {max(sizes)}",
             )
 
 
 def _others(sizes: list[int], largest: int) -> str:
     """What to prefer instead of 1."""
     rest = sorted({size for size in sizes if size > 1})
-    return f"preferred_batch_size: {shown(rest or [largest])}"
+    return f"set preferred_batch_size: {shown(rest or [largest])}"
 
 
 def _preferred(subject: Subject) -> list[tuple[str, list[int]]]:

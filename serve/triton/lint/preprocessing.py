@@ -16,18 +16,18 @@ from serve.triton.lint.tensors import datatype_of
 def preprocessing_malformed(subject: Subject) -> Findings:
     """preprocessing.json cannot be read.
 
-    Triton does not look at it; nobody can send pictures or texts to the version.
+    Triton does not read it. Clients cannot send pictures or texts to the version.
     """
     try:
         _recorded(subject)
     except Invalid as error:
-        yield Finding(PREPROCESSING, f"{error.what}: {error.why}", "docs/preprocessing.md")
+        yield Finding(PREPROCESSING, f"{error.what}: {error.why}", "see docs/preprocessing.md")
 
 
 def preprocessing_unfit(subject: Subject) -> Findings:
-    """preprocessing.json makes a tensor that the model does not take.
+    """preprocessing.json produces a tensor that does not fit the model's input.
 
-    Triton does not look at it; calls with such tensors are refused.
+    Triton does not read it. It rejects calls with such tensors.
     """
     try:
         recorded = _recorded(subject)
@@ -36,7 +36,8 @@ def preprocessing_unfit(subject: Subject) -> Findings:
     inputs = _inputs(subject)
     if recorded is not None and inputs:
         for sentence in check(recorded, inputs):
-            yield Finding(PREPROCESSING, sentence, "steps that end in the input's shape and dtype")
+            fix = "use steps that produce the input's shape and data type"
+            yield Finding(PREPROCESSING, sentence, fix)
 
 
 def _recorded(subject: Subject) -> Preprocessing | None:

@@ -12,7 +12,7 @@ _DELAY = model_config_pb2.ModelQueuePolicy.DELAY
 
 
 def ordering_with_priorities(subject: Subject) -> Findings:
-    """`preserve_ordering` together with several priorities.
+    """`preserve_ordering` is used together with several priority levels.
 
     Triton: `Only one priority level is allowed when 'preserve_ordering' is true`.
     """
@@ -20,13 +20,13 @@ def ordering_with_priorities(subject: Subject) -> Findings:
     if batching.preserve_ordering and batching.priority_levels > 1:
         yield Finding(
             "dynamic_batching.preserve_ordering",
-            f"calls of {batching.priority_levels} priorities overtake each other",
-            "preserve_ordering: false, or no priorities",
+            f"calls of {batching.priority_levels} priority levels overtake each other",
+            "set preserve_ordering: false, or remove the priorities",
         )
 
 
 def ordering_with_delayed(subject: Subject) -> Findings:
-    """`preserve_ordering` together with calls that are put off after a time.
+    """`preserve_ordering` is used together with a timeout that delays calls.
 
     Triton: `Queue policy can not have DELAY as timeout action when 'preserve_ordering' is true`.
     """
@@ -38,59 +38,58 @@ def ordering_with_delayed(subject: Subject) -> Findings:
         ):
             yield Finding(
                 f"{field}.timeout_action",
-                "a call that is put off is answered after later ones",
-                "timeout_action: REJECT, or preserve_ordering: false",
+                "a delayed call gets its response after later ones",
+                "set timeout_action: REJECT, or preserve_ordering: false",
             )
 
 
 def ordering_holds_answers(subject: Subject) -> Findings:
-    """`preserve_ordering` where several instances work at a time.
+    """`preserve_ordering` is used with several instances.
 
-    Triton keeps an answer that is ready until all earlier calls are answered.
+    Triton holds a response back until all earlier calls have theirs.
     """
     message = subject.message
     instances = sum(max(group.count, 1) for group in message.instance_group if not group.passive)
     if message.dynamic_batching.preserve_ordering and instances > 1:
         yield Finding(
             "dynamic_batching.preserve_ordering",
-            f"answers of {instances} instances wait for the slowest of the earlier ones",
-            "preserve_ordering: false; over HTTP nobody sees an order",
+            f"responses of {instances} instances wait for slower earlier calls",
+            "set preserve_ordering: false; HTTP clients do not see the order",
         )
 
 
 def timeout_never(subject: Subject) -> Findings:
-    """An action for calls that time out, and no timeout.
+    """There is an action for calls that time out, but no timeout.
 
-    Triton 2.51 loads it; no call ever times out in the queue.
+    Triton 2.51 loads the model, and calls never time out in the queue.
     """
     for field, policy in policies(subject):
         if policy.timeout_action == _DELAY and not policy.default_timeout_microseconds:
             yield Finding(
                 f"{field}.timeout_action",
-                "DELAY is for calls that time out, and without a timeout none does",
-                "default_timeout_microseconds: 50000, or no timeout_action",
+                "DELAY applies to calls that time out, but there is no timeout",
+                "set default_timeout_microseconds: 50000, or remove timeout_action",
             )
 
 
 def timeout_override_without_effect(subject: Subject) -> Findings:
-    """Callers may name a timeout of their own, and there is none to shorten.
+    """Clients may shorten the timeout, but there is none.
 
-    Triton takes the shorter of both, and 0 is the shorter one: the parameter `timeout` of a call is
-    not looked at.
+    Triton uses the shorter of the two, which is 0, so it ignores the parameter `timeout` of a call.
     """
     for field, policy in policies(subject):
         if policy.allow_timeout_override and not policy.default_timeout_microseconds:
             yield Finding(
                 f"{field}.allow_timeout_override",
-                "a caller can only shorten the timeout, and there is none",
-                "default_timeout_microseconds: 1000000, or no allow_timeout_override",
+                "a client can only shorten the timeout, and there is none",
+                "set default_timeout_microseconds: 1000000, or remove allow_timeout_override",
             )
 
 
 def timeout_before_delay(subject: Subject) -> Findings:
-    """Calls are refused before they have waited for company.
+    """Calls time out before the queue delay is over.
 
-    Triton answers a call that comes alone with `Request timeout expired`, status 503.
+    Triton rejects a call that arrives alone with `Request timeout expired`, status 503.
     """
     delay = subject.message.dynamic_batching.max_queue_delay_microseconds
     for field, policy in policies(subject):
@@ -98,15 +97,15 @@ def timeout_before_delay(subject: Subject) -> Findings:
         if policy.timeout_action != _DELAY and 0 < timeout <= delay:
             yield Finding(
                 f"{field}.default_timeout_microseconds",
-                f"a call that comes alone is refused after {timeout} µs, and would wait {delay} µs",
-                f"a timeout well above max_queue_delay_microseconds: {delay}",
+                f"a call that arrives alone times out after {timeout} µs, but waits {delay} µs",
+                f"use a timeout well above max_queue_delay_microseconds ({delay})",
             )
 
 
 def timeout_absurd(subject: Subject) -> Findings:
     """Calls stay in the queue for more than ten minutes before they time out.
 
-    Triton does as it is told; callers have gone by then. The unit is the microsecond.
+    Clients have given up by then. The unit is microseconds.
     """
     for field, policy in policies(subject):
         timeout = policy.default_timeout_microseconds
@@ -114,37 +113,37 @@ def timeout_absurd(subject: Subject) -> Findings:
             yield Finding(
                 f"{field}.default_timeout_microseconds",
                 f"{timeout} is {timeout / 1_000_000:g} s",
-                "a time that callers wait, such as 1000000",
+                "use a time that clients wait, such as 1000000",
             )
 
 
 def queue_below_batch(subject: Subject) -> Findings:
-    """A queue that is shorter than a batch.
+    """The queue is shorter than a batch.
 
-    Triton refuses further calls with `Exceeds maximum queue size`, status 503. In 2.51, calls of
-    one row are put together to as many as may wait, and no more.
+    Triton rejects further calls with `Exceeds maximum queue size`, status 503. In 2.51, a batch of
+    calls with one row is never larger than the queue.
     """
     largest = subject.message.max_batch_size
     for field, policy in policies(subject):
         if 0 < policy.max_queue_size < largest:
             yield Finding(
                 f"{field}.max_queue_size",
-                f"while {policy.max_queue_size} may wait, calls of one row hardly fill a batch of "
-                f"{largest}",
-                f"max_queue_size: {4 * largest}, or 0 for no limit",
+                f"at most {policy.max_queue_size} can wait, so calls of one row rarely fill a "
+                f"batch of {largest}",
+                f"set max_queue_size: {4 * largest}, or 0 for no limit",
             )
 
 
 def priority_single(subject: Subject) -> Findings:
-    """One priority level.
+    """There is only one priority level.
 
-    Triton 2.51 loads it: all calls have the same priority, whatever they ask for.
+    Triton 2.51 loads the model. All calls have the same priority, whatever they request.
     """
     if subject.message.dynamic_batching.priority_levels == 1:
         yield Finding(
             "dynamic_batching.priority_levels",
-            "with one level all calls have the same priority",
-            "priority_levels: 2, or no priorities",
+            "with one level, all calls have the same priority",
+            "set priority_levels: 2, or remove the priorities",
         )
 
 

@@ -6,7 +6,7 @@ from serve.triton.lint.subject import Finding, Findings, Subject
 
 
 def field_refused(subject: Subject) -> Findings:
-    """A field, or a path in a field, that may not be published.
+    """A field, or a path in a field, is not allowed in a published version.
 
     Triton 2.51 follows `../` in such paths, and loads the library that `runtime` names.
     """
@@ -15,5 +15,5 @@ def field_refused(subject: Subject) -> Findings:
     try:
         canonical_of(subject.config)
     except Invalid as error:
-        fix = error.try_this or "the name of a file of this model"
+        fix = error.try_this or "use the name of a file of this model"
         yield Finding("config.pbtxt", f"{error.what}: {error.why}", fix)

@@ -7,9 +7,9 @@ from serve.triton.lint.subject import Finding, Findings, Subject
 
 
 def resource_twice(subject: Subject) -> Findings:
-    """A resource that an instance group asks for twice.
+    """An instance group lists a resource twice.
 
-    Triton 2.51 loads it; one of the counts holds.
+    Triton 2.51 loads the model and uses one of the counts.
     """
     for index, group in enumerate(subject.message.instance_group):
         names = Counter((each.name, getattr(each, "global")) for each in _resources(group))
@@ -17,13 +17,13 @@ def resource_twice(subject: Subject) -> Findings:
             if count > 1:
                 yield Finding(
                     f"instance_group[{index}].rate_limiter",
-                    f"resource '{name}' is there {count} times",
-                    "each resource once",
+                    f"resource '{name}' is listed {count} times",
+                    "list each resource once",
                 )
 
 
 def resource_both(subject: Subject) -> Findings:
-    """A resource that is the whole Triton's and each device's at the same time.
+    """A resource is both global and device-specific.
 
     Triton: `is present as both global and device-specific resource in the model configuration`.
     """
@@ -35,15 +35,15 @@ def resource_both(subject: Subject) -> Findings:
         if len(found) > 1:
             yield Finding(
                 "instance_group.rate_limiter",
-                f"resource '{name}' is global here and a device's there",
-                "global: true everywhere, or nowhere",
+                f"resource '{name}' is both global and device-specific",
+                "set global: true everywhere, or nowhere",
             )
 
 
 def resource_empty(subject: Subject) -> Findings:
-    """A resource without a name, or of which nothing is needed.
+    """A resource has no name, or a count of 0.
 
-    Triton 2.51 loads it; it holds nothing back.
+    Triton 2.51 loads the model, and the resource limits nothing.
     """
     for index, group in enumerate(subject.message.instance_group):
         for each in _resources(group):
@@ -53,15 +53,15 @@ def resource_empty(subject: Subject) -> Findings:
                     f"resource '{each.name}' has count {each.count}"
                     if each.name
                     else "a resource has no name",
-                    'resources { name: "R" count: 1 }',
+                    'use resources { name: "R" count: 1 }',
                 )
 
 
 def rate_limiter_off(subject: Subject) -> Findings:
-    """A rate limiter, which most Tritons have switched off.
+    """A rate limiter is configured, but Triton ignores it by default.
 
-    Triton ignores it unless it is started with `--rate-limit=execution_count`; those that Servegate
-    starts are not by themselves. What else is wrong with it is told in this one's place.
+    Triton needs `--rate-limit=execution_count`, which Servegate does not set by default. If another
+    rule finds an error in the rate limiter, only that one is reported.
     """
     if any((*resource_twice(subject), *resource_both(subject), *resource_empty(subject))):
         return
@@ -69,13 +69,13 @@ def rate_limiter_off(subject: Subject) -> Findings:
         if group.HasField("rate_limiter"):
             yield Finding(
                 f"instance_group[{index}].rate_limiter",
-                "a Triton ignores it unless it was started with --rate-limit=execution_count",
-                "Tritons of your own with that flag, or no rate_limiter",
+                "Triton ignores it unless it was started with --rate-limit=execution_count",
+                "start Triton with that flag, or remove rate_limiter",
             )
 
 
 def cache_unsupported(subject: Subject) -> Findings:
-    """The response cache on a model of sequences or of decoupled answers.
+    """The response cache is enabled for a model with sequences or decoupled responses.
 
     Triton: `Response Cache does not currently support model … with sequence batching scheduler`.
     """
@@ -84,21 +84,21 @@ def cache_unsupported(subject: Subject) -> Findings:
             yield Finding(
                 "response_cache",
                 f"it cannot be used with {kind}",
-                "response_cache { enable: false }",
+                "set response_cache { enable: false }",
             )
 
 
 def cache_off(subject: Subject) -> Findings:
-    """The response cache, which most Tritons do not have.
+    """The response cache is enabled, but Triton has none by default.
 
-    Triton 2.51 loads it and caches nothing unless it is started with `--cache-config`; those that
-    Servegate starts are not by themselves.
+    Triton 2.51 loads the model and caches nothing unless it is started with `--cache-config`, which
+    Servegate does not set by default.
     """
     if subject.message.response_cache.enable and not _uncached(subject):
         yield Finding(
             "response_cache",
-            "a Triton ignores it unless it was started with --cache-config",
-            "Tritons of your own with --cache-config=local,size=…, or no response_cache",
+            "Triton ignores it unless it was started with --cache-config",
+            "start Triton with --cache-config=local,size=…, or remove response_cache",
         )
 
 
@@ -107,7 +107,7 @@ def _uncached(subject: Subject) -> list[str]:
     message = subject.message
     kinds = {
         "sequences": message.HasField("sequence_batching"),
-        "decoupled answers": message.model_transaction_policy.decoupled,
+        "decoupled responses": message.model_transaction_policy.decoupled,
     }
     return [kind for kind, is_used in kinds.items() if is_used]
 

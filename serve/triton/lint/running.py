@@ -43,22 +43,22 @@ TENSORRT_PARAMETERS = frozenset(
 )
 _FLAG = "true, false, on, off, 1 or 0"
 ORT_PARAMETERS = {  # what each must look like, in the pattern's and in plain words
-    "intra_op_thread_count": (r"\d{1,9}", "a number, 0 or more"),
-    "inter_op_thread_count": (r"\d{1,9}", "a number, 0 or more"),
+    "intra_op_thread_count": (r"\d{1,9}", "a number of 0 or more"),
+    "inter_op_thread_count": (r"\d{1,9}", "a number of 0 or more"),
     "execution_mode": (r"[01]", "0 or 1"),
     "enable_mem_arena": (r"(?i:true|on|1|false|off|0)", _FLAG),
     "enable_mem_pattern": (r"(?i:true|on|1|false|off|0)", _FLAG),
     "memory.enable_memory_arena_shrinkage": (
         r"(cpu|gpu):\d+(;(cpu|gpu):\d+)*",
-        "devices such as cpu:0;gpu:0",
+        "a list of devices such as cpu:0;gpu:0",
     ),
 }
 
 
 def accelerator_unknown(subject: Subject) -> Findings:
-    """An execution accelerator that the onnxruntime backend does not know.
+    """An execution accelerator that the onnxruntime backend does not have.
 
-    The backend refuses the load: `unknown Execution Accelerator 'x' is requested`.
+    The backend refuses to load the model: `unknown Execution Accelerator 'x' is requested`.
     """
     known = {"gpu": ("tensorrt", "cuda"), "cpu": ("openvino",)}
     accelerators = subject.message.optimization.execution_accelerators
@@ -67,15 +67,15 @@ def accelerator_unknown(subject: Subject) -> Findings:
             if subject.backend == "onnxruntime" and each.name not in names:
                 yield Finding(
                     f"{place}_execution_accelerator",
-                    f"the onnxruntime backend knows no '{each.name}'",
-                    f"one of {', '.join(names)}",
+                    f"the onnxruntime backend has no accelerator '{each.name}'",
+                    f"use one of {', '.join(names)}",
                 )
 
 
 def accelerator_parameter(subject: Subject) -> Findings:
     """A parameter that the TensorRT accelerator does not have.
 
-    The onnxruntime backend refuses the load: `unknown parameter 'x' is provided for TensorRT`.
+    The onnxruntime backend refuses it: `unknown parameter 'x' is provided for TensorRT`.
     """
     for parameters in _tensorrt(subject):
         for key in sorted(parameters):
@@ -83,20 +83,20 @@ def accelerator_parameter(subject: Subject) -> Findings:
                 yield Finding(
                     f"gpu_execution_accelerator 'tensorrt' parameter '{key}'",
                     "the accelerator has no such parameter",
-                    "leave it out, or correct the spelling",
+                    "remove it, or correct the spelling",
                 )
 
 
 def precision_mode_removed(subject: Subject) -> Findings:
-    """`precision_mode` of the TensorRT accelerator.
+    """`precision_mode` is set for the TensorRT accelerator.
 
-    TensorRT 11 (Triton 26.06) is strongly typed: the precision lies in the model file.
+    TensorRT 11 (Triton 26.06) is strongly typed: it uses the precision of the model file.
     """
     for parameters in _tensorrt(subject):
         if "precision_mode" in parameters:
             yield Finding(
                 "gpu_execution_accelerator 'tensorrt' parameter 'precision_mode'",
-                "TensorRT 11 removed it: the precision is that of the model file",
+                "TensorRT 11 removed it and uses the precision of the model file",
                 "convert the model to the precision that you want",
             )
 
@@ -107,51 +107,51 @@ def _tensorrt(subject: Subject) -> list[dict[str, str]]:
 
 
 def parameter_value(subject: Subject) -> Findings:
-    """A parameter of the onnxruntime backend with a value that it cannot read.
+    """A parameter of the onnxruntime backend has an invalid value.
 
-    The backend refuses the load: `parameter 'intra_op_thread_count' has the value 'many'`.
+    The backend refuses it: `parameter 'intra_op_thread_count' has the value 'many'`.
     """
     for key, parameter in sorted(subject.message.parameters.items()):
         pattern, words = ORT_PARAMETERS.get(key, ("", ""))
         is_ours = subject.backend == "onnxruntime" and pattern
         if is_ours and not re.fullmatch(pattern, parameter.string_value):
             yield Finding(
-                f"parameters '{key}'", f"'{parameter.string_value}' is not {words}", words
+                f"parameters '{key}'", f"'{parameter.string_value}' is not {words}", f"use {words}"
             )
 
 
 def parameter_path(subject: Subject) -> Findings:
-    """A parameter that holds an absolute path.
+    """A parameter contains an absolute path.
 
-    It means a place on the Triton's machine, which is another one on each replica.
+    The path is on the machine of a Triton, and each replica has its own.
     """
     for key, parameter in sorted(subject.message.parameters.items()):
         if parameter.string_value.startswith(("/", "~")):
             yield Finding(
                 f"parameters '{key}'",
                 f"'{parameter.string_value}' is a path on the machine of one Triton",
-                "$$TRITON_MODEL_DIRECTORY/… for a file of the model",
+                "use $$TRITON_MODEL_DIRECTORY/… for a file of the model",
             )
 
 
 def graph_level(subject: Subject) -> Findings:
     """A level of graph optimisation that the onnxruntime backend does not have.
 
-    The backend of a local Triton refuses the load.
+    The backend of local Tritons refuses to load the model.
     """
     level = subject.message.optimization.graph.level
     if subject.backend == "onnxruntime" and level not in (-1, 0, 1, 2):
         yield Finding(
             "optimization.graph.level",
             f"there is no level {level}",
-            "0 for all, -1 basic, 1 extended, 2 none",
+            "use 0 (all), -1 (basic), 1 (extended) or 2 (none)",
         )
 
 
 def field_new(subject: Subject) -> Findings:
-    """A field that Tritons before 2.52 do not know.
+    """A field that Triton before 2.52 does not know.
 
-    Triton 2.51: `failed to read text proto`, and nothing more.
+    Triton 2.51: `failed to read text proto`, without details.
     """
     message = subject.message
     used = {
@@ -162,4 +162,4 @@ def field_new(subject: Subject) -> Findings:
     }
     for field, is_used in used.items():
         if is_used:
-            yield Finding(field, "Triton 2.51 and older cannot read it", "leave it out")
+            yield Finding(field, "Triton 2.51 and older cannot read it", "remove it")

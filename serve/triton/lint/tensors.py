@@ -57,13 +57,13 @@ def tensor_unnamed(subject: Subject) -> Findings:
     """
     for role, entry in roles(subject):
         if not entry.name:
-            yield Finding(f"{role}.name", "it is empty", "the tensor's name in the model file")
+            yield Finding(f"{role}.name", "it is empty", "use the tensor's name in the model file")
 
 
 def tensor_twice(subject: Subject) -> Findings:
-    """The same input, or the same output, twice.
+    """An input or output is listed twice.
 
-    Triton loads it; which of the two entries counts is left to the backend.
+    Triton loads the model, and the backend decides which entry counts.
     """
     names = Counter((role, entry.name) for role, entry in roles(subject) if entry.name)
     for (role, name), count in names.items():
@@ -78,11 +78,11 @@ def datatype_missing(subject: Subject) -> Findings:
     """
     for role, entry in roles(subject):
         if entry.data_type == model_config_pb2.TYPE_INVALID:
-            yield Finding(f"{role} '{entry.name}'.data_type", "it is missing", "such as TYPE_FP32")
+            yield Finding(f"{role} '{entry.name}'.data_type", "it is missing", "set TYPE_FP32, …")
 
 
 def dims_invalid(subject: Subject) -> Findings:
-    """Dimensions that are missing, zero, or below -1.
+    """`dims` is missing, or contains 0 or a number below -1.
 
     Triton: `must specify 'dims'`, or `dimension must be integer >= 1, or -1`.
     """
@@ -90,13 +90,13 @@ def dims_invalid(subject: Subject) -> Findings:
         if not is_shape(entry.dims):
             yield Finding(
                 f"{role} '{entry.name}'.dims",
-                f"{shown(entry.dims)} is no shape",
-                "sizes from 1 on, -1 for any size; [ 1 ] with reshape { shape: [ ] } for a scalar",
+                f"{shown(entry.dims)} is not a valid shape",
+                "use sizes from 1, or -1 for any; for a scalar, [ 1 ] with reshape { shape: [ ] }",
             )
 
 
 def reshape_size(subject: Subject) -> Findings:
-    """A reshape to another number of elements than `dims` has.
+    """`reshape` and `dims` have different numbers of elements.
 
     Triton: `model input 'x' has different size for dims and reshape`.
     """
@@ -109,12 +109,12 @@ def reshape_size(subject: Subject) -> Findings:
             yield Finding(
                 f"{role} '{entry.name}'.reshape",
                 f"{shown(given)} and {shown(wanted)} do not have the same number of elements",
-                "a shape with as many elements, and as many -1",
+                "use a shape with the same number of elements and of -1",
             )
 
 
 def reshape_empty(subject: Subject) -> Findings:
-    """A reshape to a scalar without batches.
+    """A model without batching reshapes a tensor to a scalar.
 
     Triton: `cannot have empty reshape for non-batching model as scalar tensors are not supported`.
     """
@@ -122,13 +122,13 @@ def reshape_empty(subject: Subject) -> Findings:
         if entry.HasField("reshape") and not entry.reshape.shape:
             yield Finding(
                 f"{role} '{entry.name}'.reshape",
-                "without batches there are no scalars",
-                "dims: [ 1 ] alone",
+                "a model without batching cannot have scalars",
+                "use dims: [ 1 ] without reshape",
             )
 
 
 def format_rank(subject: Subject) -> Findings:
-    """FORMAT_NHWC or FORMAT_NCHW on an input that has not three dimensions.
+    """FORMAT_NHWC or FORMAT_NCHW is set on an input without three dimensions.
 
     Triton: `model input NHWC/NCHW require 3 dims`.
     """
@@ -136,6 +136,6 @@ def format_rank(subject: Subject) -> Findings:
         if entry.format and entry.dims and len(entry.dims) != 3:
             yield Finding(
                 f"input '{entry.name}'.format",
-                f"pictures have three dimensions, dims are {shown(entry.dims)}",
-                "leave format out: only a few backends look at it",
+                f"pictures have three dimensions, but dims is {shown(entry.dims)}",
+                "remove format; few backends use it",
             )

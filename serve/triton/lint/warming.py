@@ -10,9 +10,10 @@ _KINDS = frozenset({"zero_data", "random_data", "input_data_file"})
 
 
 def warmup_input_unknown(subject: Subject) -> Findings:
-    """A warm-up sample for an input that the model does not have.
+    """A warm-up sample has an input that the model does not have.
 
-    Triton fails the load: `failed to run warmup sample`. Now and then 2.51 dies of SIGSEGV over it.
+    Triton fails to load the model: `failed to run warmup sample`. Triton 2.51 sometimes crashes
+    (SIGSEGV).
     """
     known = {entry.name for entry in subject.message.input}
     for sample in subject.message.model_warmup if known else ():
@@ -21,14 +22,14 @@ def warmup_input_unknown(subject: Subject) -> Findings:
                 yield Finding(
                     f"model_warmup '{sample.name}'",
                     f"there is no input '{name}', only {', '.join(sorted(known))}",
-                    "the inputs of the configuration",
+                    "use the inputs of the configuration",
                 )
 
 
 def warmup_input_missing(subject: Subject) -> Findings:
-    """A warm-up sample without one of the inputs.
+    """A warm-up sample lacks an input.
 
-    Triton fails the load: `missing required input(s)`.
+    Triton fails to load the model: `missing required input(s)`.
     """
     wanted = [entry.name for entry in subject.message.input if not entry.optional]
     for sample in subject.message.model_warmup:
@@ -37,14 +38,14 @@ def warmup_input_missing(subject: Subject) -> Findings:
                 yield Finding(
                     f"model_warmup '{sample.name}'",
                     f"input '{name}' is missing",
-                    f'inputs {{ key: "{name}" value {{ … }} }}',
+                    f'add inputs {{ key: "{name}" value {{ … }} }}',
                 )
 
 
 def warmup_differs(subject: Subject) -> Findings:
-    """A warm-up sample of another data type or shape than the input has.
+    """A warm-up sample has another data type or shape than the input.
 
-    Triton fails the load: `unexpected shape for input`, or `inference input 'x' data-type is`.
+    Triton fails to load it: `unexpected shape for input`, or `inference input 'x' data-type is`.
     """
     entries = {entry.name: entry for entry in subject.message.input}
     for sample in subject.message.model_warmup:
@@ -55,9 +56,8 @@ def warmup_differs(subject: Subject) -> Findings:
             field = f"model_warmup '{sample.name}' input '{name}'"
             if value.data_type != entry.data_type:
                 wanted = datatype_word(entry.data_type)
-                yield Finding(
-                    field, f"it is {datatype_word(value.data_type)}, the input {wanted}", wanted
-                )
+                why = f"it is {datatype_word(value.data_type)}, but the input is {wanted}"
+                yield Finding(field, why, f"use {wanted}")
             given = list(value.dims)
             if len(given) != len(entry.dims) or any(
                 size < 1 or wanted not in (-1, size)
@@ -65,15 +65,15 @@ def warmup_differs(subject: Subject) -> Findings:
             ):
                 yield Finding(
                     field,
-                    f"dims are {shown(given)}, the input has {shown(entry.dims)}",
-                    "whole sizes that fit the input, without the batch dimension",
+                    f"dims is {shown(given)}, but the input has {shown(entry.dims)}",
+                    "use fixed sizes that fit the input, without the batch dimension",
                 )
 
 
 def warmup_batch_size(subject: Subject) -> Findings:
-    """A warm-up sample of a larger batch than `max_batch_size`.
+    """A warm-up sample has a larger batch than `max_batch_size`.
 
-    Triton fails the load: `batch size 16 for 'm', max allowed is 8`.
+    Triton fails to load the model: `batch size 16 for 'm', max allowed is 8`.
     """
     largest = subject.message.max_batch_size
     for sample in subject.message.model_warmup:
@@ -81,14 +81,14 @@ def warmup_batch_size(subject: Subject) -> Findings:
             yield Finding(
                 f"model_warmup '{sample.name}'.batch_size",
                 f"{sample.batch_size} is above max_batch_size {largest}",
-                f"batch_size: {max(largest, 1)}",
+                f"set batch_size: {max(largest, 1)}",
             )
 
 
 def warmup_file_missing(subject: Subject) -> Findings:
-    """The data file of a warm-up sample is not in the folder `warmup` beside config.pbtxt.
+    """The data file of a warm-up sample is not in the folder `warmup` next to config.pbtxt.
 
-    Triton fails the load: `failed to open text file for read …/warmup/x.raw`.
+    Triton fails to load the model: `failed to open text file for read …/warmup/x.raw`.
     """
     for sample in subject.message.model_warmup:
         for name, value in sorted(sample.inputs.items()):
@@ -97,29 +97,29 @@ def warmup_file_missing(subject: Subject) -> Findings:
                 yield Finding(
                     f"model_warmup '{sample.name}' input '{name}'",
                     f"there is no file '{path}'",
-                    "add the file, or zero_data: true",
+                    "add the file, or set zero_data: true",
                 )
 
 
 def warmup_data_missing(subject: Subject) -> Findings:
-    """A warm-up sample that does not say which data an input gets.
+    """A warm-up sample does not define the data of an input.
 
-    Triton fails the load: `warmup setting expects input 'x' to have input_data_type set`.
+    Triton fails to load it: `warmup setting expects input 'x' to have input_data_type set`.
     """
     for sample in subject.message.model_warmup:
         for name, value in sorted(sample.inputs.items()):
             if value.WhichOneof("input_data_type") not in _KINDS:
                 yield Finding(
                     f"model_warmup '{sample.name}' input '{name}'",
-                    "it does not say which data to send",
-                    "zero_data: true, random_data: true, or input_data_file",
+                    "it does not define which data to send",
+                    "set zero_data: true, random_data: true, or input_data_file",
                 )
 
 
 def warmup_random_text(subject: Subject) -> Findings:
-    """Random data for an input of text.
+    """A warm-up sample uses random data for a text input.
 
-    Triton sends empty strings in its place.
+    Triton sends empty strings instead.
     """
     for sample in subject.message.model_warmup:
         for name, value in sorted(sample.inputs.items()):
@@ -130,20 +130,21 @@ def warmup_random_text(subject: Subject) -> Findings:
             if value.random_data and is_text:
                 yield Finding(
                     f"model_warmup '{sample.name}' input '{name}'",
-                    "there is no random text: Triton sends empty strings",
-                    "input_data_file with texts of your own",
+                    "Triton sends empty strings instead of random text",
+                    "use input_data_file with your own texts",
                 )
 
 
 def warmup_count(subject: Subject) -> Findings:
-    """A sample that is sent thousands of times.
+    """A warm-up sample is sent thousands of times.
 
-    Triton is not ready before, and a change of the configuration takes as long on each replica.
+    The model is ready only afterwards, and each change of the configuration takes as long on each
+    replica.
     """
     for sample in subject.message.model_warmup:
         if sample.count > MANY:
             yield Finding(
                 f"model_warmup '{sample.name}'.count",
                 f"it runs {sample.count} times before the model is ready",
-                "count: 3",
+                "set count: 3",
             )
