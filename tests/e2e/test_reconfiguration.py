@@ -52,7 +52,7 @@ def test_a_configuration_with_which_the_objective_is_missed_is_taken_back(up):
     with calling(up, "late") as load:
         done = put(up, "late", SLOW, query="&watch=20")
     assert done["change"]["outcome"] == "taken back", done["change"]
-    assert "p99<200ms was met before the change and is missed now" in done["change"]["told"]
+    assert "p99<200ms was met before the change and is missed after it" in done["change"]["told"]
     assert load.failed() == []
     assert (done["author"], done["fields"]) == ("servegate", {})
     assert in_triton(up, "late")["dynamic_batching"]["max_queue_delay_microseconds"] == 100

@@ -81,9 +81,9 @@ class ThrowAway:
         """Start it; `TrialFailed` says what is wrong with the version or the fields."""
         if self._quarantine is None:
             raise Invalid(
-                "there is no Triton here to measure with",
-                why="the control plane's machine has none that it may start",
-                try_this="--replica NAME, which is spared meanwhile",
+                "there is no Triton for measurements",
+                why="the control plane cannot start one on its machine",
+                try_this="pass --replica NAME to measure on a replica taken out of rotation",
             )
         form = subject.form(self._machine)
         last = subject.configured(fields, form, self._machine)
@@ -100,7 +100,7 @@ class ThrowAway:
 
                 async def is_over() -> str:
                     await trial.is_over()
-                    return "its Triton died, or took too much memory"
+                    return "its Triton died or used too much memory"
 
                 yield Opened(trial.replica, load, is_over)
 
@@ -146,7 +146,7 @@ class Drained:
         """This replica as a place; `NotFound` when there is none of this name."""
         if self._lending(replica) is None:
             known = ", ".join(sorted(self._fleet.staying))
-            raise NotFound(f"there is no replica '{replica}'", why=f"there are {known}")
+            raise NotFound(f"there is no replica '{replica}'", why=f"the replicas are {known}")
         return _Replica(self, replica)
 
     @contextlib.asynccontextmanager
@@ -168,12 +168,12 @@ class Drained:
         async def is_over() -> str:
             while True:
                 if self._fleet.is_retired(name):
-                    return f"replica {name} leaves"
+                    return f"replica {name} is being removed"
                 seen = self._fleet.observations[name]
                 if not seen.is_up:
                     return f"replica {name} does not answer: {seen.why}"
                 if subject.number not in seen.held.get(subject.name, ()):
-                    return f"replica {name} holds the version no more"
+                    return f"replica {name} no longer has the version"
                 await asyncio.sleep(_LOOK)
 
         try:
@@ -190,17 +190,17 @@ class Drained:
         """The versions under the subject's name there; `Invalid` where it cannot be lent."""
         seen = self._fleet.observations.get(name)
         if seen is None or self._fleet.is_retired(name):
-            raise Invalid(f"replica {name} cannot be measured on", why="it leaves")
+            raise Invalid(f"replica {name} cannot run measurements", why="it is being removed")
         held = seen.held.get(subject.name, ())
         why = ""
         if not seen.is_up:
             why = f"it does not answer: {seen.why}"
         elif seen.self_managed or not self._loads():
-            why = "nothing is loaded there by this gateway"
+            why = "this gateway does not load models there"
         elif subject.number not in held:
-            why = f"it does not hold version {subject.number} of model '{subject.model}'"
+            why = f"it does not have version {subject.number} of model '{subject.model}'"
         if why:
-            raise Invalid(f"replica {name} cannot be measured on", why=why)
+            raise Invalid(f"replica {name} cannot run measurements", why=why)
         return held
 
 
@@ -256,4 +256,4 @@ async def _load(
     except TritonFailed as error:
         raise LoadFailed(name, str(error)) from error
     except TimeoutError:
-        raise Unavailable(f"it was still loading after {_LOADING:g} s") from None
+        raise Unavailable(f"the model was still loading after {_LOADING:g} s") from None

@@ -46,9 +46,9 @@ class Subject:
                 return one
             lacking[one.name] = why
         raise Invalid(
-            f"no flavour of version {self.number} of model '{self.model}' can be measured there",
+            f"no flavour of version {self.number} of model '{self.model}' can run there",
             why="; ".join(f"{name}: {why}" for name, why in lacking.items()),
-            try_this="--replica NAME, one that runs it",
+            try_this="pass --replica NAME with a replica that can run it",
         )
 
 

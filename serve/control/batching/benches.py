@@ -108,8 +108,8 @@ class Benches:
             if not bench.opened.done():
                 bench.opened.set_exception(error)
         except Exception as error:  # a full disk, say: no reason for the others to end
-            _log.exception("a bench of %s has failed", bench.subject.model)
-            why = f"it has failed: {error}"
+            _log.exception("a bench of %s failed", bench.subject.model)
+            why = f"it failed: {error}"
         finally:
             self._end(bench, why)
 
@@ -124,9 +124,9 @@ class Benches:
             other = self._bench
             raise Conflict(
                 "another bench is open",
-                why=f"{other.id} measures model '{other.subject.model}', and two would disturb "
-                "each other",
-                try_this="when that has ended, or DELETE /api/benches/" + other.id,
+                why=f"bench '{other.id}' measures model '{other.subject.model}', and two would "
+                "disturb each other",
+                try_this=f"wait until it ends, or send DELETE /api/benches/{other.id}",
             )
         identity = secrets.token_hex(6)
         opened: asyncio.Future[Replica] = asyncio.get_running_loop().create_future()
@@ -176,12 +176,12 @@ class Benches:
             while True:
                 left = bench.until - self._clock()
                 if left <= 0:
-                    return f"nobody has asked for it in {self._kept:g} s"
+                    return f"no client used it for {self._kept:g} s"
                 await asyncio.wait(
                     (over, closed, wish), timeout=left, return_when=asyncio.FIRST_COMPLETED
                 )
                 if over.done():
-                    raise Unavailable("the bench has ended", why=over.result())
+                    raise Unavailable("the bench ended", why=over.result())
                 if closed.done():
                     return "it was closed"
                 if wish.done():
@@ -214,7 +214,7 @@ class Benches:
         self._bench = None
         bench.gone.set()
         if not bench.opened.done():
-            bench.opened.set_exception(Unavailable("the bench has ended", why=why))
+            bench.opened.set_exception(Unavailable("the bench ended", why=why))
         with contextlib.suppress(asyncio.CancelledError, ServegateError):
             bench.opened.exception()  # which perhaps nobody has waited for
 

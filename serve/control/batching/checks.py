@@ -57,7 +57,7 @@ class Checks:
         errors = [one for one in found if one.severity is Severity.ERROR and one not in before]
         if errors:
             raise CheckFailed(
-                f"the configuration of '{served.model}' is not changed",
+                f"the configuration of '{served.model}' was not changed",
                 [str(one) for one in errors],
             )
         return found
@@ -75,7 +75,7 @@ class Checks:
         except TrialFailed as error:
             why = f"{error.what}: {error.why}" if error.why else error.what
             raise CheckFailed(
-                f"the configuration of '{served.model}' failed its trial, and is not changed", [why]
+                f"the configuration of '{served.model}' failed its trial and was not changed", [why]
             ) from error
 
     async def _subject(self, served: Served) -> Subject:

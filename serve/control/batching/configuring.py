@@ -83,8 +83,8 @@ class Configuring:
                     tasks.create_task(self._perform(*await self._begun.get()))
         finally:
             for one in self._newest.values():
-                one.error = one.error or Unavailable("the control plane ends")
-                one.end(Outcome.FAILED, self._wall(), "the control plane ended before it was over")
+                one.error = one.error or Unavailable("the control plane is stopping")
+                one.end(Outcome.FAILED, self._wall(), "the control plane stopped during the change")
 
     # --- questions -------------------------------------------------------------------------------
 
@@ -126,9 +126,9 @@ class Configuring:
         present = self._newest.get(one.name)
         if present is not None and present.is_open:
             raise Conflict(
-                f"the configuration of '{model}' is being changed",
-                why=f"it is {present.phase} for version {present.version}",
-                try_this="again when that is over",
+                f"the configuration of '{model}' is already being changed",
+                why=f"a change of version {present.version} is in phase '{present.phase}'",
+                try_this="wait until it is complete",
             )
         if present is not None:
             present.followed.set()
@@ -142,7 +142,7 @@ class Configuring:
             if change.error is not None:
                 raise change.error
             if change.outcome is Outcome.REPLACED:
-                raise Conflict(f"the configuration of '{model}' has been changed again")
+                raise Conflict(f"the configuration of '{model}' was changed again")
 
     async def restore(self, name: str, body: Mapping[str, Any] | None, by: By) -> Written:
         """Decide what was decided once, with all checks; for `History`."""
@@ -150,8 +150,8 @@ class Configuring:
         had = body or {}
         if had and str(had.get("group", "")) != one.group:
             raise Invalid(
-                f"'{name}' stood for something else then",
-                why="the name was given to other versions since",
+                f"'{name}' was the name of other versions at that time",
+                why="the name has been reused since then",
             )
         wish = Wish(had.get("fields") or {}, by, tuned=had.get("tuned") or {})
         await self.set(one.model, one.version, wish)
@@ -173,8 +173,8 @@ class Configuring:
         try:
             await self._performing.perform(change, one)
         except Exception as error:  # it is this change's problem and no other's
-            _log.exception("changing the configuration of %s has failed", change.name)
-            change.error = ServegateError("the change has failed", why=repr(error))
+            _log.exception("changing the configuration of %s failed", change.name)
+            change.error = ServegateError("the change failed", why=repr(error))
             change.end(Outcome.FAILED, self._wall(), repr(error))
 
     async def _resume(self) -> None:
@@ -188,7 +188,7 @@ class Configuring:
                 one = named(self._models, self._inventory, name)
                 row = await self._store.revision(entry.revision)
             except ServegateError as error:
-                _log.warning("the change of %s is not watched any more: %s", name, error)
+                _log.warning("the change of %s is no longer watched: %s", name, error)
                 continue
             wish = Wish(entry.body.get("fields") or {}, By(row["author"], row["reason"]))
             change = Reconfiguration(

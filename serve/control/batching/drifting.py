@@ -23,29 +23,29 @@ Findings = Iterator[Finding]
 
 
 def rate_above(one: Situation) -> Findings:
-    """More calls come than the highest rate that was measured to meet the objective."""
+    """The call rate is above the highest rate that met the objective when it was tuned."""
     tuned, now = _number(one.tuned.get("rate")), one.window.rate_per_replica
     if tuned and now > tuned * _MORE:
         yield Finding(
             "rate",
-            f"{now:.4g} calls/s come to a replica, and it was tuned for up to {tuned:.4g}",
+            f"a replica gets {now:.4g} calls/s, and it was tuned for up to {tuned:.4g}",
             _again(one),
         )
 
 
 def rows_differ(one: Situation) -> Findings:
-    """Calls bring other numbers of rows than those it was tuned with."""
+    """Calls have a different number of rows than when it was tuned."""
     tuned, now = _number(one.tuned.get("rows")), one.window.rows_per_call
     if tuned and now and not tuned / _OTHER < now < tuned * _OTHER:
         yield Finding(
             "rows",
-            f"calls bring {rows(now)}, and it was tuned with calls of {rows(tuned)}",
+            f"calls have {rows(now)}, and it was tuned with calls of {rows(tuned)}",
             _again(one),
         )
 
 
 def service_drifted(one: Situation) -> Findings:
-    """Executions of the same sizes take another time than when it was tuned."""
+    """Executions of the same size take a different time than when it was tuned."""
     line = _line(one.tuned.get("service"))
     seen = points(one.window)
     if line is None or not seen:
@@ -58,13 +58,13 @@ def service_drifted(one: Situation) -> Findings:
         yield Finding(
             "service",
             f"an execution takes {seconds(took / many)}, {per_cent(abs(drift))} "
-            f"{'longer' if drift > 0 else 'less'} than one of the same size took when it was tuned",
+            f"{'more' if drift > 0 else 'less'} than one of the same size when it was tuned",
             _again(one),
         )
 
 
 def objective_missed(one: Situation) -> Findings:
-    """Calls take longer than the objective, as their callers see it."""
+    """Calls take longer than the objective, as measured by the gateway."""
     objective = _objective(one)
     if objective is None or one.took.calls < one.window.counted.calls / 2:
         return  # calls that came past the gateway are not known
@@ -72,7 +72,7 @@ def objective_missed(one: Situation) -> Findings:
     if took is not None and took > objective.limit:
         yield Finding(
             "objective",
-            f"p{objective.quantile:g} is {seconds(took)}, and the objective is {objective}",
+            f"p{objective.quantile:g} is {seconds(took)}, but the objective is {objective}",
             _again(one),
         )
 

@@ -93,7 +93,7 @@ class Hints:
         """For Prometheus: 1 for each hint that holds."""
         gauge = GaugeMetricFamily(
             "servegate_batching_hint",
-            "1 while calls of a version have left what its configuration was tuned for",
+            "1 while the calls of a version differ from what its configuration was tuned for",
             labels=["model", "version", "hint"],
         )
         for one in self.all():

@@ -188,7 +188,7 @@ class Observer:
         try:
             return await self._telling.counters(replica)
         except (Unavailable, TritonFailed) as error:
-            _log.debug("%s tells no statistics: %s", replica.name, error)
+            _log.debug("%s returns no statistics: %s", replica.name, error)
             return None
 
 

@@ -175,7 +175,7 @@ class Overviews:
             try:
                 return await self._ask(seen.replica, name)
             except (TritonFailed, Unavailable) as error:
-                _log.debug("%s does not tell the configuration of %s: %s", one, name, error)
+                _log.debug("%s does not return the configuration of %s: %s", one, name, error)
         return None
 
     def _find(self, name: str, version: int) -> Known | None:

@@ -73,7 +73,7 @@ class Performing:
         except ServegateError as error:
             one.error = error
             one.end(Outcome.FAILED, self._wall(), str(error))
-            _log.warning("changing the configuration of %s has failed: %s", one.name, error)
+            _log.warning("changing the configuration of %s failed: %s", one.name, error)
 
     async def _begin(self, one: Reconfiguration, served: Served) -> bool:
         """Try and measure; whether it may be written."""
@@ -81,7 +81,7 @@ class Performing:
         one.enter(Phase.TRYING, self._wall())
         try:
             if not await self._checks.require_good(served, one.config):
-                one.told = "it was not tried before: there is no Triton for quarantine here"
+                one.told = "it was not tried, because this machine has no Triton for quarantine"
         except Invalid as error:
             one.error = error
             one.end(Outcome.REFUSED, self._wall(), str(error))
@@ -102,7 +102,7 @@ class Performing:
             one.etag = await self._write(one.name, one.body(), by.author, by.reason, by.if_match)
         why = await rollout.reached(one.etag, self._within)
         if not why and not self._is_mine(one):
-            one.end(Outcome.REPLACED, self._wall(), "somebody has changed it again meanwhile")
+            one.end(Outcome.REPLACED, self._wall(), "it was changed again in the meantime")
             return
         if why:
             await self._take_back(one, why)
@@ -125,20 +125,22 @@ class Performing:
 
     async def _take_back(self, one: Reconfiguration, why: str) -> None:
         one.enter(Phase.TAKING_BACK, self._wall(), why)
-        _log.warning("the configuration of %s is taken back: %s", one.name, why)
+        _log.warning("rolling back the configuration of %s: %s", one.name, why)
         body = {k: v for k, v in (one.former or {}).items() if k != "watch"}
         if not body or str(body.get("group", "")) != one.group:
             body = {"fields": {}, "group": one.group}
         rollout = self._rollouts.begin(one.name)
         try:
-            reason = f"taken back: {why}"[:_LONGEST_REASON]
+            reason = f"rolled back: {why}"[:_LONGEST_REASON]
             now = await self._write(one.name, body, SERVEGATE, reason, one.etag)
         except PreconditionFailed:
-            one.end(Outcome.REPLACED, self._wall(), f"it was changed again, while {why}")
+            one.end(
+                Outcome.REPLACED, self._wall(), f"it was changed again before the rollback: {why}"
+            )
             return
         left = await rollout.reached(now, self._within)
-        told = f"{why}; and it is not yet as it was: {left}" if left else why
-        one.error = Conflict(f"the configuration of '{one.model}' was taken back", why=told)
+        told = f"{why}; the rollback is not complete: {left}" if left else why
+        one.error = Conflict(f"the configuration of '{one.model}' was rolled back", why=told)
         one.end(Outcome.TAKEN_BACK, self._wall(), told)
 
     async def _write(self, name: str, body: Any, author: str, reason: str, if_match: str) -> str:
@@ -186,7 +188,7 @@ class Performing:
         try:
             return gateway_reading.read(await self._metrics())
         except (ServegateError, OSError, ValueError, KeyError) as error:
-            _log.debug("the gateway tells no metrics: %s", error)
+            _log.debug("the gateway returns no metrics: %s", error)
             return None
 
     def _objective(self, model: str) -> Objective | None:

@@ -156,7 +156,7 @@ class Rollout:
         """Why some replica cannot have it, or is wrong with it; empty while nothing is known."""
         first = self._fleet.tried_by(self._name, revision)
         if first and not self._fleet.is_present(first):
-            return f"replica {first} was lost while it loaded it"
+            return f"replica {first} was lost during the load"
         for keeper in self._rollouts.concerned(self._name):
             why = self._failed(keeper.name)
             if why:
@@ -171,7 +171,7 @@ class Rollout:
         wrong = self._fleet.wrong(replica).get(self._name, {})
         for number, why in sorted(wrong.items()):
             if before.wrong.get(number) != why:
-                return f"version {number} answers wrongly: {why}"
+                return f"version {number} returns wrong outputs: {why}"
         old, new = before.choice, self._fleet.choice(replica, self._name)
         if old is not None and new is not None and old.flavour in new.failed:
             return f"it cannot run as flavour '{old.flavour}': {new.failed[old.flavour]}"

@@ -65,7 +65,7 @@ class Rounds:
                 after()
                 period = PERIOD if self._observer.has_begun else PAUSE
             except Exception:
-                _log.exception("batches could not be looked at")
+                _log.exception("the batching statistics could not be read")
             await self._sleep(max(PAUSE, begun + period - self._clock()))
 
     async def refresh(self, age: float = FRESH) -> None:
@@ -94,4 +94,4 @@ class Rounds:
             for one in self._hearing:
                 one.tell(text, at)
         except (ServegateError, OSError, ValueError, KeyError) as error:
-            _log.debug("the gateway tells no metrics: %s", error or type(error))
+            _log.debug("the gateway returns no metrics: %s", error or type(error))

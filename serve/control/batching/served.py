@@ -56,14 +56,14 @@ def served(models: Models, inventory: Inventory, model: str, number: int) -> Ser
     models.version(model, number)
     if inventory.is_discovering:
         raise NotServed(
-            "configurations cannot be changed here",
-            why="the Tritons were started with models of their own",
-            try_this="servegate control --model-repo FOLDER",
+            "this gateway cannot change configurations",
+            why="the Tritons load their own models",
+            try_this="run servegate control --model-repo FOLDER",
         )
     one = models.get(model).model.holding(number)
     record = models.decisions.versions.get(model, {}).get(number)
     if one is None or (one.published and record is None):
-        why = str(record.state) if record else "a replica holds it by itself"
+        why = str(record.state) if record else "a replica loads it by itself"
         raise Invalid(f"version {number} of '{model}' has no configuration to change", why=why)
     base = record.configuration if record and one.published else _of_folder(models, inventory, one)
     if base is None:
@@ -78,7 +78,7 @@ def named(models: Models, inventory: Inventory, name: str) -> Served:
     """The same by a name in Triton, for its newest version; `Invalid` where nothing bears it."""
     one = inventory.loadables.get(name)
     if one is None or not one.versions:
-        raise Invalid(f"nothing is called '{name}' in Triton any more")
+        raise Invalid(f"Triton no longer has a model '{name}'")
     return served(models, inventory, one.model, max(one.versions))
 
 

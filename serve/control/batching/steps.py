@@ -29,17 +29,14 @@ _MOST = 200  # steps that are told
 _WORDS = re.compile(r"[,\s]+")
 _BLS = "python"
 
-ENSEMBLE_LIMIT = (
-    "the numbers of a step are those of all its callers: Triton counts for each model, not for who "
-    "calls it"
-)
+ENSEMBLE_LIMIT = "the numbers of a step include all its callers, because Triton counts per model"
 BLS_LIMIT = (
-    "this model's own code calls the others, so its computing time includes theirs, and Triton "
-    "does not tell which of their calls came from here"
+    "this model calls the others in its own code, so its execution time includes theirs, and "
+    "Triton does not report which of their calls came from it"
 )
 BLS_UNNAMED = (
-    "a model of the Python backend may call others in its own code, and Triton's statistics do not "
-    f'say so; name them: parameters {{ key: "{PARAMETER}" value: {{ string_value: "a, b" }} }}'
+    "a model of the Python backend can call others in its own code, and Triton's statistics do not "
+    f'say so; list them: parameters {{ key: "{PARAMETER}" value: {{ string_value: "a, b" }} }}'
 )
 
 

@@ -82,7 +82,7 @@ def judged(
     """What a window after a change says; `ended` when no more calls will be in it."""
     if before.calls < FEW or after.calls < FEW:
         counts = f"{before.calls:.0f} before the change and {after.calls:.0f} after it"
-        return Verdict(told=f"too few calls to tell whether it is as good: {counts}")
+        return Verdict(told=f"too few calls to compare: {counts}")
     expected = after.calls * (before.errors + 1) / (before.calls + 1)
     if _exceeds(after.errors, expected, AT_ONCE):
         shares = (f"{one.errors:.0f} of {one.calls:.0f} calls" for one in (after, before))
@@ -95,7 +95,7 @@ def judged(
     deviations = AT_THE_END if ended else AT_ONCE
     slow = f"{after.slow:.0f} of {after.calls:.0f} calls took longer"
     if _exceeds(after.slow, after.calls * allowed, deviations):
-        return Verdict(why=f"{objective} was met before the change and is missed now: {slow}")
+        return Verdict(why=f"{objective} was met before the change and is missed after it: {slow}")
     return Verdict(told=f"{objective} is met: {slow}")
 
 

@@ -79,12 +79,14 @@ class Conversions:
             raise Conflict(
                 f"conversion '{identity}' cannot be cancelled",
                 why=f"it is {job.state.value}",
-                try_this=f"servegate model rm {job.asked.model}{number}" if number else "",
+                try_this=f"run servegate model rm {job.asked.model}{number}" if number else "",
             )
         cancelled = await self.jobs.end(job, JobState.CANCELLED, by)
         self._workshop.stop(identity)
         if cancelled is None:  # it has just gone on
-            raise Conflict(f"conversion '{identity}' has just changed", try_this="again")
+            raise Conflict(
+                f"conversion '{identity}' has just changed", try_this="repeat the request"
+            )
         return cancelled
 
     async def retry(self, identity: str, by: By) -> Job:
@@ -92,7 +94,7 @@ class Conversions:
         job = self.jobs.get(identity)
         if job.state not in AGAIN:
             raise Conflict(
-                f"conversion '{identity}' cannot be asked for again",
+                f"conversion '{identity}' cannot be retried",
                 why=f"it is {job.state.value}",
             )
         async with self._asking:
@@ -110,7 +112,9 @@ class Conversions:
                 has_report=False,
             )
         if again is None:
-            raise Conflict(f"conversion '{identity}' has just changed", try_this="again")
+            raise Conflict(
+                f"conversion '{identity}' has just changed", try_this="repeat the request"
+            )
         self._workshop.wake()
         return again
 
@@ -121,22 +125,22 @@ class Conversions:
     def _require_room(self) -> None:
         if self._slots == 0:
             raise NotServed(
-                "this gateway converts nothing",
+                "this gateway does not convert models",
                 why="conversions are turned off",
-                try_this="servegate convert on your machine, or servegate up --conversions 1",
+                try_this="run servegate convert on your machine, or servegate up --conversions 1",
             )
         if len(self.jobs.in_state(JobState.QUEUED)) >= MOST_WAITING:
             raise Unavailable(
-                f"{MOST_WAITING} conversions are waiting already",
-                try_this="again when some are done, or servegate convert cancel ID",
+                f"the queue of conversions is full ({MOST_WAITING})",
+                try_this="wait until some are done, or run servegate convert cancel ID",
             )
 
     async def _require_source(self, asked: Asked) -> None:
         upload = await self._uploads.require_whole(asked.upload)
         if upload.kind is not Kind.SOURCE:
             raise Invalid(
-                f"upload '{upload.id}' is no source",
-                why="it is a version, which is committed as it is",
-                try_this='POST /api/uploads with "kind": "source"',
+                f"upload '{upload.id}' is not a source",
+                why="it is a version",
+                try_this='send POST /api/uploads with "kind": "source"',
             )
         Source.of(upload.files, asked.request)

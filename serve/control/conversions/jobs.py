@@ -214,7 +214,7 @@ class Jobs:
         """Forget what has ended, but for the newest; the history keeps all of it."""
         ended = [job for job in self.all() if job.has_ended]
         for job in ended[:-KEPT]:
-            why = f"more than {KEPT} have ended"
+            why = f"only the last {KEPT} are kept"
             await self._store.apply(Change(CONVERSION, job.id, None, SERVEGATE, why))
         if len(ended) > KEPT:
             await self._reload()

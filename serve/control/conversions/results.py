@@ -24,13 +24,13 @@ from serve.core.versions import CONVERSION, CONVERSION_PAGE, File
 _LARGEST = 16 << 20  # bytes of a report
 _MOST_TOOLS, _LONGEST = 50, 200
 _HINTS = {  # where the catalogue's are for who converts on their own machine
-    "out_of_memory": "servegate up --conversion-memory with more, or a machine that has more",
-    "timed_out": "servegate up --conversion-timeout with more",
-    "converter_missing": "where the control plane runs: pip install '.[convert]' in a checkout",
-    "ambiguous_signature": "the name of one as `signature` of the request",
-    "numbers_differ": "`tolerances` of the request, if that is good enough for you",
-    "metric_dropped": "another precision, more samples, or a larger `max_drop` of the request",
-    "interrupted": "servegate convert retry ID",
+    "out_of_memory": "use a larger --conversion-memory of servegate up, or a larger machine",
+    "timed_out": "use a larger --conversion-timeout of servegate up",
+    "converter_missing": "pip install '.[convert]' in a checkout on the control plane's machine",
+    "ambiguous_signature": "choose one with `signature` in the request",
+    "numbers_differ": "use larger `tolerances` in the request if you accept larger errors",
+    "metric_dropped": "use another precision, more samples, or a larger `max_drop` in the request",
+    "interrupted": "run servegate convert retry ID",
 }
 
 
@@ -109,7 +109,7 @@ def fault_of(error: Exception) -> dict[str, str]:
     elif isinstance(error, OSError):
         facts = failure_facts(failed("converter_crashed", error.strerror or str(error)))
     else:
-        why = "an error in Servegate; its log says more"
+        why = "internal error in Servegate; see its log"
         facts = failure_facts(failed("converter_crashed", why))
     facts["try_this"] = _HINTS.get(facts["code"], facts["try_this"])
     return {name: plain(text) for name, text in facts.items() if text}

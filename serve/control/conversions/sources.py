@@ -40,7 +40,7 @@ class Source:
         if missing:
             raise Invalid(
                 f"the upload has no file '{min(missing)[:300]}'",
-                why="samples are named by their path within the upload",
+                why="paths of samples are relative to the upload",
             )
         rest = {PurePosixPath(file.path) for file in files if file.path not in aside}
         root, path = _found(rest)
@@ -69,8 +69,8 @@ def _found(paths: set[PurePosixPath]) -> tuple[str, str]:
         if path.suffix.lower() in SUFFIXES:
             return "", str(path)
     raise Invalid(
-        "the upload is no source of a conversion",
-        why=f"besides samples it holds {', '.join(map(str, sorted(paths)[:5])) or 'nothing'}"
+        "the upload does not contain a model that can be converted",
+        why=f"apart from samples, it contains {', '.join(map(str, sorted(paths)[:5])) or 'nothing'}"
         + (" and others" if len(paths) > 5 else ""),
-        try_this="the files of one SavedModel, or one .keras, .h5 or .onnx",
+        try_this="upload the files of one SavedModel, or one .keras, .h5 or .onnx file",
     )

@@ -94,7 +94,7 @@ class Workshop:
                 try:
                     await self.round(tasks)
                 except (ServegateError, OSError) as error:
-                    _log.warning("conversions cannot go on now: %s", error)
+                    _log.warning("conversions cannot continue now: %s", error)
                 try:
                     async with asyncio.timeout(TICK):
                         await self._news.wait()
@@ -125,13 +125,13 @@ class Workshop:
         try:
             await self._begun(job)
         except Exception:  # nothing could be written: it will be found interrupted
-            _log.exception("conversion %s is left as it is", job.id)
+            _log.exception("conversion %s was interrupted", job.id)
 
     async def _begun(self, job: Job) -> None:
         """Convert and publish; however it ends, that is in the record then."""
         begun = await self._surely(
             lambda: self._jobs.move(
-                job, JobState.RUNNING, By(SERVEGATE, "its turn has come"), starts=job.starts + 1
+                job, JobState.RUNNING, By(SERVEGATE, "the conversion starts"), starts=job.starts + 1
             )
         )
         if begun is None:
@@ -168,7 +168,7 @@ class Workshop:
 
     async def _publish(self, job: Job, result: Result) -> None:
         """Let it become a version; none when somebody has cancelled the job meanwhile."""
-        by = By(SERVEGATE, "it is converted, and the gate has passed it")
+        by = By(SERVEGATE, "the model passed the gate")
         page = result.report.to_json()
         moved = await self._surely(lambda: self._jobs.report_on(job, JobState.PUBLISHING, by, page))
         if moved is None:
@@ -222,7 +222,7 @@ class Workshop:
             by = By(SERVEGATE, f"it has become version {version.number}")
             await self._jobs.move(job, JobState.PUBLISHING, by, version=version.number)
         elif job.starts < MOST_STARTS:
-            by = By(SERVEGATE, "it was interrupted, and is started again")
+            by = By(SERVEGATE, "it was interrupted and starts again")
             await self._jobs.move(job, JobState.QUEUED, by)
         else:
             await self._end(job, JobState.FAILED, fault_of(failed("interrupted")))
@@ -237,7 +237,7 @@ class Workshop:
             if job.asked.upload not in needed_uploads(self._versions.decisions):
                 await self._uploads.forget(job.asked.upload)
             return
-        why = "its record is gone" if version is None else version.reason
+        why = "its record was deleted" if version is None else version.reason
         await self._end(job, JobState.FAILED, fault_of(failed("not_published", why)))
 
     def _made_by(self, job: Job) -> Version | None:
@@ -258,7 +258,7 @@ class Workshop:
             try:
                 return await work()
             except away as error:
-                _log.warning("a conversion waits %g s: %s", length, error)
+                _log.warning("a conversion is retried in %g s: %s", length, error)
                 await self._pause(length)
                 length = min(length * 2, _LONGEST)
 

@@ -14,14 +14,15 @@ _DELAYED = Setup(8, delay=0.005)
 CASES: dict[str, tuple[Situation, str]] = {
     "batching-off": (
         situation({1: (3000, 10)}, setup=Setup(8, batches=False), queue=20),
-        "dynamic_batching: it is off, although calls of 1 row wait 20 ms for 10 ms of computing, "
+        "dynamic_batching: it is off, but calls of 1 row wait 20 ms for an execution of 10 ms, "
         "and up to 8 rows could be executed together. Try: servegate batching set m@1 --on "
         "[batching-off]",
     ),
     "clients-batch": (
         situation({6: (1000, 10)}, calls=1000, queue=1),
-        "dynamic_batching: calls bring 6 rows each, of at most 8 in an execution: no second call "
-        "fits beside one. Try: servegate batching set m@1 --max-batch-size 32 [clients-batch]",
+        "dynamic_batching: calls have 6 rows each, and an execution has at most 8, so two calls "
+        "do not fit into one execution. Try: servegate batching set m@1 --max-batch-size 32 "
+        "[clients-batch]",
     ),
     "delay-beyond-objective": (
         situation(
@@ -30,63 +31,63 @@ CASES: dict[str, tuple[Situation, str]] = {
             queue=12,
             objective="p99<50ms",
         ),
-        "dynamic_batching.max_queue_delay_microseconds: calls may wait 30 ms for others, but of "
-        "the objective p99<50ms two executions of 6.7 rows leave 15.3 ms. Try: servegate batching "
-        "set m@1 --delay 7666us [delay-beyond-objective]",
+        "dynamic_batching.max_queue_delay_microseconds: calls can wait 30 ms for others, but two "
+        "executions of 6.7 rows leave only 15.3 ms of the objective p99<50ms. Try: servegate "
+        "batching set m@1 --delay 7666us [delay-beyond-objective]",
     ),
     "delay-without-company": (
         situation({1: (1000, 5)}, setup=_DELAYED, queue=5),
         "dynamic_batching.max_queue_delay_microseconds: calls wait 5 ms of at most 5 ms for "
-        "others, and executions have 1.00 calls each: nobody comes. Try: servegate batching set "
-        "m@1 --delay 0us [delay-without-company]",
+        "others, but an execution has only 1.00 calls. Try: servegate batching set m@1 --delay "
+        "0us [delay-without-company]",
     ),
     "delay-in-vain": (
         situation({1: (500, 5), 2: (500, 6)}, setup=_DELAYED, queue=4),
-        "dynamic_batching.max_queue_delay_microseconds: calls wait 4 ms of at most 5 ms for "
-        "batches of 1.5 rows of 8, while instances are busy 6 % of the time: waiting buys nothing. "
-        "Try: servegate batching set m@1 --delay 0us [delay-in-vain]",
+        "dynamic_batching.max_queue_delay_microseconds: calls wait 4 ms of at most 5 ms, but "
+        "batches have 1.5 rows of 8, and instances are busy only 6 % of the time. Try: servegate "
+        "batching set m@1 --delay 0us [delay-in-vain]",
     ),
     "preferred-unreached": (
         situation({1: (500, 5), 3: (500, 6)}, setup=Setup(8, preferred=(4, 8)), queue=1),
-        "dynamic_batching.preferred_batch_size: 4, 8: 0 of 1,000 executions had such a size; the "
+        "dynamic_batching.preferred_batch_size: 0 of 1,000 executions had the size 4 or 8; the "
         "largest had 3 rows. Try: servegate batching set m@1 --preferred none "
         "[preferred-unreached]",
     ),
     "largest-below-objective": (
         situation({4: (500, 8), 8: (1000, 12)}, queue=10, objective="p99<50ms", cpu=0.9),
         "max_batch_size: 67 % of the executions are full with 8 rows, and the objective p99<50ms "
-        "allows 20: two executions of so many take 48 ms. Try: servegate batching set m@1 "
+        "allows 20; two executions of that size take 48 ms. Try: servegate batching set m@1 "
         "--max-batch-size 16 [largest-below-objective]",
     ),
     "largest-beyond-objective": (
         situation(
             {4: (500, 14), 16: (1000, 38)}, setup=Setup(16), queue=20, objective="p99<50ms", cpu=0.9
         ),
-        "max_batch_size: it is 16, and the objective p99<50ms allows 9: 67 % of the executions "
+        "max_batch_size: it is 16, but the objective p99<50ms allows 9; 67 % of the executions "
         "are larger, and two of 16 rows take 76 ms. Try: servegate batching set m@1 "
         "--max-batch-size 9 [largest-beyond-objective]",
     ),
     "largest-unreached": (
         situation({1: (4000, 5), 3: (6000, 8)}, setup=Setup(64), queue=2),
-        "max_batch_size: it is 64, and while instances are busy 68 % of the time the largest "
-        "execution had 3 rows: memory is kept for batches that never come. Try: servegate "
-        "batching set m@1 --max-batch-size 4 [largest-unreached]",
+        "max_batch_size: it is 64, but the largest execution had 3 rows, although instances are "
+        "busy 68 % of the time; larger batches only reserve memory. Try: servegate batching set "
+        "m@1 --max-batch-size 4 [largest-unreached]",
     ),
     "instances-starved": (
         situation({4: (100, 8), 8: (8000, 12)}, queue=30, cpu=0.3),
-        "instance_group.count: calls wait 30 ms for 12 ms of computing, one instance is busy 97 % "
-        "of the time, and the CPU is used to 30 %. Try: servegate batching set m@1 --instances 2 "
-        "[instances-starved]",
+        "instance_group.count: calls wait 30 ms for an execution of 12 ms, one instance is busy "
+        "97 % of the time, and the CPU utilisation is 30 %. Try: servegate batching set m@1 "
+        "--instances 2 [instances-starved]",
     ),
     "instances-idle": (
         situation({1: (500, 5), 4: (500, 8)}, setup=Setup(8, instances=4), queue=0.1),
-        "instance_group.count: 4 instances are busy 2 % of the time, and each has a copy of the "
-        "model in memory. Try: servegate batching set m@1 --instances 1 [instances-idle]",
+        "instance_group.count: 4 instances are busy only 2 % of the time, and each has a copy of "
+        "the model in memory. Try: servegate batching set m@1 --instances 1 [instances-idle]",
     ),
     "cache-useless": (
         situation({1: (500, 5), 4: (500, 8)}, hits=3, misses=2500, batched={"caches": True}),
-        "response_cache: it had the answer of 3 of 2,503 calls, and every call is hashed and "
-        "every answer kept. Try: servegate batching set m@1 --no-cache [cache-useless]",
+        "response_cache: it had the response for 3 of 2,503 calls, but hashes every call and "
+        "stores every response. Try: servegate batching set m@1 --no-cache [cache-useless]",
     ),
     "queue-rejects": (
         situation(
@@ -95,8 +96,8 @@ CASES: dict[str, tuple[Situation, str]] = {
             took=Took({0.1: 10_500.0}, 105.0, 10_500.0, refused=500.0),
             batched={"queue_limit": 8},
         ),
-        "dynamic_batching.default_queue_policy.max_queue_size: 8 calls may wait, and 500 of "
-        "10,500 calls were refused. Try: servegate batching set m@1 --queue size=16 "
+        "dynamic_batching.default_queue_policy.max_queue_size: 8 calls can wait, and 500 of "
+        "10,500 calls were rejected. Try: servegate batching set m@1 --queue size=16 "
         "[queue-rejects]",
     ),
 }
@@ -140,4 +141,4 @@ def test_a_machine_without_room_gets_no_more_instances() -> None:
 
 def test_a_gpu_with_room_gets_another_instance_whatever_the_processors_do() -> None:
     (found,) = advise(situation({4: (100, 8), 8: (8000, 12)}, queue=30, cpu=0.95, gpu=0.4))
-    assert "the GPU is used to 40 %" in found.why
+    assert "the GPU utilisation is 40 %" in found.why

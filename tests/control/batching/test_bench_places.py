@@ -82,7 +82,7 @@ async def test_what_does_not_load_in_a_triton_of_its_own_is_refused(tmp_path: Pa
     with pytest.raises(TrialFailed):
         await loaded(scene, tmp_path, "m", 1, {})
     place = throw_away(scene, tmp_path, there=False)
-    with pytest.raises(Invalid, match="no Triton here") as caught:
+    with pytest.raises(Invalid, match="no Triton for measurements") as caught:
         async with place.open(subjects(scene).find("m", 1), {}):
             pass
     assert "--replica" in caught.value.try_this
@@ -93,11 +93,11 @@ async def test_a_replica_that_cannot_be_lent_says_why(tmp_path: Path) -> None:
     scene = await begun(tmp_path)
     subject, fleet = subjects(scene).find("m", 1), scene.plane.fleet
     for loads, held, why in (
-        (True, False, "it does not hold version 1 of model 'm'"),
-        (False, True, "nothing is loaded there by this gateway"),
+        (True, False, "it does not have version 1 of model 'm'"),
+        (False, True, "this gateway does not load models there"),
     ):
         fleet.saw("a", {subject.name: (1,)} if held else {})
-        with pytest.raises(Invalid, match="replica a cannot be measured on") as caught:
+        with pytest.raises(Invalid, match="replica a cannot run measurements") as caught:
             async with drained(fleet, tmp_path, loads=loads).on("a").open(subject, {}):
                 pass
         assert caught.value.why == why

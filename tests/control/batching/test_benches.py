@@ -181,7 +181,7 @@ async def test_a_bench_that_nobody_asks_for_is_closed() -> None:
         assert scene.benches.keep(view.id).expires_in == pytest.approx(0.2)
         scene.clock.now += 0.3
         await until(lambda: not scene.place.is_open)
-        with pytest.raises(NotFound, match="nobody has asked for it"):
+        with pytest.raises(NotFound, match="no client used it"):
             scene.benches.keep(view.id)
 
 

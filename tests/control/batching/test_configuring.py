@@ -26,7 +26,7 @@ def taken_back(scene: Scene, size: int) -> tuple[str, list[dict[str, Any]]]:
         return await scene.plane.store.history(kind=CONFIGURATION, key="m")
 
     error, found = scene.play(scene.sized(size), rows)
-    assert isinstance(error, Conflict) and "was taken back" in error.what
+    assert isinstance(error, Conflict) and "was rolled back" in error.what
     assert scene.decided == {}
     return error.why, found
 
@@ -53,7 +53,7 @@ def test_what_one_replica_cannot_load_is_taken_back_before_another_tries_it(tmp_
     assert "no memory for batches of 64" in why
     assert sorted(scene.sizes.values()) == [[8], [8, 64]]
     assert [row["author"] for row in history] == ["servegate", "ada"]
-    assert history[0]["reason"].startswith("taken back: replica ")
+    assert history[0]["reason"].startswith("rolled back: replica ")
 
 
 def test_what_answers_wrongly_is_taken_back_before_another_replica_has_it(tmp_path: Path) -> None:
@@ -67,7 +67,7 @@ def test_what_a_replica_is_lost_of_is_taken_back_and_no_other_tries_it(tmp_path:
     scene = published(tmp_path)
     for triton in scene.tritons.values():
         triton.dies_of = {64}
-    assert "was lost while it loaded it" in taken_back(scene, 64)[0]
+    assert "was lost during the load" in taken_back(scene, 64)[0]
     assert sorted(scene.sizes.values()) == [[8], [8, 64]]
 
 
@@ -86,7 +86,7 @@ def test_a_missed_objective_takes_a_change_back_to_the_one_before_it(tmp_path: P
     _, first, error = scene.play(scene.promise("p99<50ms"), scene.sized(16), slow)
     assert first is None
     assert isinstance(error, Conflict)
-    assert "p99<50ms was met before the change and is missed now" in error.why
+    assert "p99<50ms was met before the change and is missed after it" in error.why
     assert scene.sizes == {"a": [8, 16, 32, 16], "b": [8, 16, 32, 16]}
     assert scene.decided == {"max_batch_size": 16}
 

@@ -35,17 +35,17 @@ _AGAIN = "servegate batching tune m@1 --slo 'p99<50ms'"
 CASES: dict[str, tuple[Situation, str]] = {
     "rate-above": (
         tuned(replicas={"a": 50.0}),
-        "200 calls/s come to a replica, and it was tuned for up to 100",
+        "a replica gets 200 calls/s, and it was tuned for up to 100",
     ),
     "rows-differ": (
         tuned(calls=2500),
-        "calls bring 4 rows, and it was tuned with calls of 1 row",
+        "calls have 4 rows, and it was tuned with calls of 1 row",
     ),
     "service-drifted": (
         tuned({4: (500, 12.0), 8: (1000, 18.0)}),
-        "an execution takes 16 ms, 50 % longer than one of the same size took when it was tuned",
+        "an execution takes 16 ms, 50 % more than one of the same size when it was tuned",
     ),
-    "objective-missed": (tuned(took=SLOW), "p99 is 95 ms, and the objective is p99<50ms"),
+    "objective-missed": (tuned(took=SLOW), "p99 is 95 ms, but the objective is p99<50ms"),
 }
 
 
@@ -73,7 +73,7 @@ def test_executions_that_became_faster_are_a_drift_too() -> None:
 def test_a_model_that_was_not_tuned_is_held_against_its_objective_only() -> None:
     asked = situation(AS_TUNED, objective="p99<20ms", took=SLOW, queue=4)
     ((name, why, fix),) = judged(asked)
-    assert (name, why) == ("objective-missed", "p99 is 95 ms, and the objective is p99<20ms")
+    assert (name, why) == ("objective-missed", "p99 is 95 ms, but the objective is p99<20ms")
     assert fix == "servegate batching tune m@1 --slo 'p99<20ms'"
 
 
@@ -139,7 +139,7 @@ def test_a_hint_is_logged_once_when_it_begins_and_once_when_it_ends(
         scene.judge(ABOVE, rounds=10)
         scene.judge(tuned(), rounds=10)
     assert caplog.messages == [
-        "hint begins: m@1: 200 calls/s come to a replica, and it was tuned for up to 100. Try: "
+        "hint begins: m@1: a replica gets 200 calls/s, and it was tuned for up to 100. Try: "
         "servegate batching tune m@1 --slo 'p99<50ms' [rate-above]",
         "hint ends: m@1, rate-above",
     ]

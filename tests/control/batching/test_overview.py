@@ -116,7 +116,7 @@ def test_a_published_version_is_found_under_its_name_in_triton(tmp_path: Path) -
 
 @pytest.mark.parametrize(
     ("group", "why"),
-    [("", ["10 calls/s come to a replica, and it was tuned for up to 2"]), ("other", [])],
+    [("", ["a replica gets 10 calls/s, and it was tuned for up to 2"]), ("other", [])],
     ids=["a tuning of this group", "a tuning that was meant for another group"],
 )
 def test_calls_that_left_what_was_tuned_for_are_hinted_at(
@@ -155,7 +155,7 @@ def test_rounds_go_on_whatever_goes_wrong_with_one(
     with pytest.raises(asyncio.CancelledError):
         asyncio.run(scene.rounds.run(scene.overviews.judge))
     assert scene.slept_for == [15.0, 15.0, 15.0]
-    assert "batches could not be looked at" in caplog.text
+    assert "the batching statistics could not be read" in caplog.text
 
 
 def test_rounds_come_faster_until_every_replica_was_read_once(tmp_path: Path) -> None:

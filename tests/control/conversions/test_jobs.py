@@ -141,7 +141,7 @@ async def test_a_child_that_dies_fails_the_job_and_the_next_one_runs(one: Jobbin
 async def test_an_error_of_ours_fails_the_job_without_its_details(one: Jobbing) -> None:
     job = await one.converted(b"bug")
     assert (job.state, job.fault["code"]) == (JobState.FAILED, "converter_crashed")
-    assert job.fault["why"] == "an error in Servegate; its log says more"
+    assert job.fault["why"] == "internal error in Servegate; see its log"
 
 
 @in_scene
@@ -278,7 +278,7 @@ async def test_a_job_whose_upload_is_gone_cannot_be_asked_for_again(one: Jobbing
 @in_scene
 async def test_a_version_that_was_uploaded_is_no_source(one: Jobbing) -> None:
     upload = await one.upload(kind=Kind.VERSION, **{"1/model.onnx": b"x"})
-    with pytest.raises(Invalid, match="is no source"):
+    with pytest.raises(Invalid, match="is not a source"):
         await one.conversions.begin(Asked(upload.id, "m", Request("")), ADA)
 
 
