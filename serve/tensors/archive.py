@@ -58,17 +58,20 @@ def read_archive(data: bytes, *, most: int) -> Mapping[str, Array]:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
             members = archive.infolist()
             if len(members) > MOST_ARRAYS:
-                raise Invalid(f"{len(members)} arrays are too many", why=f"at most {MOST_ARRAYS}")
+                raise Invalid(
+                    f"the archive has {len(members)} arrays",
+                    why=f"at most {MOST_ARRAYS} are allowed",
+                )
             if sum(member.file_size for member in members) > most:
                 raise Invalid("the arrays are too large", why=f"at most {most} bytes are allowed")
             found: dict[str, Array] = {}
             for member in members:
                 name = member.filename.removesuffix(_SUFFIX)
                 if name in found:
-                    raise Invalid(f"array '{name}' is there twice")
+                    raise Invalid(f"the archive has array '{name}' twice")
                 found[name] = _array(archive.read(member), name)
     except _BROKEN as error:
-        raise Invalid("the file is no readable NPZ archive", why=str(error)) from error
+        raise Invalid("the file is not a readable NPZ archive", why=str(error)) from error
     if sum(array.size for array in found.values() if array.dtype.kind == "O") > MOST_TEXTS:
         raise Invalid("the archive has too many texts", why=f"at most {MOST_TEXTS} are allowed")
     return MappingProxyType(found)
@@ -81,7 +84,7 @@ def read_array(data: bytes, *, most: int) -> Array:
     try:
         return _array(data, "")
     except _BROKEN as error:
-        raise Invalid("the file is no readable NPY file", why=str(error)) from error
+        raise Invalid("the file is not a readable NPY file", why=str(error)) from error
 
 
 def write_archive(arrays: Mapping[str, Array], *, most: int) -> bytes:
@@ -102,23 +105,23 @@ def _array(content: bytes, name: str) -> Array:
     file = io.BytesIO(content)
     version = _format.read_magic(file)
     if version not in _HEADERS:
-        raise Invalid(f"array '{name}' is of the NPY format {version}, which is not read here")
+        raise Invalid(f"array '{name}' has the NPY format {version}, which is not supported")
     with _PARSING:
         shape, is_fortran, dtype = _HEADERS[version](file)
     if dtype.kind not in "biufSU" or not dtype.itemsize:
         raise Invalid(
-            f"array '{name}' is of the kind {dtype}", why="numbers, truth values or texts are read"
+            f"array '{name}' is {dtype}", why="only numbers, booleans and texts are supported"
         )
     if len(shape) > _MOST_DIMENSIONS or any(size < 0 for size in shape):
         raise Invalid(f"array '{name}' has the shape {list(shape)[:40]}")
     body = content[file.tell() :]
     if len(body) != math.prod(shape) * dtype.itemsize:
-        raise Invalid(f"array '{name}' has {len(body)} bytes, which is not what its shape takes")
+        raise Invalid(f"array '{name}' has {len(body)} bytes, which does not fit its shape")
     native: Array = np.frombuffer(body, dtype=dtype).astype(dtype.newbyteorder("="))
     array = native.reshape(shape, order="F" if is_fortran else "C")
     if dtype.kind in "SU":
         if dtype.kind == "U" and (native.view(np.uint32) > sys.maxunicode).any():
-            raise Invalid(f"array '{name}' has a character that Unicode does not have")
+            raise Invalid(f"array '{name}' has a character that is not in Unicode")
         return _texts(array)
     datatype_of(array, name)  # or it is none that Triton has
     return np.ascontiguousarray(array) if array.ndim else array
@@ -147,7 +150,7 @@ def _encoded(element: object, name: str) -> bytes:
     data = element.encode("utf-8", "surrogatepass") if isinstance(element, str) else element
     if not isinstance(data, bytes) or data.endswith(b"\0"):
         raise Invalid(
-            f"array '{name}' cannot be kept in an NPZ archive",
-            why="its elements have to be texts, or bytes that do not end with a zero byte",
+            f"array '{name}' cannot be stored in an NPZ archive",
+            why="its elements must be texts, or bytes that do not end with a zero byte",
         )
     return data

@@ -92,7 +92,7 @@ def read_http_reply(body: bytes, head_length: int | None = None) -> InferReply:
         size = _binary_size(item, name)
         if size is not None and position + size > len(body):
             left = len(body) - position
-            raise _broken(f"output '{name}' needs {size} bytes, {left} are left")
+            raise _broken(f"output '{name}' needs {size} bytes, and {left} are left")
         datatypes[name] = datatype
         try:
             if size is None:
@@ -104,7 +104,7 @@ def read_http_reply(body: bytes, head_length: int | None = None) -> InferReply:
         except Invalid as error:
             raise _broken(str(error)) from error
     if position != len(body):
-        raise _broken(f"{len(body) - position} bytes are left behind its last output")
+        raise _broken(f"{len(body) - position} bytes follow its last output")
     return _reply(head.get("model_name"), head.get("model_version"), outputs, datatypes)
 
 
@@ -140,7 +140,7 @@ def read_grpc_reply(body: bytes) -> InferReply:
     if len(message.outputs) != len(message.raw_output_contents):
         raise _broken(
             f"it describes {len(message.outputs)} outputs "
-            f"and has the raw contents of {len(message.raw_output_contents)}"
+            f"and has the raw contents of {len(message.raw_output_contents)} outputs"
         )
     outputs: dict[str, Array] = {}
     datatypes: dict[str, str] = {}
@@ -170,7 +170,7 @@ def _described(item: Any, known: Mapping[str, Array]) -> tuple[str, str, Shape]:
     """Name, datatype and shape of one output."""
     name: str = _field(item, "name", str)
     if name in known:
-        raise _broken(f"output '{name}' is there twice")
+        raise _broken(f"it has output '{name}' twice")
     shape = _field(item, "shape", list)
     if not all(type(size) is int and size >= 0 for size in shape):
         raise _broken(f"output '{name}' has the shape {shape}")
@@ -196,9 +196,9 @@ def _list(head: Any, key: str) -> list[Any]:
 def _field(item: Any, key: str, kind: type) -> Any:
     if not isinstance(item, dict) or not isinstance(item.get(key), kind):
         named = f" of '{item['name']}'" if isinstance(item, dict) and "name" in item else ""
-        raise _broken(f"'{key}'{named} is missing or is no {kind.__name__}")
+        raise _broken(f"'{key}'{named} is missing or not of type {kind.__name__}")
     return item[key]
 
 
 def _broken(why: str) -> MalformedReply:
-    return MalformedReply("the infer reply cannot be read", why=why)
+    return MalformedReply("the infer response cannot be read", why=why)

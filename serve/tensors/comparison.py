@@ -42,7 +42,7 @@ def compare(a: Mapping[str, Array], b: Mapping[str, Array]) -> Mapping[str, Diff
     """The difference of each output; `Invalid` when names, shapes or kinds do not match."""
     if set(a) != set(b):
         lacking = ", ".join(sorted(set(a) ^ set(b)))
-        raise Invalid("the two answers have different outputs", why=f"only one side has {lacking}")
+        raise Invalid("the two responses have different outputs", why=f"only one has {lacking}")
     return MappingProxyType({name: difference(a[name], b[name], name) for name in a})
 
 
@@ -52,7 +52,7 @@ def difference(a: Array, b: Array, name: str = "") -> Difference:
     if a.shape != b.shape or is_text != (b.dtype.kind in "OSU"):
         raise Invalid(
             f"output '{name}' cannot be compared",
-            why=f"one is {a.dtype} {list(a.shape)}, the other {b.dtype} {list(b.shape)}",
+            why=f"one is {a.dtype} {list(a.shape)}, the other is {b.dtype} {list(b.shape)}",
         )
     if is_text:
         return Difference(equal=_share(a == b))

@@ -82,7 +82,7 @@ class Contract:
             try:
                 case = _case(entry, read_archive(files[path], most=MOST_BYTES))
             except Invalid as error:
-                raise Invalid(f"{path} is no golden case", why=str(error)) from error
+                raise Invalid(f"{path} is not a golden case", why=str(error)) from error
             cases.append(case)
             left -= case.size
             if left < 0:
@@ -128,7 +128,7 @@ def cases_from_npz(
     for key, array in read_archive(data, most=MOST_BYTES).items():
         role, rest = _role(key, inputs, outputs)
         if rest in found[role]:
-            raise Invalid(f"{role}{rest} is there twice")
+            raise Invalid(f"the file has {role}{rest} twice")
         found[role][rest] = array
     return (_checked(Case(found[_INPUT], found[_OUTPUT], name, tolerance)),)
 
@@ -162,9 +162,9 @@ def _entries(data: bytes) -> list[dict[str, Any]]:
     try:
         page = json.loads(data)
     except (ValueError, RecursionError) as error:
-        raise Invalid(f"{INDEX} is no JSON", why=str(error)) from error
+        raise Invalid(f"{INDEX} is not JSON", why=str(error)) from error
     if not isinstance(page, dict) or page.get("format") != FORMAT:
-        raise Invalid(f"{INDEX} is not of format {FORMAT}")
+        raise Invalid(f"{INDEX} does not have format {FORMAT}")
     entries = page.get("cases")
     if not isinstance(entries, list) or not 0 < len(entries) <= MOST_CASES:
         raise Invalid(f"{INDEX} needs 'cases', a list of 1 to {MOST_CASES}")
@@ -180,7 +180,7 @@ def _case(entry: Mapping[str, Any], arrays: Mapping[str, Array]) -> Case:
     """The case that an entry and its arrays make."""
     own, datatypes = entry.get("outputs", {}), entry.get("datatypes", {})
     if not isinstance(own, dict) or not isinstance(datatypes, dict):
-        raise Invalid("'outputs' and 'datatypes' are objects with a field for each tensor")
+        raise Invalid("'outputs' and 'datatypes' must be objects with a field for each tensor")
     inputs: dict[str, Array] = {}
     outputs: dict[str, Array] = {}
     for key, array in arrays.items():
@@ -201,21 +201,21 @@ def _case(entry: Mapping[str, Any], arrays: Mapping[str, Array]) -> Case:
 def _checked(case: Case) -> Case:
     if not case.inputs or not case.outputs:
         raise Invalid(
-            "a golden case has inputs and expected outputs",
+            "a golden case needs inputs and expected outputs",
             why=f"this one has {len(case.inputs)} inputs and {len(case.outputs)} outputs",
-            try_this="arrays called input/NAME and output/NAME",
+            try_this="name the arrays input/NAME and output/NAME",
         )
     if lost := sorted(set(case.tolerances) - set(case.outputs)):
-        raise Invalid(f"a tolerance is given for '{lost[0]}', which is none of its outputs")
+        raise Invalid(f"there is a tolerance for '{lost[0]}', which is not an output")
     for name, datatype in case.datatypes.items():
         if name not in case.inputs or datatype not in DATATYPES:
-            raise Invalid(f"'{name}' cannot be an input of the datatype {datatype!r}")
+            raise Invalid(f"'{name}' cannot be an input with datatype {datatype!r}")
     return case
 
 
 def _tolerance(said: Any) -> Tolerance:
     if not isinstance(said, dict) or set(said) - _TOLERANCE:
-        raise Invalid(f"a tolerance is made of {', '.join(sorted(_TOLERANCE))}")
+        raise Invalid(f"a tolerance has only the fields {', '.join(sorted(_TOLERANCE))}")
     for name, value in said.items():
         if name == "top1" and isinstance(value, bool):
             continue
@@ -245,13 +245,13 @@ def _role(key: str, inputs: Collection[str], outputs: Collection[str]) -> tuple[
             return role, key.removeprefix(role)
     if (key in inputs) != (key in outputs):
         return (_INPUT if key in inputs else _OUTPUT), key
-    why = "the model has an input and an output of that name" if key in inputs else ""
+    why = "the model has an input and an output with this name" if key in inputs else ""
     if inputs and not why:
-        why = f"inputs are {', '.join(inputs)}; outputs are {', '.join(outputs)}"
+        why = f"the inputs are {', '.join(inputs)}; the outputs are {', '.join(outputs)}"
     raise Invalid(
-        f"array '{key}' is neither input nor output",
+        f"array '{key}' is neither an input nor an output",
         why=why,
-        try_this=f"{_INPUT}{key} or {_OUTPUT}{key}",
+        try_this=f"name it {_INPUT}{key} or {_OUTPUT}{key}",
     )
 
 

@@ -60,7 +60,7 @@ def numpy_dtype(datatype: str, name: str = "") -> np.dtype[Any]:
     if datatype not in _PLAIN:
         raise Invalid(
             f"{_tensor(name)} has the unknown datatype '{datatype}'",
-            try_this=f"one of {', '.join(DATATYPES)}",
+            try_this=f"use one of {', '.join(DATATYPES)}",
         )
     return np.dtype(_PLAIN[datatype]).newbyteorder("=")
 
@@ -73,8 +73,8 @@ def datatype_of(array: Array, name: str = "") -> str:
     if datatype is None:
         raise Invalid(
             f"{_tensor(name)} is a numpy array of {array.dtype}",
-            why="no KServe v2 datatype holds such values",
-            try_this="astype(numpy.float32)",
+            why="KServe v2 has no such datatype",
+            try_this="use astype(numpy.float32)",
         )
     return datatype
 
@@ -87,8 +87,8 @@ def to_raw(array: Array, datatype: str, name: str = "") -> bytes:
     if array.dtype.newbyteorder("=") != wanted:
         raise Invalid(
             f"{_tensor(name)} is a numpy array of {array.dtype}",
-            why=f"{datatype} is made from {wanted}",
-            try_this=f"astype(numpy.{wanted})",
+            why=f"{datatype} needs {wanted}",
+            try_this=f"use astype(numpy.{wanted})",
         )
     if datatype == BF16:
         return _bfloat16(array.astype("<f4")).tobytes()
@@ -105,7 +105,7 @@ def from_raw(raw: bytes | memoryview, datatype: str, shape: Shape, name: str = "
     if len(raw) != needed:
         raise Invalid(
             f"{_tensor(name)} has {len(raw)} bytes",
-            why=f"{datatype} of shape {list(shape)} takes {needed}",
+            why=f"{datatype} of shape {list(shape)} needs {needed}",
         )
     array: Array = np.frombuffer(raw, dtype=code)
     if datatype == BF16:
@@ -129,14 +129,14 @@ def from_json(data: Any, datatype: str, shape: Shape, name: str = "") -> Array:
     if len(elements) != math.prod(shape):
         raise Invalid(
             f"{_tensor(name)} has {len(elements)} elements",
-            why=f"shape {list(shape)} holds {math.prod(shape)}",
+            why=f"shape {list(shape)} needs {math.prod(shape)}",
         )
     wanted = numpy_dtype(datatype, name)
     for element in elements:
         if not _fits(element, datatype, wanted):
             raise Invalid(
                 f"{_tensor(name)} has the element {_shown(element)}",
-                why=f"that is no value of {datatype}",
+                why=f"it is not a value of {datatype}",
             )
     if datatype == BYTES:
         return _shaped(_objects([_encoded(element, name) for element in elements]), shape, name)
@@ -154,9 +154,9 @@ def from_nested(data: Any, datatype: str, name: str = "") -> Array:
         raise _too_deep(name)
     if not _is_even(data, shape):
         raise Invalid(
-            f"{_tensor(name)} is written as lists of different lengths",
-            why=f"the first of each has {' x '.join(map(str, shape)) or 'no'} elements",
-            try_this="lists of equal length",
+            f"{_tensor(name)} has lists of different lengths",
+            why=f"the first ones have {' x '.join(map(str, shape)) or 'no'} elements",
+            try_this="use lists of equal length",
         )
     return from_json(data, datatype, tuple(shape), name)
 
@@ -167,15 +167,15 @@ def cast(array: Array, datatype: str, name: str = "") -> Array:
     is_text = array.dtype.kind in "OSU"
     if is_text != (datatype == BYTES) or array.dtype.kind not in "OSUbiuf":
         kind = "text" if is_text else str(array.dtype)
-        raise Invalid(f"{_tensor(name)} holds {kind}", why=f"the model wants {datatype}")
+        raise Invalid(f"{_tensor(name)} contains {kind}", why=f"the model expects {datatype}")
     if is_text or array.dtype == wanted:
         return array
     with np.errstate(invalid="ignore", over="ignore"):
         result: Array = array.astype(wanted)
     if not _is_kept(array, result):
         raise Invalid(
-            f"{_tensor(name)} holds values of {array.dtype} that {datatype} does not have",
-            why=f"they reach from {array.min()} to {array.max()}, and the model wants {datatype}",
+            f"{_tensor(name)} has values of {array.dtype} that do not fit {datatype}",
+            why=f"they range from {array.min()} to {array.max()}",
             try_this=f"convert them to {wanted} first",
         )
     return result
@@ -199,13 +199,15 @@ def _split(raw: bytes | memoryview, count: int, name: str) -> list[bytes]:
         end = start + _LENGTH.unpack_from(raw, position)[0] if start <= len(raw) else start
         if end > len(raw):
             raise Invalid(
-                f"{_tensor(name)} ends inside its element {len(elements)}",
-                why=f"that element needs {end - position} bytes, {len(raw) - position} are left",
+                f"{_tensor(name)} ends inside element {len(elements)}",
+                why=f"the element needs {end - position} bytes, and {len(raw) - position} are left",
             )
         elements.append(bytes(raw[start:end]))
         position = end
     if len(elements) != count:
-        raise Invalid(f"{_tensor(name)} has {len(elements)} elements", why=f"its shape has {count}")
+        raise Invalid(
+            f"{_tensor(name)} has {len(elements)} elements", why=f"its shape needs {count}"
+        )
     return elements
 
 
@@ -221,7 +223,7 @@ def _encoded(element: object, name: str) -> bytes:
         return element
     raise Invalid(
         f"{_tensor(name)} has the element {_shown(element)}",
-        why=f"BYTES holds texts and bytes, this is {type(element).__name__}",
+        why=f"BYTES contains texts and bytes, not {type(element).__name__}",
     )
 
 

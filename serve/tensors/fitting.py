@@ -27,7 +27,7 @@ def fitted(array: Array, wanted: TensorSpec, batch: int | None, notes: list[str]
     if not fits:
         raise Invalid(
             f"input '{name}' has the shape {list(array.shape)}",
-            why=f"the model wants {list(wanted.shape)}"
+            why=f"the model expects {list(wanted.shape)}"
             + (", the first of which is the batch" if wanted.has_batch else ""),
         )
     return made

@@ -16,14 +16,16 @@ from serve.tensors.datatypes import BYTES, Array, Shape, from_json, numpy_dtype
 from serve.tensors.metadata import TensorSpec
 
 _ZIP, _NPY = b"PK", b"\x93NUMPY"
-_NUMPY = "numpy.save or numpy.savez of plain numbers or texts, not of objects"
+_NUMPY = "use numpy.save or numpy.savez with numbers or texts, not objects"
 _TRUTHS = {"true": True, "1": True, "false": False, "0": False}
 
 
 def npy_array(data: bytes, called: str, most: int) -> Array:
     """The array of a .npy file."""
     if data.startswith(_ZIP):
-        raise Invalid(f"{called} is no .npy file", why="it holds several arrays", try_this="*.npz")
+        raise Invalid(
+            f"{called} is not a .npy file", why="it contains several arrays", try_this="use *.npz"
+        )
     try:
         return read_array(data, most=most)
     except Invalid as error:
@@ -34,7 +36,9 @@ def npz_arrays(data: bytes, called: str, most: int) -> Mapping[str, Array]:
     """The arrays of an .npz file."""
     if data.startswith(_NPY):
         npy_array(data, called, most)  # which tells when it is not even that
-        raise Invalid(f"{called} is no .npz file", why="it holds one array", try_this="*.npy")
+        raise Invalid(
+            f"{called} is not an .npz file", why="it contains one array", try_this="use *.npy"
+        )
     try:
         return read_archive(data, most=most)
     except Invalid as error:
@@ -54,9 +58,9 @@ def request_inputs(document: Mapping[str, Any], called: str) -> dict[str, Array]
     rows = document.get("inputs")
     if not isinstance(rows, list):
         raise Invalid(
-            f"{called} is no KServe v2 request",
+            f"{called} is not a KServe v2 request",
             why="it has no list 'inputs'",
-            try_this='{"inputs": [{"name", "shape", "datatype", "data"}]}, or plain lists',
+            try_this='use {"inputs": [{"name", "shape", "datatype", "data"}]}, or plain lists',
         )
     arrays: dict[str, Array] = {}
     for row in rows:
@@ -69,7 +73,7 @@ def request_inputs(document: Mapping[str, Any], called: str) -> dict[str, Array]
         if not isinstance(shape, list) or not all(type(n) is int and n >= 0 for n in shape):
             raise Invalid(f"{called}: input '{name}' has the shape {shape}")
         if str(name) in arrays:
-            raise Invalid(f"{called}: input '{name}' is there twice")
+            raise Invalid(f"{called} has input '{name}' twice")
         arrays[str(name)] = from_json(data, str(datatype), tuple(shape), str(name))
     return arrays
 
@@ -87,7 +91,7 @@ def csv_tensor(data: bytes, wanted: TensorSpec, called: str) -> Array:
     if lines and _is_header(lines[0], wanted):
         lines = lines[1:]
     if not lines:
-        raise Invalid(f"{called} holds no rows")
+        raise Invalid(f"{called} has no rows")
     for number, cells in enumerate(lines, 1):
         if len(cells) != len(lines[0]):
             raise Invalid(
@@ -132,7 +136,7 @@ def text_of(data: bytes, called: str) -> str:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise Invalid(
-            f"{called} is no text", why=str(error), try_this="save it as UTF-8"
+            f"{called} is not text", why=str(error), try_this="save it as UTF-8"
         ) from error
 
 
@@ -147,7 +151,7 @@ def _value(cell: str, datatype: str, where: str) -> Any:
         return cell
     value = _number(cell, datatype)
     if value is None:
-        raise Invalid(f"{where} has '{cell[:40]}'", why=f"that is no value of {datatype}")
+        raise Invalid(f"{where} has '{cell[:40]}'", why=f"it is not a value of {datatype}")
     return value
 
 
@@ -185,9 +189,9 @@ def _misfit(called: str, has: str, wanted: TensorSpec) -> Invalid:
     several = sum(length < 0 for length in wanted.shape[1:]) > 1
     return Invalid(
         f"{called} does not fit input '{wanted.name}'",
-        why=f"it {has}, the model wants {list(wanted.shape)}"
+        why=f"it {has}, and the model expects {list(wanted.shape)}"
         + (", the first of which is the batch" if wanted.has_batch else ""),
-        try_this=".npy or .json, which say the shape" if several else "",
+        try_this="use .npy or .json, which contain the shape" if several else "",
     )
 
 

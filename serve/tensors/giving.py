@@ -114,14 +114,14 @@ def read_given(
             continue
         for found, array in reader.read(name, one).items():
             if found in raw:
-                raise Invalid(f"input '{found}' is given twice")
+                raise Invalid(f"there are two values for input '{found}'")
             raw[found] = array
     if is_rest_random:
         raw |= {name: reader.random(name) for name in wanted if name not in raw}
     elif not raw and wanted:
-        raise Invalid("no input is given", why=f"model '{model}' wants {described(wanted)}")
+        raise Invalid("there is no input", why=f"model '{model}' expects {described(wanted)}")
     if missing := [name for name in wanted if name not in raw]:
-        reader.notes.append(f"not given: {', '.join(missing)}")
+        reader.notes.append(f"missing inputs: {', '.join(missing)}")
     tensors = {
         name: fitted(raw[name], spec, batch, reader.notes)
         for name, spec in wanted.items()
@@ -207,10 +207,10 @@ class _Reader:
     def _unsaid(
         self, name: str, given: Given, kind: str, example: Mapping[str, Any], *, is_other: bool
     ) -> Invalid:
-        why = "the preprocessing that is recorded for it is of another kind"
+        why = "its recorded preprocessing is of another kind"
         return Invalid(
-            f"{given.called}: nothing says how {kind} becomes input '{name}' of '{self.model}'",
-            why=why if is_other else "no preprocessing is recorded for it",
+            f"{given.called}: {kind} cannot become input '{name}' of '{self.model}'",
+            why=why if is_other else "it has no recorded preprocessing",
             try_this=f"write {self.model}/preprocessing.json in the model repository: "
             + json.dumps({"inputs": {name: example}}),
         )
@@ -231,16 +231,16 @@ class _Reader:
         if name not in self.wanted:
             raise Invalid(
                 f"model '{self.model}' has no input '{name}'",
-                why=f"it wants {described(self.wanted)}",
+                why=f"it expects {described(self.wanted)}",
             )
 
     def _only(self, given: Given) -> str:
         """The model's only input, for what is given without a name."""
         if len(self.wanted) != 1:
             raise Invalid(
-                f"nothing says for which input {given.called} is",
-                why=f"model '{self.model}' wants {described(self.wanted)}",
-                try_this="give it for one of them",
+                f"the input for {given.called} is ambiguous",
+                why=f"model '{self.model}' expects {described(self.wanted)}",
+                try_this="name the input",
             )
         return next(iter(self.wanted))
 

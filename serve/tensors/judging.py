@@ -81,8 +81,8 @@ def _other_winners(name: str, got: Array, expected: Array, share: float) -> str:
     right = float(np.mean(same)) if same.size else 1.0
     if right >= share:
         return ""
-    return f"output '{name}' has the expected highest score in {right:.4g} of the rows" + (
-        f", {share:.4g} are needed" if share < 1 else ""
+    return f"output '{name}' has the expected top class in {right:.4g} of the rows" + (
+        f", {share:.4g} are required" if share < 1 else ""
     )
 
 

@@ -39,7 +39,7 @@ def read_metadata(document: Any, model: str) -> Metadata:
         raise ServegateError(
             f"the metadata of model '{model}' cannot be read",
             why=repr(document)[:200],
-            try_this="--url of a data port, not of the admin API",
+            try_this="pass the --url of a data port, not of the admin API",
         ) from error
 
 

@@ -23,9 +23,9 @@ _CAFFE = (103.939, 116.779, 123.68)  # of blue, green, red
 
 _AS_THEY_ARE: Fields = {"scale": (1.0, 1.0), "divide": 1.0}
 _SCALES: tuple[tuple[str, Fields], ...] = (
-    ("pixels are not scaled, they reach to 255", _AS_THEY_ARE),
+    ("pixels are not scaled (0 to 255)", _AS_THEY_ARE),
     ("pixels are multiplied by 1/255", {"scale": (1.0, 255.0), "divide": 1.0}),
-    ("pixels are divided by 255, which rounds in another way", _AS_THEY_ARE | {"divide": 255.0}),
+    ("pixels are divided by 255, which rounds differently", _AS_THEY_ARE | {"divide": 255.0}),
     ("pixels are multiplied by 1/256, or divided by 256", {"scale": (1.0, 256.0), "divide": 1.0}),
 )
 _ONE: Fields = {"mean": (1.0,), "std": (1.0,)}
@@ -72,7 +72,7 @@ def _of_pixels(steps: ImageSteps) -> Iterator[Mistake]:
     yield Mistake("layout", first, {"layout": layout})
     if steps.resample:
         for name in FILTERS:
-            what = f"pictures are resized with the filter {name}"
+            what = f"pictures are resized with filter {name}"
             yield Mistake("resample", what, {"resample": name})
 
 
@@ -83,11 +83,11 @@ def _of_sizes(steps: ImageSteps, trained: Shape) -> Iterator[Mistake]:
     if steps.crop is not None:
         yield Mistake("size", "pictures are not cropped", {"crop": None})
         if steps.resample:
-            what = "pictures are squeezed to their final size, not cropped"
+            what = "pictures are resized to their final size, not cropped"
             yield Mistake("size", what, whole | {"resize": steps.crop})
     if size is not None and steps.resample:
         for shortest in dict.fromkeys((min(size), min(size) * 8 // 7, 256)):
-            what = f"the shortest side becomes {shortest}, then the middle is cropped"
+            what = f"the shortest side becomes {shortest}, then the centre is cropped"
             if shortest >= min(size):
                 fields = {"resize": None, "shortest": shortest, "crop": size}
                 yield Mistake("size", what, fields)
@@ -96,7 +96,7 @@ def _of_sizes(steps: ImageSteps, trained: Shape) -> Iterator[Mistake]:
         names = (steps.resample,) if steps.resample else tuple(FILTERS)
         if height and width and size != (height, width):
             for name in names:
-                what = f"pictures are resized to {height} x {width} with the filter {name}"
+                what = f"pictures are resized to {height} x {width} with filter {name}"
                 exact = {"resize": (height, width), "resample": name}
                 yield Mistake("size", what, whole | exact)
 
@@ -124,7 +124,7 @@ def _standards(steps: ImageSteps) -> Iterator[tuple[str, Fields]]:
     if steps.channels == 3:
         known.append(("ImageNet's mean and std", _IMAGENET))
         flipped = (_IMAGENET[0][::-1], _IMAGENET[1][::-1])
-        known.append(("ImageNet's mean and std, of blue first", flipped))
+        known.append(("ImageNet's mean and std, with blue first", flipped))
         known.append(("Caffe's mean of 103.939, 116.779, 123.68", (_CAFFE, (1.0,))))
         known.append(("Caffe's mean of 123.68, 116.779, 103.939", (_CAFFE[::-1], (1.0,))))
     else:

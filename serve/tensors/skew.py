@@ -109,9 +109,9 @@ def skew(
         if name not in preprocessing.inputs:
             known = ", ".join(preprocessing.inputs) or "none"
             raise Invalid(
-                f"no preprocessing is recorded for input '{name[:100]}'",
-                why=f"inputs with one: {known}",
-                try_this="name the samples raw/NAME and tensor/NAME after the input",
+                f"input '{name[:100]}' has no recorded preprocessing",
+                why=f"inputs with preprocessing: {known}",
+                try_this="name the samples raw/NAME and tensor/NAME, where NAME is the input",
             )
         one.require_fit(preprocessing.inputs[name])
     return SkewReport(
@@ -131,7 +131,7 @@ def _checked(samples: Samples, steps: Steps, most_pixels: float) -> InputSkew:
             raise Invalid(
                 f"the pictures of '{samples.name}' are too large",
                 why=f"together they have more than {most_pixels:.0f} pixels",
-                try_this="fewer samples, or servegate model skew --preprocessing FILE",
+                try_this="use fewer samples, or servegate model skew --preprocessing FILE",
             )
         with samples.told(row):
             made, trained = comparable(made_by(raw, steps), samples.tensors[row], steps)
@@ -160,10 +160,11 @@ def _notes(samples: Samples, steps: Steps, row: int) -> Iterator[str]:
     made = np.dtype(np.float32) if steps.dtype == BF16 else None
     tensor = made_by(samples.opened(row, steps), steps)
     if trained.kind != "O" and trained != (made or tensor.dtype):
-        yield f"the training's tensors are {trained}, the record makes {steps.dtype}"
+        yield f"training has {trained}, the recorded preprocessing produces {steps.dtype}"
     shape = samples.tensors.shape[1:]
     if tensor.shape != shape and tensor.ndim:
-        yield f"the training's rows have the shape {list(shape)}, the record's {list(tensor.shape)}"
+        made_shape = list(tensor.shape)
+        yield f"training has rows of {list(shape)}, the recorded preprocessing of {made_shape}"
 
 
 # --- the diagnosis -------------------------------------------------------------------------------
@@ -249,4 +250,4 @@ def _cause(steps: Steps, mistakes: tuple[Mistake, ...], *, is_exact: bool) -> Ca
         if before.get(key) != after.get(key)
     }
     what = "in training " + ", and ".join(mistake.what for mistake in mistakes)
-    return Cause(what + ("" if is_exact else "; rounding differs, too"), change, is_exact)
+    return Cause(what + ("" if is_exact else "; rounding differs as well"), change, is_exact)

@@ -22,7 +22,7 @@ from serve.tensors.preprocessing.steps import ImageSteps, Steps
 MOST_BYTES = 256 << 20  # of all arrays together
 MOST_ROWS = 10_000
 _RAW, _TENSOR = "raw/", "tensor/"
-_TRY = "np.savez(FILE, **{'raw/NAME': pictures, 'tensor/NAME': tensors})"
+_TRY = "use np.savez(FILE, **{'raw/NAME': pictures, 'tensor/NAME': tensors})"
 
 Raw = Image.Image | bytes
 
@@ -59,14 +59,14 @@ class Samples:
         if isinstance(steps, ImageSteps) and is_pixels and 1 <= channels <= 4:
             return
         wanted = (
-            "uint8 pictures [n, h, w] or [n, h, w, channels], or encoded ones as an S array [n]"
+            "uint8 pictures [n, h, w] or [n, h, w, channels], or an S array [n] of encoded ones"
             if isinstance(steps, ImageSteps)
-            else "texts as an array [n]"
+            else "an array [n] of texts"
         )
         kind = "texts" if self._is_encoded else str(self.raw.dtype)
         raise Invalid(
             f"{_RAW}{self.name} is an array of {kind} of shape {list(self.raw.shape)}",
-            why=f"its preprocessing begins with {wanted}",
+            why=f"its preprocessing needs {wanted}",
         )
 
     @property
@@ -96,26 +96,26 @@ def read_samples(data: bytes) -> Mapping[str, Samples]:
     arrays = read_archive(data, most=MOST_BYTES)
     for key in arrays:
         if not key.startswith((_RAW, _TENSOR)):
-            raise Invalid(f"array '{key[:100]}' is no sample", try_this=_TRY)
+            raise Invalid(f"array '{key[:100]}' is not a sample", try_this=_TRY)
     names = [key.removeprefix(_TENSOR) for key in arrays if key.startswith(_TENSOR)]
     lone = [key for key in arrays if key.startswith(_RAW) and key.removeprefix(_RAW) not in names]
     lone += [_TENSOR + name for name in names if _RAW + name not in arrays]
     if lone or not names:
-        why = f"'{lone[0][:100]}' lacks its other half" if lone else "it is empty"
-        raise Invalid("the file holds no samples", why=why, try_this=_TRY)
+        why = f"'{lone[0][:100]}' has no counterpart" if lone else "it is empty"
+        raise Invalid("the file contains no samples", why=why, try_this=_TRY)
     return {name: _paired(name, arrays[_RAW + name], arrays[_TENSOR + name]) for name in names}
 
 
 def _paired(name: str, raw: Array, tensors: Array) -> Samples:
     if not raw.ndim or not tensors.ndim or len(raw) != len(tensors):
         raise Invalid(
-            f"the samples of '{name[:100]}' do not belong together",
-            why=f"{_RAW} has the shape {list(raw.shape)}, {_TENSOR} {list(tensors.shape)}",
-            try_this="one row for each sample in both",
+            f"the samples of '{name[:100]}' do not match",
+            why=f"{_RAW} has shape {list(raw.shape)}, {_TENSOR} has {list(tensors.shape)}",
+            try_this="use one row per sample in both",
         )
     if not 0 < len(tensors) <= MOST_ROWS or not raw.size:
         raise Invalid(
             f"there are {len(tensors)} samples of '{name[:100]}'",
-            try_this=f"1 to {MOST_ROWS} of them",
+            try_this=f"use 1 to {MOST_ROWS}",
         )
     return Samples(name, raw, tensors)

@@ -77,7 +77,7 @@ def class_outputs(signature: Signature) -> ClassOutputs:
         raise BadRequest(
             "Expected classification signature outputs to contain at least one of "
             '"classes" or "scores"',
-            why=f"the model's outputs are {names}, and it is not clear which has the scores",
+            why=f"the model's outputs are {names}, and the output with the scores is ambiguous",
             try_this=":predict",
         )
     classes = signature.output("classes")
@@ -172,12 +172,12 @@ def _row_shape(port: Port) -> tuple[int, ...]:
     """The shape of one example, for a model that takes any number of them."""
     if not port.shape or port.shape[0] != -1:
         raise BadRequest(
-            f"input '{port.name}' has the shape {list(port.shape)}, which is of no batch",
+            f"input '{port.name}' has the shape {list(port.shape)}, without a batch dimension",
             try_this=":predict",
         )
     if port.shape.count(-1) > 2:
         raise BadRequest(
-            f"input '{port.name}' has more than one dimension of any size", try_this=":predict"
+            f"input '{port.name}' has more than one free dimension", try_this=":predict"
         )
     return port.shape[1:]
 

@@ -66,7 +66,7 @@ def read_outputs(body: bytes, head_length: int | None) -> dict[str, Tensor]:
         if position != len(body):
             raise ValueError(f"it has {len(body)} bytes, and describes {position}")
     except (ValueError, KeyError, TypeError, AttributeError, OverflowError, BadRequest) as error:
-        raise ServegateError("Triton's answer cannot be read", why=repr(error)) from error
+        raise ServegateError("Triton's response cannot be read", why=repr(error)) from error
     return outputs
 
 

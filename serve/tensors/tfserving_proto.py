@@ -54,11 +54,11 @@ def tensor_of(proto: Any, name: str, limit: int) -> Tensor:
     """The tensor in a message; `BadRequest` when it is none, or takes more than `limit` bytes."""
     datatype = NUMBERS.get(proto.dtype)
     if datatype is None:
-        raise BadRequest(f"input '{name}' has the data type {proto.dtype}, which is not served")
+        raise BadRequest(f"input '{name}' has the data type {proto.dtype}, which is not supported")
     shape = _shape(proto.tensor_shape, name)
     size = math.prod(shape) * (item_size(datatype) or 4)
     if size > limit:
-        raise BadRequest(f"input '{name}' takes {size} bytes, more than {limit}")
+        raise BadRequest(f"input '{name}' has {size} bytes, more than {limit}")
     if proto.tensor_content:
         return Tensor(datatype, shape, _content(proto.tensor_content, datatype, shape, name))
     given, count = getattr(proto, _LISTS[datatype]), math.prod(shape)
@@ -68,10 +68,12 @@ def tensor_of(proto: Any, name: str, limit: int) -> Tensor:
             zero = b"" if datatype == BYTES else 0
             last, missing = _packed(given[-1:] or [zero], datatype), count - len(given)
             if len(last) * missing > limit:
-                raise BadRequest(f"input '{name}' takes more than {limit} bytes")
+                raise BadRequest(f"input '{name}' has more than {limit} bytes")
             raw += last * missing
     except OverflowError as error:
-        raise BadRequest(f"input '{name}' has a value that {KINDS[datatype].name} lacks") from error
+        raise BadRequest(
+            f"input '{name}' has a value that does not fit {KINDS[datatype].name}"
+        ) from error
     return Tensor(datatype, shape, raw)
 
 

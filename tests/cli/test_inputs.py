@@ -67,7 +67,7 @@ def test_what_a_request_file_says_beside_its_inputs_is_not_dropped_silently(fold
 
 def test_random_fills_one_input_or_all_that_are_left(folder):
     one = reader(X, ID, TEXT).read(["id=random"])
-    assert set(one.tensors) == {"id"} and one.notes == ("not given: x, text",)
+    assert set(one.tensors) == {"id"} and one.notes == ("missing inputs: x, text",)
     rest = reader(X, ID, TEXT).read(["random", "x=@a.npy"])
     assert list(rest.tensors) == ["x", "id", "text"] and rest.notes == ()
     assert (rest.tensors["x"] == 1).all()
@@ -91,7 +91,7 @@ def test_another_datatype_is_cast_and_the_cast_is_told(folder):
     assert ready.tensors["x"].dtype == np.float32
     assert ready.notes == ("x: FP64 is sent as FP32",)
     np.save("half.npy", np.array([[0.5]]))
-    with pytest.raises(Invalid, match="INT64 does not have"):
+    with pytest.raises(Invalid, match="do not fit INT64"):
         reader(ID).read(["@half.npy"])
     np.save("words.npy", np.array([["a"], ["bc"]]))
     assert reader(TEXT).read(["@words.npy"]).tensors["text"].shape == (2, 1)
@@ -104,7 +104,7 @@ def test_a_shape_that_the_model_does_not_want_is_refused_here(folder):
     with pytest.raises(Invalid) as raised:
         reader().read(["@flat.npy"])
     assert raised.value.what == "input 'x' has the shape [4]"
-    assert raised.value.why == "the model wants [-1, 2, 2, 1], the first of which is the batch"
+    assert raised.value.why == "the model expects [-1, 2, 2, 1], the first of which is the batch"
 
 
 def test_the_record_is_fetched_for_pictures_only(folder):
@@ -151,16 +151,16 @@ def test_without_recorded_preprocessing_a_picture_says_how_to_record_it(folder):
         ("x=@broken.json", "broken.json is not JSON"),
         ("x=@broken.png", "broken.png: the picture cannot be read"),
         ("x=@objects.npy", "of the kind object"),
-        ("x=@archive.npy", "archive.npy is no .npy file"),
-        ("x=@single.npz", "single.npz is no .npz file"),
+        ("x=@archive.npy", "archive.npy is not a .npy file"),
+        ("x=@single.npz", "single.npz is not an .npz file"),
         ("x=@ragged.json", "different lengths"),
         ("x=@words.json", "no value of FP32"),
-        ("@mapping.json", "mapping.json is no KServe v2 request"),
+        ("@mapping.json", "mapping.json is not a KServe v2 request"),
         ("@lacks.json", "an input lacks 'datatype'"),
         ("@binary.json", "an input lacks 'data'"),
         ("@number.json", "an input lacks"),
         ("@shape.json", "input 'x' has the shape [-1]"),
-        ("@twice.json", "input 'x' is there twice"),
+        ("@twice.json", "twice.json has input 'x' twice"),
     ],
 )
 def test_what_cannot_be_read_says_why(folder, text, said):
@@ -188,7 +188,7 @@ def test_what_cannot_be_read_says_why(folder, text, said):
 
 
 def test_what_is_missing_or_given_twice_is_told_with_the_inputs_of_the_model(folder):
-    with pytest.raises(Invalid, match="input 'x' is given twice"):
+    with pytest.raises(Invalid, match="two values for input 'x'"):
         reader().read(["@a.npy", "x=random"])
     with pytest.raises(Invalid) as raised:
         reader(X, TEXT).read([])

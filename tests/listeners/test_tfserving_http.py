@@ -465,4 +465,4 @@ async def test_an_unreadable_answer_of_triton_is_an_error_of_the_server(front: F
 
     front.a.script = cutting
     status, said = await front.post(PREDICT, ROWS)
-    assert status == 500 and "Triton's answer cannot be read" in said["error"]
+    assert status == 500 and "Triton's response cannot be read" in said["error"]

@@ -147,7 +147,7 @@ def test_a_broken_http_reply_says_what_is_wrong_with_it() -> None:
         (b"[]", None, "'outputs' is missing"),
         (b"{}", 3, "head of 3 bytes is longer than the body of 2"),
         (b"{}", -1, "head of -1 bytes"),
-        (*reply(outputs={}), "'outputs' is missing or is no list"),
+        (*reply(outputs={}), "'outputs' is missing or not of type list"),
         (*reply(7), "'name' is missing"),
         (*reply({"datatype": "FP32", "shape": [1], "data": [1]}), "'name' is missing"),
         (*reply({"name": "y", "shape": [1], "data": [1]}), "'datatype' of 'y' is missing"),
@@ -161,7 +161,7 @@ def test_a_broken_http_reply_says_what_is_wrong_with_it() -> None:
         (*reply(ROW | {"datatype": "FP8", "data": [1, 2]}), "unknown datatype 'FP8'"),
         (*reply(ROW | {"data": [1]}), "has 1 elements"),
         (*reply(ROW | {"data": [1, "2"]}), "no value of FP32"),
-        (*reply(ROW | {"data": [1, 2]}, ROW | {"data": [1, 2]}), "is there twice"),
+        (*reply(ROW | {"data": [1, 2]}, ROW | {"data": [1, 2]}), "' twice"),
         (*reply(ROW | {"data": [1, 2]}, tail=b"x"), "1 bytes are left behind"),
         (*reply(ROW | {"parameters": {"binary_data_size": 8}}, tail=b"1234567"), "7 are left"),
         (*reply(ROW | {"parameters": {"binary_data_size": 8}}, tail=b"123456789"), "1 bytes are"),
@@ -180,7 +180,7 @@ def test_a_broken_grpc_reply_says_what_is_wrong_with_it() -> None:
         (lambda message: message.outputs.pop(), "describes 1 outputs"),
         (lambda message: message.raw_output_contents.__setitem__(0, b"123"), "has 3 bytes"),
         (lambda message: message.outputs[0].shape.__setitem__(0, -1), "has the shape [-1]"),
-        (lambda message: setattr(message.outputs[1], "name", "a"), "is there twice"),
+        (lambda message: setattr(message.outputs[1], "name", "a"), "' twice"),
         (lambda message: setattr(message.outputs[1], "datatype", ""), "unknown datatype ''"),
     ):
         one = np.ones(1, dtype=np.float32)

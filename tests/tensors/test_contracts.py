@@ -99,12 +99,12 @@ def test_a_broken_contract_says_what_is_wrong() -> None:
         (files({"file": "case-0.npz", "top1": 0}), "top1 cannot be 0"),
         (files({"file": "case-0.npz", "top1": 2}), "top1 cannot be 2"),
         (files({"file": "case-0.npz", "outputs": {"z": {}}}), "'z', which is none"),
-        (files({"file": "case-0.npz", "outputs": {"y": 1}}), "a tolerance is made of"),
+        (files({"file": "case-0.npz", "outputs": {"y": 1}}), "a tolerance has only the fields"),
         (files({"file": "case-0.npz", "outputs": []}), "are objects"),
         (files({"file": "case-0.npz", "datatypes": {"x": "FP4"}}), "the datatype 'FP4'"),
         (files({"file": "a"}, **{"contract/a": npz(input__x=ONE)}), "1 inputs and 0 outputs"),
         (files({"file": "a"}, **{"contract/a": npz(x=ONE)}), "neither input nor output"),
-        (files({"file": "a"}, **{"contract/a": b"PK"}), "contract/a is no golden case"),
+        (files({"file": "a"}, **{"contract/a": b"PK"}), "contract/a is not a golden case"),
     ):
         error = refusal(Invalid, Contract.read, broken)
         assert said in str(error), broken
@@ -119,10 +119,13 @@ def test_a_users_archive_may_name_tensors_plainly_where_that_is_clear():
 
 def test_a_users_archive_that_is_not_clear_is_refused() -> None:
     for arrays, said in (
-        ({"x": ONE, "y": ONE, "z": ONE}, "array 'z' is neither input nor output: inputs are x, s"),
+        (
+            {"x": ONE, "y": ONE, "z": ONE},
+            "array 'z' is neither an input nor an output: the inputs are x, s",
+        ),
         ({"s": ONE}, "an input and an output of that name. Try: input/s or output/s"),
         ({"x": ONE}, "1 inputs and 0 outputs"),
-        ({"x": ONE, "input__x": ONE}, "input/x is there twice"),
+        ({"x": ONE, "input__x": ONE}, "input/x twice"),
     ):
         error = refusal(
             Invalid, cases_from_npz, npz(**arrays), inputs=["x", "s"], outputs=["y", "s"]

@@ -136,7 +136,7 @@ def test_raw_bytes_that_do_not_fit_name_the_tensor_and_the_reason() -> None:
         (b"\0" * 9, "INT8", (2, 4), "takes 8"),
         (b"\x05\0\0\0ab", "BYTES", (1,), "needs 9 bytes, 6 are left"),
         (b"\x05\0", "BYTES", (1,), "needs 4 bytes, 2 are left"),
-        (b"\0\0\0\0", "BYTES", (2,), "its shape has 2"),
+        (b"\0\0\0\0", "BYTES", (2,), "its shape needs 2"),
         (b"\0\0\0\0" * 3, "BYTES", (2,), "has 3 elements"),
         (b"", "FP31", (0,), "unknown datatype 'FP31'"),
         (b"", "FP32", (0, 2**62, 2**62), "has the shape"),
@@ -199,7 +199,7 @@ def test_arrays_without_a_datatype_are_refused():
     for array in (np.zeros(1, dtype=complex), np.zeros(1, dtype="datetime64[s]")):
         with pytest.raises(Invalid, match="no KServe v2 datatype"):
             datatype_of(array, "x")
-    with pytest.raises(Invalid, match="BYTES holds texts and bytes, this is int"):
+    with pytest.raises(Invalid, match="BYTES contains texts and bytes, not int"):
         to_raw(objects(1), "BYTES", "x")
     with pytest.raises(Invalid, match="FP32 is made from float32"):
         to_raw(np.zeros(1), "FP32", "x")

@@ -70,7 +70,7 @@ def test_with_top1_only_the_place_of_the_highest_score_counts():
     got, expected = floats([0.1, 0.9], [0.6, 0.4]), floats([0.4, 0.6], [0.4, 0.6])
     assert why(got, expected, general=Tolerance(top1=0.5)) == ""
     assert why(got, expected, general=Tolerance(top1=0.6)) == (
-        "output 'y' has the expected highest score in 0.5 of the rows, 0.6 are needed"
+        "output 'y' has the expected top class in 0.5 of the rows, 0.6 are required"
     )
     assert why(got[0], expected[0], general=Tolerance(top1=1.0)) == ""
     assert why(got[1], expected[1], general=Tolerance(top1=1.0)) != ""

@@ -103,10 +103,22 @@ def test_what_fits_is_not_complained_about() -> None:
 
 def test_what_does_not_fit_is_told_in_a_sentence() -> None:
     for row, spec, said in (
-        (SIZED, TensorSpec("y", "FP32", (-1, 4, 6, 3)), "'x' is no input of the model: it has y"),
-        (SIZED, TensorSpec("x", "FP16", (-1, 4, 6, 3)), "'x' becomes FP32, the model wants FP16"),
-        (SIZED, TensorSpec("x", "FP32", (-1, 3, 4, 6)), "of shape [4, 6, 3], the model wants"),
-        (SIZED, TensorSpec("x", "FP32", (-1, 72)), "the model wants [-1, 72]"),
+        (
+            SIZED,
+            TensorSpec("y", "FP32", (-1, 4, 6, 3)),
+            "'x' is not an input of the model (inputs: y)",
+        ),
+        (
+            SIZED,
+            TensorSpec("x", "FP16", (-1, 4, 6, 3)),
+            "'x' becomes FP32, but the model expects FP16",
+        ),
+        (
+            SIZED,
+            TensorSpec("x", "FP32", (-1, 3, 4, 6)),
+            "of shape [4, 6, 3], but the model expects",
+        ),
+        (SIZED, TensorSpec("x", "FP32", (-1, 72)), "the model expects [-1, 72]"),
         (RGB, TensorSpec("x", "FP32", (-1, 8, 8, 1)), "of shape [any, any, 3]"),
         (LONG, TensorSpec("x", "INT32", (-1, 8)), "of shape [9]"),
         ({"kind": "text", "as": "bytes"}, TensorSpec("x", "BYTES", (-1, 2)), "of shape []"),

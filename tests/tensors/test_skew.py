@@ -114,7 +114,7 @@ def test_each_common_mistake_is_found_and_its_change_makes_all_rows_equal() -> N
         ),
         (
             PHOTOS | {"resize": {"shortest": 6}, "crop": [6, 6]},
-            "the shortest side becomes 6, then the middle is cropped",
+            "the shortest side becomes 6, then the centre is cropped",
         ),
         (PHOTOS | {"resize": [5, 7]}, "resized to 5 x 7"),
     ):
@@ -178,7 +178,7 @@ def test_encoded_pictures_are_samples_too() -> None:
 def test_tensors_of_another_float_type_are_compared_as_the_model_takes_them() -> None:
     found = check(PHOTOS, photos(), trained(photos(), PHOTOS).astype(np.float64))
     assert not found.is_skewed
-    assert found.notes == ("the training's tensors are float64, the record makes FP32",)
+    assert found.notes == ("training has float64, the recorded preprocessing produces FP32",)
 
 
 def test_half_precision_is_compared_after_its_own_rounding() -> None:
@@ -211,11 +211,11 @@ def test_what_is_no_sample_is_refused() -> None:
 
     for arrays, said in (
         ({"x": np.ones(1)}, "array 'x' is no sample"),
-        ({"raw_x": np.ones(1)}, "'raw/x' lacks its other half"),
-        ({"tensor_x": np.ones(1)}, "'tensor/x' lacks its other half"),
+        ({"raw_x": np.ones(1)}, "'raw/x' has no counterpart"),
+        ({"tensor_x": np.ones(1)}, "'tensor/x' has no counterpart"),
         ({}, "it is empty"),
-        ({"raw_x": np.ones((2, 3)), "tensor_x": np.ones((3, 3))}, "do not belong together"),
-        ({"raw_x": np.float32(1), "tensor_x": np.ones(1)}, "do not belong together"),
+        ({"raw_x": np.ones((2, 3)), "tensor_x": np.ones((3, 3))}, "do not match"),
+        ({"raw_x": np.float32(1), "tensor_x": np.ones(1)}, "do not match"),
         ({"raw_x": np.ones((0, 3, 3)), "tensor_x": np.ones((0, 3))}, "there are 0 samples"),
         ({"raw_y": np.ones(1), "tensor_y": np.ones(1)}, "no preprocessing is recorded for"),
         ({"raw_x": np.ones((1, 2, 2)), "tensor_x": np.ones((1, 2))}, "of float64 of shape"),

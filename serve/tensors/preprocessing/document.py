@@ -45,7 +45,7 @@ def parse(document: Mapping[str, Any]) -> Preprocessing:
     """Read the document of `preprocessing.json`; an unknown key or a wrong value is `Invalid`."""
     unknown = sorted(str(key) for key in set(document) - {"inputs"})
     if unknown:
-        raise wrong(f"unknown key '{unknown[0]}'", "only 'inputs' is known here")
+        raise wrong(f"unknown key '{unknown[0]}'", "the only key is 'inputs'")
     inputs = document.get("inputs")
     if not isinstance(inputs, Mapping):
         raise wrong("'inputs' is missing", "it maps each input's name to its steps")
@@ -57,7 +57,7 @@ def parse(document: Mapping[str, Any]) -> Preprocessing:
 def _steps(where: str, row: Any) -> Steps:
     """One entry of `inputs`."""
     if not isinstance(row, Mapping):
-        raise wrong(f"'{where}' is {row!r}", "an object with the steps is needed")
+        raise wrong(f"'{where}' is {row!r}", "it must be an object with the steps")
     if row.get("kind") == "text":
         require_known(where, row, _TEXT_KEYS)
         return _text_steps(where, row)
@@ -91,14 +91,14 @@ def _image_steps(where: str, row: Mapping[str, Any]) -> ImageSteps:
 def _require_consistent(where: str, row: Mapping[str, Any], steps: ImageSteps) -> None:
     """What no step is wrong about alone."""
     if any(std <= 0 for std in steps.std):
-        raise wrong(f"'{where}.std' is {list(steps.std)}", "what is divided by must be above 0")
+        raise wrong(f"'{where}.std' is {list(steps.std)}", "the numbers must be above 0")
     left = steps.resize or ((steps.shortest,) * 2 if steps.shortest else None)
     if steps.crop is not None and left is not None:
         beyond = [cut > side for cut, side in zip(steps.crop, left, strict=True)]
         if any(beyond) if steps.resize else all(beyond):  # of the longer side nothing is known
             raise wrong(
                 f"'{where}.crop' is {row['crop']!r}",
-                "it is larger than what 'resize' leaves, and nothing is padded",
+                "it is larger than the result of 'resize'",
             )
     plain = (
         steps.scale[0] == steps.scale[1],
@@ -110,7 +110,7 @@ def _require_consistent(where: str, row: Mapping[str, Any], steps: ImageSteps) -
         if not all(plain):
             raise wrong(
                 f"'{where}.dtype' is UINT8",
-                "that holds pixels as they are: no scale, divide, mean or std",
+                "UINT8 allows no scale, divide, mean or std",
             )
         return
     _require_in_range(where, steps)
@@ -130,9 +130,7 @@ def _require_in_range(where: str, steps: ImageSteps) -> None:
         for mean, std in zip(means, stds, strict=True)
     ]
     if max(abs(scaled), *between) > single or max(ends) > largest:
-        raise wrong(
-            f"'{where}.dtype' is {steps.dtype}", "white or black becomes larger than it can hold"
-        )
+        raise wrong(f"'{where}.dtype' is {steps.dtype}", "white or black does not fit its range")
 
 
 def _resize(where: str, row: Mapping[str, Any]) -> tuple[tuple[int, int] | None, int]:
@@ -147,7 +145,7 @@ def _resize(where: str, row: Mapping[str, Any]) -> tuple[tuple[int, int] | None,
 def _scale(where: str, row: Mapping[str, Any]) -> tuple[float, float]:
     scale = floats(where, row, "scale", (1.0, 1.0))
     if len(scale) != 2 or scale[1] == 0:
-        raise wrong(f"'{where}.scale' is {row['scale']!r}", "[a, b] is needed, b not 0")
+        raise wrong(f"'{where}.scale' is {row['scale']!r}", "it must be [a, b], and b not 0")
     a, b = scale
     if not is_number(a / b):
         raise wrong(f"'{where}.scale' is {row['scale']!r}", "a / b must be a float32")
@@ -157,7 +155,7 @@ def _scale(where: str, row: Mapping[str, Any]) -> tuple[float, float]:
 def _divide(where: str, row: Mapping[str, Any]) -> float:
     value = row.get("divide", 1)
     if not is_number(value) or value == 0:
-        raise wrong(f"'{where}.divide' is {value!r}", "a number other than 0 is needed")
+        raise wrong(f"'{where}.divide' is {value!r}", "it must be a number other than 0")
     if "divide" in row and "scale" in row:
         raise wrong(f"'{where}' has both 'scale' and 'divide'", "they are one step: keep one")
     return float(value)
@@ -170,7 +168,7 @@ def _per_channel(
     if len(values) not in (1, channels):
         raise wrong(
             f"'{where}.{key}' has {len(values)} numbers",
-            f"1 or {channels} fit color {row['color']}",
+            f"color {row['color']} needs 1 or {channels}",
         )
     return values
 
@@ -199,7 +197,7 @@ def _padded(where: str, row: Mapping[str, Any], steps: TextSteps) -> TextSteps:
     pad = row["pad"]
     limits = np.iinfo(numpy_dtype(steps.dtype))
     if not steps.length:
-        raise wrong(f"'{where}.pad' is {pad!r}", "without 'length' nothing is padded")
+        raise wrong(f"'{where}.pad' is {pad!r}", "'pad' needs 'length'")
     if type(pad) is not int or not limits.min <= pad <= limits.max:
-        raise wrong(f"'{where}.pad' is {pad!r}", f"a whole number of {steps.dtype} is needed")
+        raise wrong(f"'{where}.pad' is {pad!r}", f"it must be an integer of {steps.dtype}")
     return replace(steps, pad=pad)

@@ -22,7 +22,9 @@ def require_known(where: str, row: Mapping[str, Any], known: Set[str]) -> None:
     """Refuse a key that means nothing: it may be a slip of one that does."""
     unknown = sorted(str(key) for key in set(row) - known)
     if unknown:
-        raise wrong(f"unknown key '{where}.{unknown[0]}'", f"known are {', '.join(sorted(known))}")
+        raise wrong(
+            f"unknown key '{where}.{unknown[0]}'", f"the keys are {', '.join(sorted(known))}"
+        )
 
 
 def word(where: str, row: Mapping[str, Any], key: str, allowed: tuple[str, ...]) -> str:
@@ -30,7 +32,7 @@ def word(where: str, row: Mapping[str, Any], key: str, allowed: tuple[str, ...])
     value = row.get(key)
     if not isinstance(value, str) or value not in allowed:
         said = f"is {value!r}" if key in row else "is missing"
-        raise wrong(f"'{where}.{key}' {said}", f"allowed: {', '.join(allowed)}")
+        raise wrong(f"'{where}.{key}' {said}", f"the values are {', '.join(allowed)}")
     return value
 
 
@@ -43,7 +45,7 @@ def truth(where: str, row: Mapping[str, Any], key: str) -> bool:
     """True or false; false where it is missing."""
     value = row.get(key, False)
     if not isinstance(value, bool):
-        raise wrong(f"'{where}.{key}' is {value!r}", "true or false is needed")
+        raise wrong(f"'{where}.{key}' is {value!r}", "it must be true or false")
     return value
 
 
@@ -54,7 +56,7 @@ def length(
     value = row.get(key)
     if type(value) is not int or not least <= value <= most:
         said = f"is {value!r}" if key in row else "is missing"
-        raise wrong(f"'{where}.{key}' {said}", f"a whole number from {least} to {most} is needed")
+        raise wrong(f"'{where}.{key}' {said}", f"it must be an integer from {least} to {most}")
     return value
 
 
@@ -69,7 +71,7 @@ def size(where: str, row: Mapping[str, Any], key: str) -> tuple[int, int] | None
         or not all(type(side) is int and side > 0 for side in value)
         or value[0] * value[1] > MAX_PIXELS
     ):
-        raise wrong(f"'{where}.{key}' is {value!r}", "[height, width] in pixels is needed")
+        raise wrong(f"'{where}.{key}' is {value!r}", "it must be [height, width] in pixels")
     return value[0], value[1]
 
 
@@ -81,7 +83,7 @@ def floats(
         return default
     value = row[key]
     if not isinstance(value, list | tuple) or not all(is_number(each) for each in value):
-        raise wrong(f"'{where}.{key}' is {value!r}", "a list of numbers is needed")
+        raise wrong(f"'{where}.{key}' is {value!r}", "it must be a list of numbers")
     return tuple(float(each) for each in value)
 
 

@@ -30,16 +30,18 @@ def check(preprocessing: Preprocessing, inputs: Mapping[str, Input]) -> tuple[st
     found: list[str] = []
     for name, steps in preprocessing.inputs.items():
         if name not in inputs:
-            found.append(f"'{name}' is no input of the model: it has {', '.join(inputs) or 'none'}")
+            found.append(
+                f"'{name}' is not an input of the model (inputs: {', '.join(inputs) or 'none'})"
+            )
             continue
         wanted = inputs[name]
         if steps.dtype != wanted.datatype:
-            found.append(f"'{name}' becomes {steps.dtype}, the model wants {wanted.datatype}")
+            found.append(f"'{name}' becomes {steps.dtype}, but the model expects {wanted.datatype}")
         if wanted.shape is not None and not _fits(steps, wanted.shape):
             made = ", ".join("any" if n == UNKNOWN else str(n) for n in steps.shape)
             found.append(
                 f"'{name}' becomes a tensor of shape [{made}], "
-                f"the model wants {list(wanted.shape)}, batch dimension included"
+                f"but the model expects {list(wanted.shape)} (with batch dimension)"
             )
     return tuple(found)
 

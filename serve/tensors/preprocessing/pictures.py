@@ -50,7 +50,7 @@ def decoded(data: bytes) -> Image.Image:
         raise Invalid(
             "the picture cannot be read",
             why=str(error) or type(error).__name__,
-            try_this=f"one of the formats {', '.join(FORMATS)}",
+            try_this=f"use one of the formats {', '.join(FORMATS)}",
         ) from error
 
 
@@ -115,10 +115,10 @@ def _middle(pixels: NDArray[np.uint8], crop: tuple[int, int]) -> NDArray[np.uint
     (height, width), (wanted_height, wanted_width) = pixels.shape[:2], crop
     if height < wanted_height or width < wanted_width:
         raise Invalid(
-            f"the picture has {height} x {width} pixels where {wanted_height} x {wanted_width} "
-            "are cut out",
+            f"the picture has {height} x {width} pixels, which is too small for a crop of "
+            f"{wanted_height} x {wanted_width}",
             why="the recorded preprocessing does not pad",
-            try_this="a larger picture, or a 'resize' before the 'crop' in preprocessing.json",
+            try_this="use a larger picture, or 'resize' before 'crop' in preprocessing.json",
         )
     top = int(round((height - wanted_height) / 2.0))  # noqa: RUF046 — as torchvision has it
     left = int(round((width - wanted_width) / 2.0))  # noqa: RUF046
@@ -132,8 +132,8 @@ def _eight_bits(image: Image.Image) -> Image.Image:
     if image.mode in ("I", "F"):
         raise Invalid(
             "the picture has 32 bits per value",
-            why="nothing says which of them is white",
-            try_this="8 or 16 bits per value",
+            why="its value for white is unknown",
+            try_this="use 8 or 16 bits per value",
         )
     return image
 
@@ -154,5 +154,5 @@ def _require_small(width: int, height: int) -> None:
 def _too_large(why: str) -> Invalid:
     limit = MAX_PIXELS // 1_000_000
     return Invalid(
-        f"the picture has more than {limit} megapixels", why=why, try_this="a smaller picture"
+        f"the picture has more than {limit} megapixels", why=why, try_this="use a smaller picture"
     )
