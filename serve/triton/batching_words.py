@@ -15,7 +15,7 @@ from serve.triton.config import Configuration
 _KINDS = {
     model_config_pb2.ModelInstanceGroup.KIND_CPU: "CPU",
     model_config_pb2.ModelInstanceGroup.KIND_GPU: "GPU",
-    model_config_pb2.ModelInstanceGroup.KIND_AUTO: "GPU, or CPU where there is none",
+    model_config_pb2.ModelInstanceGroup.KIND_AUTO: "each GPU, or on the CPU if there is none",
     model_config_pb2.ModelInstanceGroup.KIND_MODEL: "devices that the model chooses",
 }
 _DELAYED = model_config_pb2.ModelQueuePolicy.DELAY
@@ -34,9 +34,7 @@ def meaning(configuration: Configuration) -> tuple[Meaning, ...]:
     """All that a configuration says of how calls are put together, queued and run."""
     message = configuration.message
     if message.HasField("ensemble_scheduling") or message.platform == "ensemble":
-        text = (
-            "An ensemble runs nothing itself: each of its models batches by its own configuration."
-        )
+        text = "An ensemble executes nothing itself; each of its models has its own configuration."
         return (Meaning("ensemble_scheduling", text),)
     parts = (_batches, _dynamic, _queues, _sequences, _instances, _limiters, _cache, _warmup)
     return tuple(Meaning(*each) for part in parts for each in part(message))
@@ -48,11 +46,11 @@ _Told = Iterator[tuple[str, str]]
 def _batches(message: Any) -> _Told:
     largest = message.max_batch_size
     if largest <= 0:
-        text = "Not set: a call is run as it comes, and its tensors have no batch dimension."
+        text = "Not set: calls are not batched, and their tensors have no batch dimension."
     elif message.HasField("dynamic_batching") or message.HasField("sequence_batching"):
-        text = f"Up to {_count(largest, 'row')} are run at once."
+        text = f"A batch has up to {_count(largest, 'row')}."
     else:
-        text = f"A call may bring up to {_count(largest, 'row')}; calls are never put together."
+        text = f"A call can have up to {_count(largest, 'row')}; calls are not batched together."
     yield "max_batch_size", text
 
 
@@ -60,18 +58,20 @@ def _dynamic(message: Any) -> _Told:
     if message.HasField("sequence_batching"):
         return
     if not message.HasField("dynamic_batching"):
-        yield "dynamic_batching", "Not set: each call is run alone, one after the other."
+        yield "dynamic_batching", "Not set: calls are executed one by one."
         return
     batching = message.dynamic_batching
     if message.max_batch_size <= 1:
-        yield "dynamic_batching", "Calls wait in a queue, but no two fit into one batch."
+        yield "dynamic_batching", "Calls wait in a queue, but two do not fit into one batch."
     else:
-        yield "dynamic_batching", "Calls that wait at the same time are run together."
+        yield "dynamic_batching", "Calls that wait at the same time are batched."
         yield from _waiting(
             "dynamic_batching", batching.max_queue_delay_microseconds, _preferred(message, batching)
         )
     if batching.preserve_ordering:
-        text = "Answers come in the order of the calls; one that is ready waits for earlier ones."
+        text = (
+            "Responses are sent in the order of the calls; a finished one waits for earlier ones."
+        )
         yield "dynamic_batching.preserve_ordering", text
 
 
@@ -80,12 +80,12 @@ def _waiting(field: str, delay: int, preferred: list[int]) -> _Told:
     ends = " or ".join(map(str, preferred))
     if delay:
         text = (
-            f"A call waits for company for at most {_time(delay)}, less once {ends} rows are there."
+            f"A call waits for others for at most {_time(delay)}, or until {ends} rows are waiting."
         )
     else:
-        text = "Not set: as soon as an instance is free, it takes what waits by then."
+        text = "Not set: a free instance takes the calls that are waiting."
     yield f"{field}.max_queue_delay_microseconds", text
-    capped = f"Batches are made of {ends} rows where so many wait."
+    capped = f"Batches have {ends} rows if enough are waiting."
     yield f"{field}.preferred_batch_size", capped
 
 
@@ -103,29 +103,30 @@ def _queues(message: Any) -> _Told:
     if batching.priority_levels > 1:
         yield (
             "dynamic_batching.priority_levels",
-            f"There are priorities from 1, the first, to {batching.priority_levels}; a call that "
-            f"names none has {batching.default_priority_level}.",
+            f"Priorities are 1 (highest) to {batching.priority_levels}; the default is "
+            f"{batching.default_priority_level}.",
         )
     field = "dynamic_batching.default_queue_policy"
     if batching.HasField("default_queue_policy"):
         yield field, _policy(batching.default_queue_policy)
     else:
-        yield field, "Not set: any number of calls may wait, for any time."
+        yield field, "Not set: any number of calls can wait, for any time."
     for level in sorted(batching.priority_queue_policy):
-        text = f"Of priority {level}: {_policy(batching.priority_queue_policy[level])}"
+        text = f"Priority {level}: {_policy(batching.priority_queue_policy[level])}"
         yield f"dynamic_batching.priority_queue_policy[{level}]", text
 
 
 def _policy(policy: Any) -> str:
     if policy.max_queue_size:
-        size = f"Up to {_count(policy.max_queue_size, 'call')} may wait; more are refused with 503."
+        count = _count(policy.max_queue_size, "call")
+        size = f"Up to {count} can wait; further calls are rejected with 503."
     else:
-        size = "Any number of calls may wait."
+        size = "Any number of calls can wait."
     timeout = policy.default_timeout_microseconds
     if not timeout:
-        return f"{size} None times out."
-    does = "stands behind all others" if policy.timeout_action == _DELAYED else "is refused"
-    own = " A caller may shorten that." if policy.allow_timeout_override else ""
+        return f"{size} They do not time out."
+    does = "moves behind all others" if policy.timeout_action == _DELAYED else "is rejected"
+    own = " Clients can shorten this time." if policy.allow_timeout_override else ""
     return f"{size} A call that has waited for {_time(timeout)} {does}.{own}"
 
 
@@ -139,19 +140,19 @@ def _sequences(message: Any) -> _Told:
         count = oldest.max_candidate_sequences
         count = count if count > 0 else slots
         text = (
-            f"Each instance looks after {_count(count, 'sequence')} at a time, and puts their "
-            "calls together, the oldest first."
+            f"Each instance serves {_count(count, 'sequence')} at a time, and batches their calls, "
+            "the oldest first."
         )
         yield "sequence_batching.oldest", text
         delay = oldest.max_queue_delay_microseconds
         yield from _waiting("sequence_batching.oldest", delay, _preferred(message, oldest))
     else:
         held = _count(slots, "sequence")
-        text = f"Each instance has slots for {held}; further ones wait until one has ended."
+        text = f"Each instance has slots for {held}; further ones wait for a free slot."
         yield "sequence_batching.direct", text
         yield from _direct(batching.direct)
     idle = batching.max_sequence_idle_microseconds
-    text = f"A sequence that is silent for {_time(idle or _IDLE)} is given up."
+    text = f"A sequence expires after {_time(idle or _IDLE)} without a call."
     yield (
         "sequence_batching.max_sequence_idle_microseconds",
         text if idle else f"Not set: {_low(text)}",
@@ -161,22 +162,22 @@ def _sequences(message: Any) -> _Told:
 def _direct(direct: Any) -> _Told:
     share, delay = direct.minimum_slot_utilization, direct.max_queue_delay_microseconds
     if share and delay:
-        part = f"{100 * share:g} % of them have one"
+        part = f"{100 * share:g} % of its slots have a call"
         text = f"An instance waits for at most {_time(delay)} until {part}."
         yield "sequence_batching.direct.max_queue_delay_microseconds", text
 
 
 def _instances(message: Any) -> _Told:
     if not message.instance_group:
-        text = "Not set: Triton or the backend decides; mostly one on each GPU, or one on the CPU."
+        text = "Not set: Triton or the backend decides; usually one per GPU, or one on the CPU."
         yield "instance_group", text
     for index, group in enumerate(message.instance_group):
         count = _count(max(group.count, 1), "batch", "batches")
         numbers = ", ".join(map(str, group.gpus))
         where = f"each of the GPUs {numbers}" if numbers else _KINDS.get(group.kind, "a device")
         on_each = "each GPU" if where == "GPU" else f"the {where}" if where == "CPU" else where
-        kept = " They answer no calls: they are passive." if group.passive else ""
-        text = f"{count} can be run at the same time on {on_each}.{kept}"
+        kept = " These instances are passive and get no calls." if group.passive else ""
+        text = f"{count} can be executed at the same time on {on_each}.{kept}"
         yield f"instance_group[{index}]", text
 
 
@@ -186,18 +187,16 @@ def _limiters(message: Any) -> _Told:
             needed = " and ".join(
                 f"{one.count} of {one.name}" for one in group.rate_limiter.resources
             )
-            text = f"Each of these instances needs {needed or 'nothing'} to run"
-            text += ", if the Triton was started with --rate-limit=execution_count."
+            text = f"Each of these instances needs {needed or 'nothing'} for an execution"
+            text += ", if Triton was started with --rate-limit=execution_count."
             yield f"instance_group[{index}].rate_limiter", text
 
 
 def _cache(message: Any) -> _Told:
     if message.response_cache.enable:
-        text = (
-            "Equal calls are answered from a cache, if the Triton was started with --cache-config."
-        )
+        text = "Identical calls get a cached response, if Triton was started with --cache-config."
     else:
-        text = "Not set: equal calls are run again."
+        text = "Not set: identical calls are executed again."
     yield "response_cache", text
 
 
@@ -207,8 +206,8 @@ def _warmup(message: Any) -> _Told:
     for sample in message.model_warmup:
         rows = _count(max(sample.batch_size, 1), "row")
         times = _count(max(sample.count, 1), "time")
-        text = f"Before the model is ready, {rows} are sent through it {times}."
-        yield f"model_warmup '{sample.name}'", text.replace("1 row are", "1 row is")
+        text = f"Triton sends {rows} through the model {times} before it is ready."
+        yield f"model_warmup '{sample.name}'", text
 
 
 def _count(count: int, noun: str, plural: str = "") -> str:

@@ -80,7 +80,7 @@ ALLOWED = {
     "ModelMetrics.MetricControl.HistogramOptions": "buckets",
 }
 REFUSED = {
-    "ModelConfig.runtime": "it chooses the library that the Triton loads for a backend",
+    "ModelConfig.runtime": "it selects the library that Triton loads for a backend",
     "ModelEnsembling.Step.model_namespace": "the Tritons run without namespaces",
 }
 DROPPED = frozenset({"ModelConfig.name", "ModelConfig.version_policy"})
@@ -127,8 +127,8 @@ def canonical_text(configuration: Configuration) -> str:
 def _check(place: str, field: str, value: Any) -> None:
     kind, _, name = field.rpartition(".")
     if field in REFUSED or name not in _ALLOWED.get(kind, ()):
-        why = REFUSED.get(field, "it is not among the fields that Servegate knows to be harmless")
-        raise Invalid(f"config.pbtxt may not set '{place}'", why=why, try_this="leave it out")
+        why = REFUSED.get(field, "it is not on Servegate's list of safe fields")
+        raise Invalid(f"config.pbtxt may not set '{place}'", why=why, try_this="remove it")
     _check_file(place, field, value)
 
 
@@ -138,8 +138,8 @@ def _check_file(place: str, field: str, value: Any) -> None:
             if not all(_PART.match(part) for part in path.split("/")):
                 raise Invalid(
                     f"'{path[:200]}' in '{place}' cannot be the path of a file of this model",
-                    why="each part consists of letters, digits, '.', '_' and '-', and starts with "
-                    "none of '.' and '-'",
+                    why="each part may contain letters, digits, '.', '_' and '-', and must not "
+                    "start with '.' or '-'",
                 )
 
 

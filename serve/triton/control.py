@@ -125,7 +125,7 @@ class TritonControl:
         try:
             await self._stub.RepositoryModelLoad(request)
         except grpc.aio.AioRpcError as error:
-            raise self._translate(error, f"loading '{model}'") from error
+            raise self._translate(error, f"loading '{model}' on") from error
 
     async def unload(self, model: str) -> None:
         """Unload all versions; returns at once, calls in flight finish first."""
@@ -133,7 +133,7 @@ class TritonControl:
         try:
             await self._stub.RepositoryModelUnload(request, timeout=self._timeout)
         except grpc.aio.AioRpcError as error:
-            raise self._translate(error, f"unloading '{model}'") from error
+            raise self._translate(error, f"unloading '{model}' on") from error
 
     async def settings(self, kind: str, model: str, changes: Settings) -> Settings:
         """Change `trace` settings (of a model, or of all when it is empty) or `logging` settings.
@@ -163,7 +163,7 @@ class TritonControl:
         try:
             return await method(request, timeout=self._timeout)
         except grpc.aio.AioRpcError as error:
-            raise self._translate(error, "asking") from error
+            raise self._translate(error, "the request to") from error
 
     def _translate(self, error: grpc.aio.AioRpcError, doing: str) -> TritonFailed | Unavailable:
         details = _for_people(error.details() or error.code().name)

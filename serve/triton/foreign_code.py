@@ -50,9 +50,9 @@ def calls_others(config: Configuration | None) -> bool:
 def _reasons(config: Configuration, files: Sequence[File]) -> Iterator[str]:
     message = config.message
     if message.backend and message.backend not in DATA_BACKENDS:
-        yield f"the backend '{message.backend}' runs more than data"
+        yield f"the backend '{message.backend}' can run code"
     if not message.backend and message.platform and message.platform not in DATA_PLATFORMS:
-        yield f"the platform '{message.platform}' runs more than data"
+        yield f"the platform '{message.platform}' can run code"
     for file in files:
         if _CODE_FILE.search(file.path):
             yield f"the file '{file.path}' is a program, an archive or a pickle"
@@ -70,8 +70,8 @@ def _reasons(config: Configuration, files: Sequence[File]) -> Iterator[str]:
 
 def _path(where: str, key: str, value: str) -> Iterator[str]:
     if key.upper() == "EXECUTION_ENV_PATH":
-        yield "EXECUTION_ENV_PATH brings a Python environment"
+        yield "EXECUTION_ENV_PATH adds a Python environment"
     elif _SHAPES_KEY.match(key):
         return
     elif _PATH_KEY.search(key) or re.search(r"[/\\]|\$\$", value):
-        yield f"{where} names a path on the Triton's machine"
+        yield f"{where} contains a path on Triton's machine"

@@ -13,7 +13,7 @@ from serve.triton.config import of_message
 DEFAULT_BATCH = 8
 ZIPMAP = "ai.onnx.ml.ZipMap"
 ZIPMAP_ADVICE = (
-    "skl2onnx.to_onnx(model, X[:1], options={'zipmap': False}), or servegate convert onnx FILE"
+    "use skl2onnx.to_onnx(model, X[:1], options={'zipmap': False}), or servegate convert onnx FILE"
     " --name NAME --out DIR, which removes it"
 )
 
@@ -41,15 +41,17 @@ def generate(
     if signature.format != "onnx":
         raise Invalid(
             f"no configuration can be generated for model '{name}'",
-            why=f"its file is a {signature.format}; that is done for ONNX files only",
-            try_this="write config.pbtxt beside the version's folder",
+            why=f"its file is a {signature.format}, and only ONNX files are supported",
+            try_this="write config.pbtxt next to the version's folder",
         )
     tensors = (*signature.inputs, *signature.outputs)
     fixed = [spec for spec in tensors if not spec.shape or spec.shape[0] != DYNAMIC]
     largest = (0 if fixed else DEFAULT_BATCH) if max_batch_size is None else max_batch_size
     if largest < 0 or (largest and fixed):
         why = f"the first dimension of '{fixed[0].name}' is not free" if fixed else "it is negative"
-        raise Invalid(f"max_batch_size cannot be {largest}", why=why, try_this="max_batch_size 0")
+        raise Invalid(
+            f"max_batch_size cannot be {largest}", why=why, try_this="use max_batch_size 0"
+        )
     message = model_config_pb2.ModelConfig(name=name, backend="onnxruntime", max_batch_size=largest)
     for role, specs in (("input", signature.inputs), ("output", signature.outputs)):
         for spec in specs:
@@ -76,15 +78,15 @@ def _describe(
 ) -> None:
     if spec.datatype not in DATATYPES and zipmap:
         raise Invalid(
-            f"output '{spec.name}' is a {spec.datatype} of maps, which Triton cannot carry",
-            why="skl2onnx puts a ZipMap behind the probabilities of a classifier",
+            f"output '{spec.name}' is a {spec.datatype} of maps, which Triton does not support",
+            why="skl2onnx adds a ZipMap to the probabilities of a classifier",
             try_this=ZIPMAP_ADVICE,
         )
     if spec.datatype not in DATATYPES or spec.shape is None:
-        lacks = "its shape" if spec.datatype in DATATYPES else "a data type that Triton has"
+        lacks = "its shape" if spec.datatype in DATATYPES else "a data type that Triton supports"
         raise Invalid(
             f"no configuration can be generated for tensor '{spec.name}'",
-            why=f"the model file does not give it {lacks}",
+            why=f"the model file does not define {lacks}",
             try_this="export the model with shapes and plain tensors",
         )
     entry.name = spec.name

@@ -176,9 +176,9 @@ class GrpcPool:
         for group in tuple(self._all()):
             if group.opening is not None:
                 group.opening.cancel()
-            group.refuse(NotSent("the gateway stops"))
+            group.refuse(NotSent("the gateway is stopping"))
             for upstream in tuple(group.connections):
-                upstream.guarded(upstream.abort, "the gateway stops")
+                upstream.guarded(upstream.abort, "the gateway is stopping")
         self.board.flush()
 
     # --- connections ------------------------------------------------------------------------------

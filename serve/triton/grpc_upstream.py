@@ -99,7 +99,7 @@ class Leg(Stream):
             return
         if end:
             self.link.forget(self)
-            self.lose("the answer ended without a status")
+            self.lose("the response ended without a status")
 
     def on_reset(self, code: int) -> None:
         """Triton has given the call up."""
@@ -180,7 +180,7 @@ class Upstream(Connection):
         return OutcomeUnknown(
             f"the connection to replica {self.replica.name} broke during the call",
             why=why,
-            try_this="the call again only if it may be executed twice",
+            try_this="retry only if the call may be executed twice",
         )
 
     # --- what the link tells ----------------------------------------------------------------------

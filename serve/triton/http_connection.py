@@ -222,7 +222,7 @@ class HttpConnection(asyncio.Protocol):
         else:
             self._left -= len(data)
             if self._left < 0:
-                self._break("the answer is longer than its Content-Length")
+                self._break("the response is longer than its Content-Length")
                 return
             consumer.reply_body(data)
             if self._left == 0 and self.consumer is consumer:
@@ -250,7 +250,7 @@ class HttpConnection(asyncio.Protocol):
         if end < 0:
             self._head = data
             if len(data) > LONGEST:
-                self._break("the head of the answer is too long")
+                self._break("the head of the response is too long")
             return
         try:
             reply = _heads.read(data[:end])
@@ -267,7 +267,7 @@ class HttpConnection(asyncio.Protocol):
             elif left > 0:
                 consumer.reply_head(reply, data[end:], is_whole=False)
             else:
-                self._break("the answer is longer than its Content-Length")
+                self._break("the response is longer than its Content-Length")
         else:
             self._read_unusual(consumer, reply, data, end)
 
@@ -279,7 +279,7 @@ class HttpConnection(asyncio.Protocol):
             self._head, self._reply = b"", None
             self._interim += 1
             if self._interim > _MOST_INTERIM:
-                self._break("too many interim answers")
+                self._break("too many interim responses")
             elif data[end:]:
                 self._read_head(consumer, data[end:])
         elif reply.is_chunked:
@@ -298,7 +298,7 @@ class HttpConnection(asyncio.Protocol):
             raise error.__context__ or error from None  # a fault of ours, not of Triton's
         except httptools.HttpParserError as error:
             if self._chunks is parser:  # the connection may serve the next call already
-                self._break(str(error) or "the answer's chunks are malformed")
+                self._break(str(error) or "the chunks of the response are malformed")
 
     def _complete(self, consumer: Consumer) -> None:
         self.consumer = None

@@ -285,7 +285,7 @@ def broken(why: str, replica: str = "") -> ServegateError:
     return OutcomeUnknown(
         f"the connection to replica {replica} broke during the call".replace("  ", " "),
         why=why,
-        try_this="the call again only if it may be executed twice",
+        try_this="retry only if the call may be executed twice",
     )
 
 

@@ -26,7 +26,7 @@ from serve.core.errors import CannotStart, TritonMissing
 
 LOCAL_EXTRA = "pip install '.[local]' in a checkout of Servegate"
 ELSEWHERE = (
-    "point at a Triton that runs elsewhere, e.g. `docker run --rm -p 9000:8000 -p 9001:8001 -p"
+    "use a Triton that runs elsewhere, e.g. `docker run --rm -p 9000:8000 -p 9001:8001 -p"
     " 9002:8002 -v $PWD/models:/models nvcr.io/nvidia/tritonserver:24.10-py3 tritonserver"
     " --model-repository=/models --model-control-mode=explicit` and then"
     " `servegate up --triton 127.0.0.1:9000:9001:9002`"
@@ -81,7 +81,7 @@ def check_platform(facts: Facts) -> CannotStart | None:
         return None
     return TritonMissing(
         "Triton cannot run on this machine",
-        why=f"the nvidia-pytriton wheel is for Linux x86-64, this is {facts.system} "
+        why=f"the nvidia-pytriton wheel is for Linux x86-64, and this is {facts.system} "
         f"{facts.machine}",
         try_this=ELSEWHERE,
     )
@@ -96,9 +96,9 @@ def check_libc(facts: Facts) -> CannotStart | None:
         return None
     return TritonMissing(
         "Triton cannot run on this machine",
-        why=f"the nvidia-pytriton wheel needs glibc 2.35 or newer, this is "
+        why=f"the nvidia-pytriton wheel needs glibc 2.35 or newer, and this is "
         f"{facts.libc or 'another C library'}",
-        try_this="Ubuntu 22.04, Debian 12 or newer; or " + ELSEWHERE,
+        try_this="use Ubuntu 22.04, Debian 12 or newer; or " + ELSEWHERE,
     )
 
 
@@ -118,8 +118,8 @@ def check_wheel(facts: Facts) -> CannotStart | None:
     if facts.package is not None and facts.wheel is not None:
         return None
     return TritonMissing(
-        "Triton is not installed here",
-        why="the package nvidia-pytriton, which ships it, is missing",
+        "Triton is not installed",
+        why="the package nvidia-pytriton, which contains it, is missing",
         try_this=f"{LOCAL_EXTRA}; or {ELSEWHERE}",
     )
 
@@ -132,7 +132,7 @@ def check_numpy(facts: Facts) -> CannotStart | None:
         "Triton's Python backend cannot work in this environment",
         why="numpy is missing"
         if facts.numpy is None
-        else f"numpy {facts.numpy} is installed, and with numpy 2 models see empty tensors",
+        else f"numpy {facts.numpy} is installed, and with numpy 2, models get empty tensors",
         try_this="pip install 'numpy>=1.26,<2'",
     )
 
@@ -141,15 +141,15 @@ def check_environment(facts: Facts) -> CannotStart | None:
     """The isolated Python of the stub has to find the same packages as this process."""
     why = ""
     if facts.package and not any(facts.package.is_relative_to(root) for root in facts.prefixes):
-        why = f"{facts.package} is outside of {facts.prefixes[0]}, where isolated Pythons look"
+        why = f"{facts.package} is outside of {facts.prefixes[0]}, where an isolated Python looks"
     elif not (facts.executable.parent / "python3").exists():
         why = f"{facts.executable.parent} has no `python3`"
     if not why:
         return None
     return TritonMissing(
-        "Triton's Python backend would not find this Python environment",
+        "Triton's Python backend cannot find this Python environment",
         why=why,
-        try_this="a virtual environment: python3.12 -m venv .venv && .venv/bin/" + LOCAL_EXTRA,
+        try_this="use a virtual environment: python3.12 -m venv .venv && .venv/bin/" + LOCAL_EXTRA,
     )
 
 
@@ -161,7 +161,7 @@ def check_library(facts: Facts) -> CannotStart | None:
     return TritonMissing(
         "Triton's Python backend cannot start",
         why=f"{library} is neither in {facts.libdir} nor known to ldconfig",
-        try_this="apt-get install libpython{}.{}, or a Python that was built with".format(
+        try_this="apt-get install libpython{}.{}, or use a Python that was built with".format(
             *facts.python
         )
         + " --enable-shared",

@@ -55,7 +55,7 @@ class ModelFolder:
     def labels(self, file: str) -> tuple[str, ...]:
         """The lines of a label file of this folder."""
         if Path(file).is_absolute() or ".." in Path(file).parts:
-            raise Invalid(f"the label file '{file}' lies outside the model's folder")
+            raise Invalid(f"the label file '{file}' is outside the model's folder")
         text = self._text(file)
         if text is None:
             raise Invalid(f"the label file '{file}' does not exist")
@@ -72,7 +72,7 @@ class ModelFolder:
         except (ValueError, RecursionError) as error:
             raise Invalid(f"{file} is not JSON", why=str(error)) from error
         if not isinstance(value, dict):
-            raise Invalid(f"{file} must hold a JSON object")
+            raise Invalid(f"{file} must contain a JSON object")
         return value
 
     def fingerprint(self) -> str:
@@ -103,7 +103,7 @@ def model_folders(repository: Path) -> tuple[ModelFolder, ...]:
         raise Invalid(
             f"the model repository '{repository}' cannot be read",
             why=error.strerror or str(error),
-            try_this="--model-repo DIR",
+            try_this="pass another --model-repo DIR",
         ) from error
     return tuple(
         ModelFolder(path) for path in entries if path.is_dir() and not path.name.startswith(".")

@@ -89,5 +89,5 @@ def _translate(
     if error.code() is grpc.StatusCode.DEADLINE_EXCEEDED:
         return DeadlineExceeded(f"replica {replica.name} gave no answer within {timeout:g} s")
     if error.code() is grpc.StatusCode.UNAVAILABLE:
-        return Unavailable(f"asking replica {replica.name} failed", why=details)
+        return Unavailable(f"the request to replica {replica.name} failed", why=details)
     return TritonFailed(details.partition("\n\nAt:\n")[0].strip())  # without Python's traceback

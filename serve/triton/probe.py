@@ -50,7 +50,7 @@ async def _get(host: str, port: int, path: str) -> tuple[int, bytes]:
                 length = min(int(value), _LONGEST_BODY)
         return int(status.split()[1]), await reader.readexactly(length)
     except IndexError:
-        raise ValueError(f"{path} of {host}:{port} is not answered in HTTP") from None
+        raise ValueError(f"{path} of {host}:{port} does not respond in HTTP") from None
     finally:
         writer.close()
         with suppress(OSError):

@@ -185,7 +185,7 @@ class Quarantine:
                 await _know(watch, error)
                 if not (left and watch.has_died):
                     _raise(watch, error)
-                self._logger.warning("%s: tried once more", watch.failure)
+                self._logger.warning("%s; trying once more", watch.failure)
                 await stack.aclose()
         raise AssertionError("the last try raises")
 

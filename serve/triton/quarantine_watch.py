@@ -66,7 +66,7 @@ class Watch:
                 self.has_died = True
                 self._fail(f"its Triton died {self.doing}", f"{ended}{self._last_words()}")
             elif await self._aside(self._is_too_large):
-                self._fail(f"it took more than {_size(self._limit)} of memory {self.doing}")
+                self._fail(f"it used more than {_size(self._limit)} of memory {self.doing}")
                 await self._child.stop(0)
 
     def _is_too_large(self) -> bool:

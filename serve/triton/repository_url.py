@@ -35,13 +35,11 @@ def triton_url(storage: str, environment: Mapping[str, str] = os.environ) -> str
             account = _first(environment, _ACCOUNTS)
             if account:
                 return f"as://{account}/{below}"
-            raise CannotStart(
-                f"Triton cannot read {storage}", why=f"{_ACCOUNTS[0]} names no storage account"
-            )
+            raise CannotStart(f"Triton cannot read {storage}", why=f"{_ACCOUNTS[0]} is not set")
     raise CannotStart(
         f"Triton cannot read {storage or 'the storage'} as a bucket",
         why="delivery is `bucket`, which needs s3://, gs:// or az://",
-        try_this="--storage s3://BUCKET/PREFIX, or delivery `folder`",
+        try_this="use --storage s3://BUCKET/PREFIX, or delivery `folder`",
     )
 
 

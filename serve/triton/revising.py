@@ -33,8 +33,8 @@ def revised(base: Configuration, fields: Mapping[str, Any]) -> Configuration:
     if strange:
         raise Invalid(
             f"{', '.join(strange)} cannot be changed",
-            why=f"only {', '.join(FIELDS)} say how a version is run",
-            try_this="push a version whose config.pbtxt says it",
+            why=f"a serving configuration has only {', '.join(FIELDS)}",
+            try_this="push a version whose config.pbtxt sets it",
         )
     page = json_format.MessageToDict(base.message, preserving_proto_field_name=True)
     page = {name: value for name, value in page.items() if name not in fields}

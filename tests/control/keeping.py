@@ -71,7 +71,7 @@ class FakeTriton:
 
     def _reach(self) -> None:
         if not self.is_up:
-            raise Unavailable("asking replica a failed", why="connection refused")
+            raise Unavailable("the request to replica a failed", why="connection refused")
 
 
 class FakeDelivery:

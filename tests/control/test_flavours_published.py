@@ -75,9 +75,9 @@ PLANS = {"1/p.plan": b"", "plans.json": json.dumps(RECORDED).encode()}
         (given({"name": "f", "colour": "red"}), "flavours-malformed"),
         (given({"name": "f", "file": "none.onnx"}), "flavour 'f': default_model_filename"),
         (given({"name": "f", "config": {"max_batch_size": 4}}), "config.max_batch_size"),
-        (given({"name": "f", "file": "fast.onnx", "backend": "python"}), "runs more than data"),
+        (given({"name": "f", "file": "fast.onnx", "backend": "python"}), "can run code"),
         (given() | {"flavours.json": b"\xff"}, "not UTF-8"),
-        (given(PLAN) | PLANS, "the plan is built for 10.13.2"),
+        (given(PLAN) | PLANS, "the plan was built for 10.13.2"),
     ],
 )
 async def test_flavours_that_are_wrong_are_not_published(

@@ -77,9 +77,9 @@ UNREADABLE = [
     ("config.pbtxt", "\udcff", "not UTF-8"),
     ("config.pbtxt", "#" * ((1 << 20) + 1), "larger than"),
     ("model_card.json", "{", "not JSON"),
-    ("model_card.json", "[]", "must hold a JSON object"),
+    ("model_card.json", "[]", "must contain a JSON object"),
     ("model_card.json", "[" * 200_000, "not JSON"),
-    ("preprocessing.json", "1", "must hold a JSON object"),
+    ("preprocessing.json", "1", "must contain a JSON object"),
 ]
 
 

@@ -128,7 +128,7 @@ def test_a_version_that_is_unknown_late_or_out_of_reach_is_told_apart(tmp_path: 
         with pytest.raises(DeadlineExceeded, match=r"quarantine gave no answer within 0\.1 s"):
             await predict(trial.replica, "m", 1, {"x": ONE}, timeout=0.1)
         nobody = Replica("b", "127.0.0.1", 1, 1, 1)
-        with pytest.raises(Unavailable, match="asking replica b failed"):
+        with pytest.raises(Unavailable, match="the request to replica b failed"):
             await predict(nobody, "m", 1, {"x": ONE}, timeout=PATIENCE)
 
     with_trial(tmp_path, "m", text, body)

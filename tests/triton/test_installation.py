@@ -67,9 +67,9 @@ def test_what_is_wrong_is_told_with_a_way_out(tmp_path: Path) -> None:
     arm = {"system": "Darwin", "machine": "arm64", "libc": ""}
     home = {"prefixes": (Path("/usr"),), "package": Path("/home/me/.local/pytriton")}
     for wrong, why, try_this in (
-        (arm, "the nvidia-pytriton wheel is for Linux x86-64, this is Darwin arm64", ELSEWHERE),
-        ({"libc": "glibc 2.31"}, "needs glibc 2.35 or newer, this is glibc 2.31", "Debian 12"),
-        ({"libc": ""}, "needs glibc 2.35 or newer, this is another C library", "Debian 12"),
+        (arm, "the nvidia-pytriton wheel is for Linux x86-64, and this is Darwin arm64", ELSEWHERE),
+        ({"libc": "glibc 2.31"}, "needs glibc 2.35 or newer, and this is glibc 2.31", "Debian 12"),
+        ({"libc": ""}, "needs glibc 2.35 or newer, and this is another C library", "Debian 12"),
         (
             {"package": None, "wheel": None},
             "nvidia-pytriton, which ships it, is missing",

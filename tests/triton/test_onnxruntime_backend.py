@@ -159,7 +159,7 @@ MODELS: dict[str, Model] = {
 REFUSED: dict[str, tuple[Model, str]] = {
     "wrong_name": (
         Model({1: IDENTITY}, config("z FP32 [3]", "y FP32 [3]")),
-        "the configuration has no input 'x', the model file wants TYPE_FP32 [batch,3]",
+        "the configuration has no input 'x', the model file expects TYPE_FP32 [batch,3]",
     ),
     "extra_input": (
         Model({1: IDENTITY}, config("x FP32 [3]; z FP32 [3]", "y FP32 [3]")),
@@ -216,7 +216,7 @@ REFUSED: dict[str, tuple[Model, str]] = {
     ),
     "not_a_tensor": (
         Model({1: sequence_of("FP32", "batch", 3)}, config(*XY)),
-        "output 'y' is a seq(tensor(float)), Triton has no such data type",
+        "output 'y' is a seq(tensor(float)), which is not a data type of Triton",
     ),
     "decoupled": (
         Model({1: IDENTITY}, config(*XY, "model_transaction_policy { decoupled: true }")),
@@ -384,7 +384,7 @@ def test_bytes_that_are_no_text_are_refused_by_input_and_element(served: Served)
     with pytest.raises(InferenceServerException) as caught:
         served.ask("as_STRING", x=np.array([[b"a", b"\xff", b"c"]], np.object_))
     assert caught.value.status() == "400"
-    assert "as_STRING version 1: input 'x' has no UTF-8 at element 1" in caught.value.message()
+    assert "as_STRING version 1: input 'x' is not UTF-8 at element 1" in caught.value.message()
 
 
 # --- Completing a configuration -----------------------------------------------------------------
@@ -505,7 +505,7 @@ def test_a_bad_request_in_a_batch_fails_alone(served: Served) -> None:
     requests = [{"index": np.array([[index]])} for index in (0, 99, 2, 3)]
     first, bad, *others = served.ask_together("lookup", requests, "value")
     assert [first, *others] == [10, 30, 40]
-    assert "lookup version 1: input 'index' has shape (1,1), the model file wants" in str(bad)
+    assert "lookup version 1: input 'index' has shape (1,1), the model file expects" in str(bad)
     assert "Gather" in str(bad)
     until(lambda: served.counts("lookup")[1] == 1)  # they did run together
 
@@ -542,7 +542,7 @@ def test_only_the_outputs_that_were_asked_for_come_back(served: Served) -> None:
 def test_a_failure_shows_the_shapes_that_were_given_and_wanted(served: Served) -> None:
     with pytest.raises(InferenceServerException) as caught:
         served.ask("arithmetic", a=np.ones((1, 2), np.float32), b=np.ones((1, 3), np.float32))
-    wanted = "the model file wants TYPE_FP32 [batch,n]"
+    wanted = "the model file expects TYPE_FP32 [batch,n]"
     shown = f"input 'a' has shape (1,2), {wanted}; input 'b' has shape (1,3), {wanted}: "
     assert f"arithmetic version 1: {shown}" in caught.value.message()
 

@@ -225,13 +225,13 @@ def test_a_version_that_hangs_is_given_up_in_time(tmp_path: Path) -> None:
 def test_a_version_that_takes_too_much_memory_while_loading_is_killed(tmp_path: Path) -> None:
     python(tmp_path, ALLOCATE)
     failure = fails(tmp_path, PYTHON, memory=300 << 20)
-    assert str(failure) == "it took more than 300 MiB of memory while loading"
+    assert str(failure) == "it used more than 300 MiB of memory while loading"
 
 
 def test_a_version_that_takes_too_much_memory_when_it_is_asked_is_killed(tmp_path: Path) -> None:
     python(tmp_path, execute=f"{ALLOCATE}; {SLEEP}")
     failure = fails(tmp_path, PYTHON, ask, memory=300 << 20)
-    assert str(failure) == "it took more than 300 MiB of memory after it was loaded"
+    assert str(failure) == "it used more than 300 MiB of memory after it was loaded"
 
 
 def test_a_server_that_crashes_while_loading_is_told_with_its_last_words(tmp_path: Path) -> None:

@@ -89,7 +89,7 @@ def _slice(one: Any, problems: list[str]) -> list[_Named]:
     missing = [name for name in _PORTS if name not in ports]
     if endpoints and missing:  # without pods there are no ports either
         problems.append(
-            f"the pods of Service {service} are left out: it names no port {', '.join(missing)}"
+            f"the pods of Service {service} are ignored: it has no port {', '.join(missing)}"
         )
         return []
     found = []
@@ -137,11 +137,11 @@ def _host(address: str, family: str) -> str:
     """The address in the one form in which it is written; `ValueError` for none of this family."""
     if family == "FQDN":
         if not _HOST.match(address):
-            raise ValueError(f"{address!r} is no host name")
+            raise ValueError(f"{address!r} is not a host name")
         return address.lower()
     found = ipaddress.ip_address(address)
     if f"IPv{found.version}" != family or "%" in address:
-        raise ValueError(f"{address!r} is no address of {family}")
+        raise ValueError(f"{address!r} is not an {family} address")
     return str(found)
 
 
@@ -153,7 +153,7 @@ def _joined(named: list[_Named], problems: list[str]) -> Endpoint:
     if len(set(pools.values())) > 1:
         name = named[0].endpoint.replica.name
         told = ", ".join(f"{one} (pool {pools[one]})" for one in services)
-        problems.append(f"{name} is in several pools, and counts for {pools[service]}: {told}")
+        problems.append(f"{name} is in several pools, and is used in {pools[service]}: {told}")
     newest = {one.family: one.endpoint for one in named if one.service == service}
     ends = any(one.is_terminating for one in newest.values())  # no pod takes that back
     return replace(newest[min(newest)], is_terminating=ends)

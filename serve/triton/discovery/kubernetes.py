@@ -68,9 +68,9 @@ class Cluster:
             (account / "token").read_bytes()
         except OSError as error:
             raise CannotStart(
-                "this pod has no service account with which to discover Tritons",
+                "this pod has no service account for discovering Tritons",
                 why=str(error),
-                try_this="serviceAccountName: servegate-control and "
+                try_this="set serviceAccountName: servegate-control and "
                 "automountServiceAccountToken: true in its specification",
             ) from error
         host = f"[{host}]" if ":" in host else host
@@ -122,7 +122,7 @@ class EndpointSlices:
             try:
                 await self._round(listener)
             except _Expired as error:
-                _log.info("%s: listed anew: %s", self._url, error)
+                _log.info("%s: listing again: %s", self._url, error)
             except Unavailable as error:
                 listener.failed(error)
             tries = 0 if self._clock() - began >= _LONG else tries + 1
@@ -146,7 +146,7 @@ class EndpointSlices:
             raise Unavailable(f"{self._cluster.url} does not answer", why=why) from error
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             self._slices.forget()
-            what = f"{self._cluster.url} does not answer as Kubernetes does"
+            what = f"{self._cluster.url} does not answer like a Kubernetes API server"
             raise Unavailable(what, why=repr(error)[:500]) from error
 
     async def _list(self, session: aiohttp.ClientSession) -> None:
@@ -186,7 +186,7 @@ class EndpointSlices:
                     for line in whole.feed(piece):
                         self._take(json.loads(line), listener)
             except (aiohttp.ClientError, OSError, TimeoutError) as error:
-                _log.debug("%s: the watch is broken: %s", self._url, error or type(error))
+                _log.debug("%s: the watch broke: %s", self._url, error or type(error))
 
     def _take(self, event: Any, listener: Listener) -> None:
         kind, found = str(event["type"]), event["object"]
@@ -204,7 +204,7 @@ class EndpointSlices:
         self._slices.forget()
         if status == 410:
             return _Expired(message)
-        what, try_this = _REFUSALS.get(status, (f"the API server answers {status}", ""))
+        what, try_this = _REFUSALS.get(status, (f"the API server responded with {status}", ""))
         what, try_this = (
             text.format(namespace=self._cluster.namespace) for text in (what, try_this)
         )
@@ -213,17 +213,17 @@ class EndpointSlices:
 
 _REFUSALS = {
     401: (
-        "the API server does not take this pod's token",
-        "nothing, if it has just been replaced; else a look at the pod's service account",
+        "the API server rejects this pod's token",
+        "wait if the token was just replaced, or check the pod's service account",
     ),
     403: (
-        "this pod may not see the EndpointSlices of namespace {namespace}",
-        "a Role with get, list and watch of endpointslices (discovery.k8s.io) in namespace "
-        "{namespace}, and a RoleBinding to service account servegate-control: k8s/base has both",
+        "this pod is not allowed to read the EndpointSlices of namespace {namespace}",
+        "create a Role with get, list and watch of endpointslices (discovery.k8s.io) in namespace "
+        "{namespace}, and a RoleBinding to service account servegate-control, as in k8s/base",
     ),
     404: (
         "there are no EndpointSlices at this address",
-        "Kubernetes 1.21 or newer, and the URL of its API server",
+        "use Kubernetes 1.21 or newer, and the URL of its API server",
     ),
 }
 
@@ -233,7 +233,7 @@ async def _body(answer: aiohttp.ClientResponse) -> bytes:
     async for chunk in answer.content.iter_any():
         found += chunk
         if len(found) > _LARGEST:
-            raise ValueError(f"an answer of more than {_LARGEST} bytes")
+            raise ValueError(f"a response of more than {_LARGEST} bytes")
     return bytes(found)
 
 
@@ -247,7 +247,7 @@ def _message(body: bytes) -> str:
 
 def _not_in_a_pod(why: str) -> CannotStart:
     return CannotStart(
-        "Tritons are to be discovered by Kubernetes, and this is no pod of it",
+        "discovery by Kubernetes needs to run in a pod",
         why=why,
-        try_this="--discover kubernetes=http://127.0.0.1:8001/NAMESPACE, beside kubectl proxy",
+        try_this="pass --discover kubernetes=http://127.0.0.1:8001/NAMESPACE and run kubectl proxy",
     )

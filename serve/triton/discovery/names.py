@@ -60,7 +60,7 @@ class Names:
             except (OSError, ValueError) as error:
                 why = str(error)
                 listener.failed(
-                    Unavailable(f"the name {self._model.host} cannot be looked up", why=why)
+                    Unavailable(f"the name {self._model.host} cannot be resolved", why=why)
                 )
             await self._sleep(_EVERY)
 

@@ -55,18 +55,22 @@ def microseconds(text: str, flag: str) -> int:
     example = f"{flag} 500us, {flag} 2ms or {flag} 0"
     found = _TIME.match(text.strip())
     if found is None or found[2] not in {*_UNITS, ""}:
-        raise Invalid(f"{flag}: '{text}' is no time", why="a number and a unit", try_this=example)
+        raise Invalid(
+            f"{flag}: '{text}' is not a time", why="expected a number and a unit", try_this=example
+        )
     number, unit = Decimal(found[1]), found[2]
     if not unit and number:
         raise Invalid(
             f"{flag}: '{text}' has no unit",
-            why="it might be micro-, milliseconds or seconds",
+            why="it could be microseconds, milliseconds or seconds",
             try_this=f"{flag} {text}us, {flag} {text}ms or {flag} {text}s",
         )
     count = number * _UNITS.get(unit, 1)
     if count != int(count):
         raise Invalid(
-            f"{flag}: '{text}' is too fine", why="Triton counts microseconds", try_this=example
+            f"{flag}: '{text}' is too precise",
+            why="Triton's unit is microseconds",
+            try_this=example,
         )
     return int(count)
 
@@ -111,8 +115,8 @@ def group(text: str, flag: str) -> Group:
     found = _GROUP.match(text.strip())
     if found is None:
         raise Invalid(
-            f"{flag}: '{text}' are no instances",
-            why="a number, and before it perhaps where they run",
+            f"{flag}: '{text}' is not a number of instances",
+            why="expected a number, optionally with the device before it",
             try_this=f"{flag} 2, {flag} cpu:2, {flag} gpu:1 or {flag} gpu:1@0,1",
         )
     kind = _one_of(_KINDS, found[1], flag) if found[1] else ""
@@ -126,7 +130,9 @@ def resource(text: str, flag: str) -> dict[str, Any]:
     count, _, scope = rest.partition(":")
     example = f"{flag} R:1 or {flag} R:1:global"
     if not name or scope not in ("", "global"):
-        raise Invalid(f"{flag}: '{text}' is no resource", why="NAME:COUNT", try_this=example)
+        raise Invalid(
+            f"{flag}: '{text}' is not a resource", why="expected NAME:COUNT", try_this=example
+        )
     said: dict[str, Any] = {"name": name, "count": whole(count, flag, example)}
     return {**said, "global": True} if scope else said
 
@@ -157,7 +163,9 @@ def _pairs(text: str, flag: str, example: str) -> list[tuple[str, str]]:
     for part in text.split(","):
         name, equals, value = part.strip().partition("=")
         if not equals:
-            raise Invalid(f"{flag}: '{part}' says nothing", why="NAME=VALUE,…", try_this=example)
+            raise Invalid(
+                f"{flag}: '{part}' has no value", why="expected NAME=VALUE,…", try_this=example
+            )
         found.append((name.strip(), value.strip()))
     return found
 
@@ -166,7 +174,9 @@ def whole(text: str, flag: str, example: str) -> int:
     """A number from 0; `Invalid` for anything else."""
     if not (text.isascii() and text.isdigit() and len(text) < 10):
         raise Invalid(
-            f"{flag}: '{text}' is no number", why="a whole number, 0 or more", try_this=example
+            f"{flag}: '{text}' is not a number",
+            why="expected an integer, 0 or more",
+            try_this=example,
         )
     return int(text)
 
@@ -174,12 +184,12 @@ def whole(text: str, flag: str, example: str) -> int:
 def _one_of(words: Mapping[str, Any], text: str, flag: str) -> Any:
     if text not in words:
         raise Invalid(
-            f"{flag}: '{text}' is not known",
-            why=f"one of {', '.join(words)}",
+            f"{flag}: unknown value '{text}'",
+            why=f"the values are {', '.join(words)}",
             try_this=next(iter(words)),
         )
     return words[text]
 
 
 def _strange(name: str, flag: str, known: str, example: str) -> Invalid:
-    return Invalid(f"{flag}: there is no '{name}'", why=f"only {known}", try_this=example)
+    return Invalid(f"{flag}: unknown name '{name}'", why=f"the names are {known}", try_this=example)

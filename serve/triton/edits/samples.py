@@ -38,15 +38,15 @@ def _written(name: str, sample: reading.Sample, base: "Configuration", flag: str
     entries = [entry for entry in base.message.input if not entry.optional]
     if not entries:
         raise Invalid(
-            f"{flag}: the inputs are not known",
-            why="the configuration names none: Triton completes it from the model file",
-            try_this="--from FILE.json with model_warmup",
+            f"{flag}: the inputs are unknown",
+            why="the configuration does not list them; Triton reads them from the model file",
+            try_this="pass --from FILE.json with model_warmup",
         )
     strange = sorted(sample.dims.keys() - {entry.name for entry in entries})
     if strange:
         raise Invalid(
             f"{flag}: there is no input '{strange[0]}'",
-            why=f"only {', '.join(entry.name for entry in entries)}",
+            why=f"the inputs are {', '.join(entry.name for entry in entries)}",
             try_this=f"dims={entries[0].name}:3",
         )
     inputs = {

@@ -120,8 +120,8 @@ def _limiters(found: Fields, flag: str) -> list[Fields]:
     groups = found.get("instance_group")
     if not groups:
         raise Invalid(
-            f"{flag} needs instances",
-            why="a rate limiter belongs to a group of them, and the configuration names none",
+            f"{flag} needs an instance group",
+            why="a rate limiter belongs to an instance group, and the configuration has none",
             try_this=f"--instances 1 {flag} …",
         )
     return [_inside(group, "rate_limiter") for group in groups]
@@ -153,8 +153,8 @@ def _set_sequence(found: Fields, strategy: str) -> None:
     """The other strategy goes, and its delay comes along."""
     if strategy not in ("direct", "oldest"):
         raise Invalid(
-            f"--sequence: '{strategy}' is not known",
-            why="Triton has the strategies direct and oldest",
+            f"--sequence: unknown value '{strategy}'",
+            why="the values are direct and oldest",
             try_this="--sequence oldest, or --field sequence_batching=null",
         )
     batching = _inside(found, "sequence_batching")
@@ -174,8 +174,8 @@ def _set_candidates(found: Fields, count: int) -> None:
     batching = _sequences(found, "--candidates")
     if "oldest" not in batching:
         raise Invalid(
-            "--candidates are for the strategy oldest",
-            why="with direct each sequence has a slot of its own",
+            "--candidates is only for the strategy oldest",
+            why="with direct, each sequence has its own slot",
             try_this=f"--sequence oldest --candidates {count}",
         )
     _inside(batching, "oldest")["max_candidate_sequences"] = count
@@ -191,7 +191,7 @@ def _set_sequence_delay(found: Fields, text: str) -> None:
 def _sequences(found: Fields, flag: str) -> Fields:
     if "sequence_batching" not in found:
         raise Invalid(
-            f"{flag} is for models of sequences",
+            f"{flag} is only for models with sequences",
             why="the configuration has no sequence_batching",
             try_this=f"--sequence oldest {flag} …",
         )

@@ -34,7 +34,7 @@ class Nvml:
         try:
             return dict(_devices(library))
         except library.NVMLError as error:
-            _log.debug("NVML tells nothing: %s", error)
+            _log.debug("NVML returns nothing: %s", error)
             self._library = None  # the driver may be another one after this
             return {}
 

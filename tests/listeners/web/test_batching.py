@@ -43,11 +43,13 @@ def test_the_configuration_is_told_in_words_with_what_was_changed(pages: Pages) 
     )
     said = words(page)
     assert page.status_code == 200
-    assert "max_batch_size Up to 8 rows are run at once." in said
+    assert "max_batch_size A batch has up to 8 rows." in said
     assert "Shared with version 2" in said
     assert "changed" not in said.partition("Measurements")[0]
     said = words(changed)
-    assert "max_batch_size changed Up to 16 rows are run at once. Before: Up to 8 rows" in said
+    assert (
+        "max_batch_size changed A batch has up to 16 rows. Before: A batch has up to 8 rows" in said
+    )
     assert "Last changed by bob" in said and "sooner" in said
     assert missing.status_code == other.status_code == 404
 

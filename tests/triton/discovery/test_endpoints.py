@@ -120,7 +120,7 @@ def test_a_pod_of_two_pools_counts_for_one_of_them_and_is_told() -> None:
         listing = read(slices)
         assert [one.replica.pool for one in listing.endpoints] == ["a"]
         assert listing.problems == (
-            "x is in several pools, and counts for a: s1 (pool a), s2 (pool b)",
+            "x is in several pools, and is used in a: s1 (pool a), s2 (pool b)",
         )
 
 

@@ -231,7 +231,7 @@ async def test_an_api_server_that_fails_is_told_and_its_last_list_stays_until_it
         await api.watched()
         api.refuse(500)
         api.drop_watches()
-        await heard.fails("the API server answers 500")
+        await heard.fails("the API server responded with 500")
         put(api, "b")
         assert heard.lists == [["a"]]
         api.answer_again()
@@ -377,7 +377,7 @@ def test_what_does_not_answer_as_kubernetes_does_is_told_and_asked_again(
             asyncio.timeout(PATIENCE),
             following(Cluster(f"http://127.0.0.1:{port}", NAMESPACE)) as heard,
         ):
-            await heard.fails("does not answer as Kubernetes does")
+            await heard.fails("does not answer like a Kubernetes API server")
             count = len(asked)
             await until(lambda: len(asked) > count, within=PATIENCE)
         assert asked[count] == ""  # a list

@@ -27,7 +27,7 @@ def test_a_time_without_a_unit_is_refused_with_all_that_it_could_be() -> None:
     with pytest.raises(Invalid) as refused:
         reading.microseconds("5", "--delay")
     assert refused.value.what == "--delay: '5' has no unit"
-    assert refused.value.why == "it might be micro-, milliseconds or seconds"
+    assert refused.value.why == "it could be microseconds, milliseconds or seconds"
     assert refused.value.try_this == "--delay 5us, --delay 5ms or --delay 5s"
 
 

@@ -116,7 +116,7 @@ class TritonPythonModel:
         """An error that names the model and shows what it was given and what it wants."""
         shapes = [
             f"input '{name}' has shape ({','.join(map(str, array.shape))}), "
-            f"the model file wants {self._runner.inputs[name].shown}"
+            f"the model file expects {self._runner.inputs[name].shown}"
             for name, array in feeds.items()
         ]
         blamed = isinstance(error, (BadRequest, InvalidArgument))

@@ -42,7 +42,7 @@ def decode(name: str, array: Array) -> Array:
         try:
             texts[index] = item.decode()
         except UnicodeDecodeError as error:
-            raise BadRequest(f"input '{name}' has no UTF-8 at element {index}: {error}") from error
+            raise BadRequest(f"input '{name}' is not UTF-8 at element {index}: {error}") from error
     return texts.reshape(array.shape)
 
 
@@ -87,7 +87,7 @@ class Runner:
             if len(array) != sum(sizes):
                 raise ValueError(
                     f"output '{name}' has {len(array)} rows for a batch of {sum(sizes)}: "
-                    "the model does not keep the batch apart, set max_batch_size to 0"
+                    "the model mixes the rows of a batch, set max_batch_size to 0"
                 )
         parts = {name: np.split(outputs[name], np.cumsum(sizes[:-1])) for name in names}
         return [{name: parts[name][index] for name in names} for index in range(len(group))]

@@ -167,7 +167,7 @@ def plan_providers(
         if provider not in installed:
             raise LoadError(
                 f"{who} needs {provider}, but the installed onnxruntime {ort.__version__} has only "
-                f"{', '.join(installed)}: install {PACKAGES[provider]} in its place"
+                f"{', '.join(installed)}: install {PACKAGES[provider]} instead"
             )
     usable = (TENSORRT, CUDA, OPENVINO) if on_gpu else (OPENVINO,)
     return [(name, asked[name][1]) for name in usable if name in asked] + [(CPU, {})]

@@ -38,7 +38,9 @@ class Tensor:
     def read(cls, role: str, node: Any) -> "Tensor":
         element = TENSOR.fullmatch(node.type)
         if element is None:
-            raise LoadError(f"{role} '{node.name}' is a {node.type}, Triton has no such data type")
+            raise LoadError(
+                f"{role} '{node.name}' is a {node.type}, which is not a data type of Triton"
+            )
         data_type = f"TYPE_{SHORT_TYPES.get(element[1], element[1].upper())}"
         dims = tuple(dim if isinstance(dim, int) else -1 for dim in node.shape)
         words = ("?" if dim is None else str(dim) for dim in node.shape)
@@ -110,7 +112,7 @@ def check(config: Config, signature: Signature) -> None:
     configured = {entry["name"]: entry for entry in config["input"]}
     for name in signature.inputs.keys() - configured.keys() - controls:
         shown = signature.inputs[name].shown
-        raise LoadError(f"the configuration has no input '{name}', the model file wants {shown}")
+        raise LoadError(f"the configuration has no input '{name}', the model file expects {shown}")
     for name in controls - signature.inputs.keys():
         raise LoadError(f"the model file has no input '{name}' for the sequence control")
     for name, entry in configured.items():
