@@ -110,7 +110,7 @@ def _array(content: bytes, name: str) -> Array:
         shape, is_fortran, dtype = _HEADERS[version](file)
     if dtype.kind not in "biufSU" or not dtype.itemsize:
         raise Invalid(
-            f"array '{name}' is {dtype}", why="only numbers, booleans and texts are supported"
+            f"array '{name}' has type {dtype}", why="only numbers, booleans and texts are supported"
         )
     if len(shape) > _MOST_DIMENSIONS or any(size < 0 for size in shape):
         raise Invalid(f"array '{name}' has the shape {list(shape)[:40]}")

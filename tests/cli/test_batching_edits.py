@@ -162,7 +162,7 @@ def test_warm_up_is_made_of_the_inputs_that_every_call_has() -> None:
     assert shaped["inputs"]["x"]["dims"] == ["7", "3"] and shaped["inputs"]["x"]["zero_data"]
     names = [one["name"] for one in sent(warmup=["batch=1", "batch=1"])["model_warmup"]]
     assert names == ["0-batch-of-1", "1-batch-of-1"]
-    with pytest.raises(Invalid, match="inputs are not known"):
+    with pytest.raises(Invalid, match="inputs are unknown"):
         edited(parse(""), parse(""), Edits(warmup=["batch=1"]))
 
 
@@ -183,9 +183,9 @@ def test_what_cannot_be_set_is_refused_with_the_reason() -> None:
         ("", {"rate_limit": ["R:2"]}, "--instances"),
         ("", {"rate_priority": 1}, "--instances"),
         ("", {"warmup": ["dims=z:3"]}, "no input 'z'"),
-        ("", {"sequence_idle": "5s"}, "models of sequences"),
+        ("", {"sequence_idle": "5s"}, "models with sequences"),
         (SEQUENCES, {"candidates": 3}, "strategy oldest"),
-        (SEQUENCES, {"sequence": "newest"}, "not known"),
+        (SEQUENCES, {"sequence": "newest"}, "unknown value 'newest'"),
         (SEQUENCES, {"delay": "1ms"}, "exclude each other"),
         ("", {"others": ["backend=x"]}, "'backend' cannot be changed"),
         ("", {"others": ["input[0].name=z"]}, "'input' cannot be changed"),

@@ -76,7 +76,7 @@ def test_advice_and_hints_are_told_with_their_commands(tmp_path: Path) -> None:
     found = shown(scene)
     assert "  changed after the push: max_batch_size" in found
     assert "  tuned for: p99<50ms, up to 2 calls/s per replica" in found
-    assert from_line(found, "hints")[1].startswith("  30 calls/s come to a replica, and it was")
+    assert from_line(found, "hints")[1].startswith("  a replica gets 30 calls/s, and it was")
     assert from_line(found, "hints")[2] == (
         "    try: servegate batching tune m@1 --slo 'p99<50ms'  [rate-above]"
     )

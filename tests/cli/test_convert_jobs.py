@@ -114,7 +114,7 @@ def test_jobs_that_have_ended_are_listed_shown_and_followed(gateway: Gateway) ->
     for said in (
         f"{failed.id}: failed, model m",
         "operator: Op n",
-        "try: servegate up --conversion-memory",
+        "try: use a larger --conversion-memory of servegate up",
         "code: out_of_memory",
         "it is doing convert in model.onnx",
     ):

@@ -119,7 +119,7 @@ def test_the_record_is_fetched_for_pictures_only(folder):
 
 def test_without_recorded_preprocessing_a_picture_says_how_to_record_it(folder):
     for record in ({}, {"inputs": {}}, {"inputs": {"y": STEPS}}):
-        with pytest.raises(Invalid, match="no preprocessing is recorded") as raised:
+        with pytest.raises(Invalid, match="no recorded preprocessing") as raised:
             reader(record=record).read(["@cat.png"])
         example = raised.value.try_this.split(": ", 1)[1]
         assert "m/preprocessing.json" in raised.value.try_this
@@ -150,11 +150,11 @@ def test_without_recorded_preprocessing_a_picture_says_how_to_record_it(folder):
         ("x=@broken.npz", "broken.npz cannot be read"),
         ("x=@broken.json", "broken.json is not JSON"),
         ("x=@broken.png", "broken.png: the picture cannot be read"),
-        ("x=@objects.npy", "of the kind object"),
+        ("x=@objects.npy", "has type object"),
         ("x=@archive.npy", "archive.npy is not a .npy file"),
         ("x=@single.npz", "single.npz is not an .npz file"),
         ("x=@ragged.json", "different lengths"),
-        ("x=@words.json", "no value of FP32"),
+        ("x=@words.json", "not a value of FP32"),
         ("@mapping.json", "mapping.json is not a KServe v2 request"),
         ("@lacks.json", "an input lacks 'datatype'"),
         ("@binary.json", "an input lacks 'data'"),

@@ -74,7 +74,7 @@ def test_a_skew_ends_with_7_and_says_what_to_write_into_the_record(folder: Path)
     )
     head, *lines = done.stdout.splitlines()
     assert head.startswith("x: 0 of 3")
-    assert "  cause: in training pixels are not scaled, they reach to 255" in lines
+    assert "  cause: in training pixels are not scaled (0 to 255)" in lines
     assert '    in preprocessing.json: {"scale": null}' in lines
 
 
@@ -101,7 +101,7 @@ def test_what_cannot_be_checked_ends_with_2_and_says_why(folder: Path) -> None:
         ("--preprocessing none.json --samples samples.npz", "none.json cannot be read"),
         ("--preprocessing samples.npz --samples samples.npz", "is not valid JSON"),
         ("--preprocessing list.json --samples samples.npz", "does not contain a JSON object"),
-        ("--preprocessing preprocessing.json --samples list.json", "no readable NPZ"),
+        ("--preprocessing preprocessing.json --samples list.json", "not a readable NPZ archive"),
     ):
         done = servegate("model", "skew", *words.split(), folder=folder)
         assert done.returncode == 2, words

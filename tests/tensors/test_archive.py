@@ -114,7 +114,7 @@ def test_an_archive_that_unpacks_to_more_than_its_bound_is_refused_unread():
 
 def test_too_many_arrays_are_refused():
     many = packed(**{f"x{n}": b"" for n in range(MOST_ARRAYS + 1)})
-    with pytest.raises(Invalid, match="too many"):
+    with pytest.raises(Invalid, match="has 1001 arrays"):
         read_archive(many, most=MOST)
 
 

@@ -84,8 +84,8 @@ def test_what_is_written_is_read_as_it_was():
 def test_a_broken_contract_says_what_is_wrong() -> None:
     for broken, said in (
         ({}, "contract.json is missing"),
-        ({INDEX: b"{"}, "no JSON"),
-        ({INDEX: b"[" * 100_000}, "no JSON"),
+        ({INDEX: b"{"}, "is not JSON"),
+        ({INDEX: b"[" * 100_000}, "is not JSON"),
         (files({"file": "case-0.npz"}, format=2), "format 1"),
         (files(), "a list of 1 to 100"),
         (files(*[{"file": "case-0.npz"}] * (MOST_CASES + 1)), "a list of 1 to 100"),
@@ -98,12 +98,12 @@ def test_a_broken_contract_says_what_is_wrong() -> None:
         (files({"file": "case-0.npz", "rtol": True}), "rtol cannot be true"),
         (files({"file": "case-0.npz", "top1": 0}), "top1 cannot be 0"),
         (files({"file": "case-0.npz", "top1": 2}), "top1 cannot be 2"),
-        (files({"file": "case-0.npz", "outputs": {"z": {}}}), "'z', which is none"),
+        (files({"file": "case-0.npz", "outputs": {"z": {}}}), "'z', which is not an output"),
         (files({"file": "case-0.npz", "outputs": {"y": 1}}), "a tolerance has only the fields"),
-        (files({"file": "case-0.npz", "outputs": []}), "are objects"),
-        (files({"file": "case-0.npz", "datatypes": {"x": "FP4"}}), "the datatype 'FP4'"),
+        (files({"file": "case-0.npz", "outputs": []}), "must be objects"),
+        (files({"file": "case-0.npz", "datatypes": {"x": "FP4"}}), "datatype 'FP4'"),
         (files({"file": "a"}, **{"contract/a": npz(input__x=ONE)}), "1 inputs and 0 outputs"),
-        (files({"file": "a"}, **{"contract/a": npz(x=ONE)}), "neither input nor output"),
+        (files({"file": "a"}, **{"contract/a": npz(x=ONE)}), "neither an input nor an output"),
         (files({"file": "a"}, **{"contract/a": b"PK"}), "contract/a is not a golden case"),
     ):
         error = refusal(Invalid, Contract.read, broken)
@@ -123,7 +123,7 @@ def test_a_users_archive_that_is_not_clear_is_refused() -> None:
             {"x": ONE, "y": ONE, "z": ONE},
             "array 'z' is neither an input nor an output: the inputs are x, s",
         ),
-        ({"s": ONE}, "an input and an output of that name. Try: input/s or output/s"),
+        ({"s": ONE}, "an input and an output with this name. Try: name it input/s or output/s"),
         ({"x": ONE}, "1 inputs and 0 outputs"),
         ({"x": ONE, "input__x": ONE}, "input/x twice"),
     ):

@@ -144,8 +144,8 @@ def test_with_preprocessing_a_whole_text_is_one_row() -> None:
 
 def test_what_nothing_says_how_to_read_says_what_to_record() -> None:
     for given, record, why in (
-        (text("a"), {}, "no preprocessing is recorded"),
-        (png([1]), {}, "no preprocessing is recorded"),
+        (text("a"), {}, "no recorded preprocessing"),
+        (png([1]), {}, "no recorded preprocessing"),
         (text("a"), {"x": PICTURE}, "of another kind"),
         (png([1]), {"x": LETTERS}, "of another kind"),
     ):
@@ -183,7 +183,7 @@ def test_a_batch_of_one_is_added_where_the_model_has_exactly_one() -> None:
 
 def test_what_cannot_be_read_says_why() -> None:
     for given, said in (
-        (npy(np.array([{}], dtype=object), allow_pickle=True), "of the kind object"),
+        (npy(np.array([{}], dtype=object), allow_pickle=True), "has type object"),
         (Given(Form.NPY, b""), "the given npy cannot be read"),
         (Given(Form.NPY, npz(x=np.ones(1)).data, "a.npy"), "a.npy is not a .npy file"),
         (Given(Form.NPZ, npy(np.ones(1)).data, "a.npz"), "a.npz is not an .npz file"),
@@ -193,9 +193,9 @@ def test_what_cannot_be_read_says_why() -> None:
         (Given(Form.JSON, b"\xff", "a.json"), "a.json is not JSON"),
         (Given(Form.JSON, b"[" * 100_000, "a.json"), "a.json is not JSON"),
         (Given(Form.JSON, b"{}", "a.json"), "a.json is not a KServe v2 request"),
-        (Given(Form.CSV, b"\xff", "a.csv"), "a.csv is no text"),
+        (Given(Form.CSV, b"\xff", "a.csv"), "a.csv is not text"),
         (npy(np.ones(3)), "input 'x' has the shape [3]"),
-        (npy(np.array(["a"])), "tensor 'x' holds text"),
+        (npy(np.array(["a"])), "tensor 'x' contains text"),
     ):
         error = refusal(Invalid, read, X, x=given)
         assert said in str(error), given
@@ -211,7 +211,7 @@ def test_an_archive_that_unpacks_to_too_much_is_refused_before_it_is_unpacked() 
 def test_nothing_given_names_what_is_wanted() -> None:
     with pytest.raises(Invalid) as raised:
         read(X, PAIR)
-    assert raised.value.why == "model 'm' wants x FP32 [-1, 2, 2, 1], pair INT64 [-1, 2]"
+    assert raised.value.why == "model 'm' expects x FP32 [-1, 2, 2, 1], pair INT64 [-1, 2]"
 
 
 @examples(st.sampled_from([one for one in Form if one is not Form.RANDOM]), st.binary(max_size=60))

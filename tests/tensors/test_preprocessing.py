@@ -173,7 +173,7 @@ def test_a_picture_of_more_than_50_megapixels_is_refused_before_it_is_decoded() 
         assert width * height > MAX_PIXELS, width
         error = refusal(Invalid, image_tensor, claiming(width, height), steps())
         assert "more than 50 megapixels" in str(error), width
-        assert error.try_this == "a smaller picture", width
+        assert error.try_this == "use a smaller picture", width
 
 
 def test_what_cannot_be_decoded_is_refused() -> None:
@@ -302,7 +302,7 @@ def test_resize_comes_before_crop_and_both_before_the_numbers():
 
 
 def test_a_picture_smaller_than_the_crop_is_refused_not_padded():
-    with pytest.raises(Invalid, match="4 x 6 pixels where 5 x 5 are cut out"):
+    with pytest.raises(Invalid, match="too small for a crop of 5 x 5"):
         image_tensor(encoded(noisy(4, 6)), steps(crop=[5, 5]))
 
 

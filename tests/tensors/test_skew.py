@@ -100,7 +100,7 @@ def test_a_wrong_record_of_the_digits_is_told_with_what_would_mend_it() -> None:
 def test_each_common_mistake_is_found_and_its_change_makes_all_rows_equal() -> None:
     for training, what in (
         (PHOTOS | {"color": "bgr"}, "the channels are blue, green, red"),
-        (PHOTOS | {"resample": "bicubic"}, "the filter bicubic"),
+        (PHOTOS | {"resample": "bicubic"}, "filter bicubic"),
         (PHOTOS | {"layout": "CHW"}, "channels come first"),
         (PHOTOS | {"scale": [1, 1], "mean": [0], "std": [1]}, "are not scaled"),
         (PHOTOS | {"mean": [0], "std": [1]}, "no mean is subtracted"),
@@ -131,7 +131,7 @@ def test_a_missing_crop_is_found() -> None:
     record = RGB | {"resize": {"shortest": 8}, "resample": "box", "crop": [6, 6]}
     training = RGB | {"resize": [6, 6], "resample": "box"}
     found = check(record, photos(), trained(photos(), training))
-    assert "squeezed to their final size" in found.causes[0].what
+    assert "resized to their final size" in found.causes[0].what
     assert found.causes[0].change == {"crop": None, "resize": [6, 6]}
 
 
@@ -210,14 +210,14 @@ def test_what_is_no_sample_is_refused() -> None:
         skew(parse({"inputs": {"x": PHOTOS}}), read_samples(npz(**arrays)))
 
     for arrays, said in (
-        ({"x": np.ones(1)}, "array 'x' is no sample"),
+        ({"x": np.ones(1)}, "array 'x' is not a sample"),
         ({"raw_x": np.ones(1)}, "'raw/x' has no counterpart"),
         ({"tensor_x": np.ones(1)}, "'tensor/x' has no counterpart"),
         ({}, "it is empty"),
         ({"raw_x": np.ones((2, 3)), "tensor_x": np.ones((3, 3))}, "do not match"),
         ({"raw_x": np.float32(1), "tensor_x": np.ones(1)}, "do not match"),
         ({"raw_x": np.ones((0, 3, 3)), "tensor_x": np.ones((0, 3))}, "there are 0 samples"),
-        ({"raw_y": np.ones(1), "tensor_y": np.ones(1)}, "no preprocessing is recorded for"),
+        ({"raw_y": np.ones(1), "tensor_y": np.ones(1)}, "has no recorded preprocessing"),
         ({"raw_x": np.ones((1, 2, 2)), "tensor_x": np.ones((1, 2))}, "of float64 of shape"),
         (
             {"raw_x": np.ones((1, 2, 2, 5), np.uint8), "tensor_x": np.ones((1, 2))},
@@ -257,7 +257,7 @@ def test_pickles_are_not_read() -> None:
     held = io.BytesIO()
     objects = {"raw/x": np.array([b"x"], dtype=object), "tensor/x": np.ones(1)}
     np.savez(held, **objects)
-    with pytest.raises(Invalid, match="of the kind object"):
+    with pytest.raises(Invalid, match="has type object"):
         read_samples(held.getvalue())
 
 

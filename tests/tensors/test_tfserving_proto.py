@@ -78,7 +78,7 @@ WRONG = [
     (tf.tensor(tf.FLOAT, [1 << 40], tf.floats(1)), "more than 1048576"),
     (tf.tensor(tf.STRING, [1 << 40]), "more than 1048576"),
     (tf.tensor(tf.STRING, [1 << 12], tf.sized(8, b"x" * 1000)), "more than 1048576"),
-    (tf.tensor(tf.UINT8, [1], tf.sized(7, tf.varint(256))), "a value that uint8 lacks"),
+    (tf.tensor(tf.UINT8, [1], tf.sized(7, tf.varint(256))), "a value that does not fit uint8"),
     (tf.tensor(tf.STRING, [2], tf.sized(4, b"\x05a")), "broken tensor_content"),
     (tf.tensor(tf.STRING, [1], tf.sized(4, b"\xff")), "broken tensor_content"),
 ]

@@ -86,7 +86,7 @@ def test_shapes_of_profiles_are_no_paths_whatever_the_inputs_are_called() -> Non
     shapes = Flavour("f", config=trt(trt_profile_min_shapes="scope/x:1x3"))
     assert code_in(configured(PLATFORM, shapes), ()) == ""
     path = Flavour("f", config=trt(trt_engine_cache_path="engines"))
-    assert "names a path" in code_in(configured(PLATFORM, path), ())
+    assert "contains a path" in code_in(configured(PLATFORM, path), ())
 
 
 def completed(configuration: Configuration) -> Configuration:

@@ -54,7 +54,7 @@ def test_what_the_file_does_not_say_is_told() -> None:
     for found, asked, words in (
         (signature(*FIXED), 4, "first dimension of 'x' is not free"),
         (signature(*FREE), -1, "negative"),
-        (signature(*FREE, "plan"), None, "ONNX files only"),
+        (signature(*FREE, "plan"), None, "only ONNX files"),
         (signature(FREE[0], TensorSpec("y", "sequence", None)), None, "data type"),
         (signature(FREE[0], TensorSpec("y", "FP32", None)), None, "its shape"),
     ):

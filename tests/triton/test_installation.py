@@ -72,10 +72,10 @@ def test_what_is_wrong_is_told_with_a_way_out(tmp_path: Path) -> None:
         ({"libc": ""}, "needs glibc 2.35 or newer, and this is another C library", "Debian 12"),
         (
             {"package": None, "wheel": None},
-            "nvidia-pytriton, which ships it, is missing",
+            "nvidia-pytriton, which contains it, is missing",
             "[local]",
         ),
-        ({"numpy": "2.1.0"}, "with numpy 2 models see empty tensors", "'numpy>=1.26,<2'"),
+        ({"numpy": "2.1.0"}, "with numpy 2, models get empty tensors", "'numpy>=1.26,<2'"),
         ({"numpy": None}, "numpy is missing", "'numpy>=1.26,<2'"),
         (
             {"libpython": None, "libdir": Path("/opt/lib")},

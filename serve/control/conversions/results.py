@@ -109,7 +109,7 @@ def fault_of(error: Exception) -> dict[str, str]:
     elif isinstance(error, OSError):
         facts = failure_facts(failed("converter_crashed", error.strerror or str(error)))
     else:
-        why = "internal error in Servegate; see its log"
+        why = "an error in Servegate; see its log"
         facts = failure_facts(failed("converter_crashed", why))
     facts["try_this"] = _HINTS.get(facts["code"], facts["try_this"])
     return {name: plain(text) for name, text in facts.items() if text}

@@ -69,7 +69,7 @@ def _found(paths: set[PurePosixPath]) -> tuple[str, str]:
         if path.suffix.lower() in SUFFIXES:
             return "", str(path)
     raise Invalid(
-        "the upload does not contain a model that can be converted",
+        "the upload does not contain exactly one model",
         why=f"apart from samples, it contains {', '.join(map(str, sorted(paths)[:5])) or 'nothing'}"
         + (" and others" if len(paths) > 5 else ""),
         try_this="upload the files of one SavedModel, or one .keras, .h5 or .onnx file",

@@ -24,7 +24,7 @@ def name_invalid(subject: Subject) -> Findings:
 def name_differs(subject: Subject) -> Findings:
     """`name` in config.pbtxt is not the model's name.
 
-    Triton refuses to load the model. Servegate removes the name, because it names the folder.
+    Triton refuses to load the model. Servegate removes it and names the folder itself.
     """
     name = subject.message.name
     if name and name != subject.name:

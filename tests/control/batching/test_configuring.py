@@ -154,7 +154,7 @@ def test_a_rollback_gives_back_the_fields_of_a_revision(tmp_path: Path) -> None:
         lambda: scene.configuring.restore("m", None, ADA),
     )
     assert written.etag != emptied.etag
-    assert isinstance(refused, Invalid) and "stood for something else" in str(refused)
+    assert isinstance(refused, Invalid) and "the name of other versions" in str(refused)
     assert scene.sizes["a"] == [8, 16, 4, 8]
 
 

@@ -141,7 +141,7 @@ async def test_a_child_that_dies_fails_the_job_and_the_next_one_runs(one: Jobbin
 async def test_an_error_of_ours_fails_the_job_without_its_details(one: Jobbing) -> None:
     job = await one.converted(b"bug")
     assert (job.state, job.fault["code"]) == (JobState.FAILED, "converter_crashed")
-    assert job.fault["why"] == "internal error in Servegate; see its log"
+    assert job.fault["why"] == "an error in Servegate; see its log"
 
 
 @in_scene

@@ -55,7 +55,7 @@ def test_a_word_list_beside_the_graph_is_part_of_it() -> None:
     ],
 )
 def test_anything_else_is_refused_and_named(paths: tuple[str, ...]) -> None:
-    with pytest.raises(Invalid, match="does not contain a model") as refused:
+    with pytest.raises(Invalid, match="exactly one model") as refused:
         found(*paths)
     assert min(paths) in refused.value.why
 

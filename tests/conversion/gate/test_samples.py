@@ -59,8 +59,8 @@ def test_an_input_without_dimensions_is_the_same_for_all_samples(tmp_path):
         ({"x": np.ones((5, 2)), "ids": np.arange(4)}, "different numbers of samples"),
         ({"x": np.ones((5, 3)), "ids": np.arange(5)}, "'x' has shape [5, 3]"),
         ({"x": np.ones((0, 2)), "ids": np.arange(0)}, "no samples"),
-        ({"x": np.ones((1, 2)), "ids": np.array([0.5])}, "'ids' holds values"),
-        ({"x": np.array([["a", "b"]]), "ids": np.arange(1)}, "'x' holds text"),
+        ({"x": np.ones((1, 2)), "ids": np.array([0.5])}, "'ids' has values"),
+        ({"x": np.array([["a", "b"]]), "ids": np.arange(1)}, "'x' contains text"),
     ],
 )
 def test_samples_that_do_not_fit_are_refused(tmp_path, arrays, said):

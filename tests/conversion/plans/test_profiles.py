@@ -63,8 +63,8 @@ def test_a_profile_that_does_not_fit_is_refused_with_its_input(given: str, said:
 
 def test_an_input_that_is_given_twice_or_has_no_rank_is_refused() -> None:
     assert "two profiles" in why(taking(x=(-1, 8)), 8, "x=1x8:8x8:8x8", "x=1x8:4x8:8x8")
-    assert "how many dimensions" in why(taking(x=None), 8)
-    assert "how many dimensions" in why(taking(x=None), 8, "x=1x8:8x8:8x8")
+    assert "number of dimensions" in why(taking(x=None), 8)
+    assert "number of dimensions" in why(taking(x=None), 8, "x=1x8:8x8:8x8")
 
 
 @pytest.mark.parametrize("name", ["a:b", "a,b", "a'b", "a b", "a=b"])

@@ -290,7 +290,7 @@ def test_a_token_that_was_replaced_is_read_again(tmp_path: Path) -> None:
             assert {one.token for one in api.requests} == {"old"}
             api.token = "new"
             api.drop_watches()
-            await heard.fails("does not take this pod's token")
+            await heard.fails("rejects this pod's token")
             token.write_text("new\n")
             put(api, "b")
             await heard.hears("b")
@@ -309,7 +309,7 @@ def test_a_token_that_cannot_be_read_is_told(tmp_path: Path) -> None:
 @with_fake(token="needed")
 async def test_who_may_not_list_is_told_which_role_is_missing(api: FakeApi) -> None:
     async with following(at(api)) as heard:
-        await heard.fails("may not see the EndpointSlices of namespace servegate")
+        await heard.fails("is not allowed to read the EndpointSlices of namespace servegate")
         await heard.fails("a Role with get, list and watch of endpointslices")
 
 
@@ -416,7 +416,7 @@ def test_a_cluster_that_is_named_is_asked_as_nobody_in_particular(tmp_path: Path
 
 
 def test_where_there_is_no_cluster_that_is_said_with_the_way_to_one(tmp_path: Path) -> None:
-    with pytest.raises(CannotStart, match="this is no pod of it") as outside:
+    with pytest.raises(CannotStart, match="needs to run in a pod") as outside:
         Cluster.of(ByKubernetes(), {}, account(tmp_path))
     assert "kubectl proxy" in outside.value.try_this
     with pytest.raises(CannotStart, match="no service account") as inside:

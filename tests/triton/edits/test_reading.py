@@ -40,7 +40,7 @@ def test_what_is_no_time_is_refused_with_an_example() -> None:
 def test_sizes_are_numbers_with_commas_or_none() -> None:
     assert reading.sizes("4, 8", "--preferred") == [4, 8]
     assert reading.sizes("none", "--preferred") == []
-    with pytest.raises(Invalid, match="'four' is no number"):
+    with pytest.raises(Invalid, match="'four' is not a number"):
         reading.sizes("four", "--preferred")
 
 
@@ -60,13 +60,13 @@ def test_a_queue_policy_is_what_is_said_of_it() -> None:
 
 def test_what_is_no_queue_policy_is_refused() -> None:
     for text, what in (
-        ("size", "--queue: 'size' says nothing"),
-        ("length=3", "--queue: there is no 'length'"),
-        ("size=-1", "--queue size: '-1' is no number"),
+        ("size", "--queue: 'size' has no value"),
+        ("length=3", "--queue: unknown name 'length'"),
+        ("size=-1", "--queue size: '-1' is not a number"),
         ("timeout=50", "--queue timeout: '50' has no unit"),
-        ("action=wait", "--queue action: 'wait' is not known"),
-        ("override=maybe", "--queue override: 'maybe' is not known"),
-        ("", "--queue: '' says nothing"),
+        ("action=wait", "--queue action: unknown value 'wait'"),
+        ("override=maybe", "--queue override: unknown value 'maybe'"),
+        ("", "--queue: '' has no value"),
     ):
         error = refusal(Invalid, reading.policy, text, "--queue")
         assert error.what == what, text
