@@ -36,7 +36,7 @@ def test_what_finds_no_room_is_told_displaces_nobody_and_comes_when_there_is_roo
     pushing.publish(tight, big(tmp_path / "three", 4.0), "three")
     shown = pushing.wait_state(tight, "three", 1, "failed")
     assert "pool 'default' has too little memory for it" in shown["reason"]
-    assert "no room" in command(tight, "model", "show", "three")[1]
+    assert "too little memory" in command(tight, "model", "show", "three")[1]
     assert [pushing.factor_of(tight, name) for name in ("one", "two")] == [2.0, 3.0]
     assert pushing.infer(tight, "three")[0] in (404, 503)
     assert command(tight, "model", "rm", "one@1")[0] == 0
