@@ -30,7 +30,7 @@ from serve.listeners.grpc.health import health
 from serve.listeners.grpc.kserve import KServeGrpc
 from serve.listeners.grpc.reflection import ReflectionService
 from serve.listeners.grpc.services import Service
-from serve.listeners.http.client import HttpClient
+from serve.listeners.http.connection import HttpClientConnection
 from serve.listeners.http.kserve import KServeHttp
 from serve.listeners.management import Management
 from serve.listeners.tfserving.facade import TfServing
@@ -139,7 +139,7 @@ class Worker:
         settings = self._settings
         server = Server(
             application(http, router(http, self._tfserving)),
-            protocol=partial(HttpClient, http),
+            protocol=partial(HttpClientConnection, http),
             tls=self._context("http", HTTP),
             handshake=settings.head_timeout,
             backlog=BACKLOG,

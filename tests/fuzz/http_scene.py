@@ -29,7 +29,7 @@ from serve.app.serving import Server
 from serve.core.limits import Limits
 from serve.core.snapshot import Snapshot
 from serve.listeners.application import application
-from serve.listeners.http.client import HttpClient
+from serve.listeners.http.connection import HttpClientConnection
 from serve.listeners.http.kserve import KServeHttp
 from serve.triton.http_pool import Pool
 
@@ -167,7 +167,7 @@ class HttpScene:
         if cls._loop is None or asyncio.get_event_loop_policy() is None:
             cls._loop = Loop()
             Complaints(cls._loop)
-            cls._server = Server(application(cls._application), protocol=HttpClient)
+            cls._server = Server(application(cls._application), protocol=HttpClientConnection)
             cls._server.config.load()
         loop = self.loop = cls._loop
         asyncio.set_event_loop(loop)
@@ -190,7 +190,9 @@ class HttpScene:
 
         loop.listeners = dict.fromkeys(_PORTS, accept)
         assert cls._server is not None
-        self._make = partial(HttpClient, self.listener, cls._server.config, ServerState(), {}, loop)
+        self._make = partial(
+            HttpClientConnection, self.listener, cls._server.config, ServerState(), {}, loop
+        )
         self._received = b""
         self.client = Wire(loop, self._make())
 

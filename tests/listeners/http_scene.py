@@ -36,7 +36,7 @@ from loops import BOTH, LOOPS, parametrized
 from serve.app.serving import Server
 from serve.core.calls import Account
 from serve.core.snapshot import Snapshot
-from serve.listeners.http.client import HttpClient
+from serve.listeners.http.connection import HttpClientConnection
 from serve.listeners.http.kserve import KServeHttp
 from serve.proxy.journal import Ended
 from serve.settings import Settings
@@ -255,7 +255,7 @@ async def _serve(
     app: Any, listener: KServeHttp, port: socket.socket, tls: ssl.SSLContext | None
 ) -> Server:
     """A server without its main loop, which would cost every test a tenth of a second."""
-    server = Server(app, protocol=partial(HttpClient, listener), tls=tls)
+    server = Server(app, protocol=partial(HttpClientConnection, listener), tls=tls)
     server.config.load()
     server.lifespan = server.config.lifespan_class(server.config)
     await server.startup(sockets=[port])

@@ -116,7 +116,7 @@ async def test_a_connection_that_fails_in_a_sweep_ends_and_the_sweep_goes_on(
     client = await scene.client()
     client.call(1, metadata=[("grpc-timeout", "1S")])
     await until(lambda: len(scene.triton.calls) == 1)
-    bad = Faulty(scene.listener._desk, scene.listener._clients)
+    bad = Faulty(scene.listener._context, scene.listener._clients)
     scene.listener._clients.add(bad)
     scene.sweep(2.0)
     [received] = await scene.over(client, 1)

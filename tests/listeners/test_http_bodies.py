@@ -8,8 +8,8 @@ from listeners.http_messages import CHUNKED, GOOD, HEAD, MIB, chunk, content, re
 from listeners.http_replicas import Received, echoes
 from listeners.http_scene import Scene, in_scene
 
-from serve.listeners.http.splicing import WORTHWHILE
-from serve.listeners.http.upload import JOINED, KEPT
+from serve.listeners.http.predict_call import JOINED, KEPT
+from serve.listeners.http.splice import WORTHWHILE
 
 THRESHOLDS = [
     0, 1, 64, JOINED - 1, JOINED, JOINED + 1, KEPT - 1, KEPT, KEPT + 1,

@@ -17,7 +17,7 @@ from listeners.http_scene import Scene, in_scene
 
 from serve.app.serving import Server
 from serve.core.access import Key, Role
-from serve.listeners.http.client import HttpClient
+from serve.listeners.http.connection import HttpClientConnection
 
 KEY, WORDS = Key.create(Role.PREDICTOR, ("m",))
 OTHER, OTHER_WORDS = Key.create(Role.PREDICTOR, ("other",))
@@ -254,10 +254,10 @@ def app() -> FastAPI:
 @asynccontextmanager
 async def behind(scene: Scene, application: Any) -> AsyncIterator[Client]:
     """A client of this application, on a port of the scene's listener."""
-    server = Server(application, protocol=partial(HttpClient, scene.listener))
+    server = Server(application, protocol=partial(HttpClientConnection, scene.listener))
     server.config.load()
     loop = asyncio.get_running_loop()
-    made = partial(HttpClient, scene.listener, server.config, server.server_state, {})
+    made = partial(HttpClientConnection, scene.listener, server.config, server.server_state, {})
     listening = await loop.create_server(made, "127.0.0.1", 0)
     port = listening.sockets[0].getsockname()[1]
     client = Client(*await asyncio.open_connection("127.0.0.1", port))

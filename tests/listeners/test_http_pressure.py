@@ -12,7 +12,7 @@ from listeners.http_messages import GOOD, HEAD, MIB, chunk, content, reply, requ
 from listeners.http_replicas import Received, answering
 from listeners.http_scene import Scene, in_scene
 
-from serve.listeners.http.splicing import WORTHWHILE
+from serve.listeners.http.splice import WORTHWHILE
 from serve.triton.http_connection import HIGH_WATER
 
 

@@ -10,7 +10,7 @@ from listeners.http_replicas import Received, Replica, Script, answering, answer
 from listeners.http_scene import Scene, in_scene
 
 from serve.core.snapshot import Snapshot
-from serve.listeners.http.upload import KEPT
+from serve.listeners.http.predict_call import KEPT
 
 STOPPING = reply(b'{"error":"Server is stopping to serve requests."}', status=503)
 UNKNOWN = reply(b'{"error":"Request for unknown model: \'m\' is not found"}', status=404)

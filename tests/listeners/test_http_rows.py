@@ -125,7 +125,7 @@ OFFER = ("Connection: Upgrade, HTTP2-Settings", "Upgrade: h2c", "HTTP2-Settings:
 
 @in_scene()
 async def test_a_client_that_offers_http2_is_answered_over_http1(scene: Scene) -> None:
-    """Java's HttpClient does, with every first request."""
+    """Java's HttpClientConnection does, with every first request."""
     for path, status in ((INFER, 200), ("/v2/models/nope/infer", 404)):
         for cut in (0, 1, 20, 200, -1):
             client = await scene.connect()

@@ -14,7 +14,7 @@ from listeners.http_scene import Scene, in_scene
 
 from serve.core.access import Key, Role
 from serve.core.routes import Split
-from serve.listeners.http.upload import KEPT
+from serve.listeners.http.predict_call import KEPT
 from serve.triton.http_connection import HIGH_WATER
 
 KEY, WORDS = Key.create(Role.PREDICTOR, ("n",))

@@ -12,7 +12,7 @@ from serve.core.calls import Call, Headers, Reply, Verb
 from serve.core.errors import NoReplica, ServegateError
 from serve.core.snapshot import Snapshot
 from serve.listeners.fleet import PATIENCE, Heard, Part, ask_all
-from serve.listeners.http.asking import Asking
+from serve.listeners.http.request import HttpRequest
 from serve.proxy.attempts import NOWHERE
 from serve.proxy.gateway import Gateway
 from serve.proxy.routing import targets_of
@@ -37,16 +37,16 @@ class FleetHttp:
     def __repr__(self) -> str:
         return f"<FleetHttp {self._tally!r}>"
 
-    async def answer(self, call: Call, asking: Asking, body: bytes = b"") -> Reply:
+    async def answer(self, call: Call, origin: HttpRequest, body: bytes = b"") -> Reply:
         """One answer of all; errors are counted, and raised."""
         snapshot, sees = self._gateway.fleet(call)
         begun = self._clock()
         try:
-            reply = await self._ask(call, snapshot, sees, asking.headers, body)
+            reply = await self._ask(call, snapshot, sees, origin.headers, body)
         except ServegateError as error:
             self._gateway.ended(call, None, NOWHERE, error.code, begun, error=error.code)
             raise
-        asking.upstream, asking.answered = self._clock() - begun, len(reply.body)
+        origin.upstream, origin.answered = self._clock() - begun, len(reply.body)
         good = 200 <= reply.status < 300
         self._gateway.ended(call, None, NOWHERE, str(reply.status), begun, good=good)
         return reply

@@ -1,6 +1,6 @@
 """KServe v2 over HTTP: the listener, and the calls that are not fast.
 
-Predict calls go from connection to connection (`client`, `exchange`). Everything else is
+Predict calls go from connection to connection (`connection`, `predict_call`). Everything else is
 answered by the ASGI application in this file: health, readiness, metadata and configuration, which
 one replica knows; statistics and the index, which all know together (`fleet`); and refusals.
 """
@@ -21,9 +21,9 @@ from serve.core.errors import (
     TooSlow,
 )
 from serve.core.limits import Limits
-from serve.listeners.http.asking import Asking, Receive, Scope
-from serve.listeners.http.desk import Desk
+from serve.listeners.http.context import HttpContext
 from serve.listeners.http.fleet import FleetHttp
+from serve.listeners.http.request import HttpRequest, Receive, Scope
 from serve.listeners.management import Management
 from serve.listeners.waking import until_awake, until_loaded
 from serve.proxy.attempts import Attempt
@@ -39,8 +39,8 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 _FLEET = (Verb.STATS, Verb.INDEX)  # what all replicas are asked together
 
 
-class KServeHttp(Desk):
-    """The data plane's HTTP listener: the desk of its connections, and an ASGI application."""
+class KServeHttp(HttpContext):
+    """The data plane's HTTP listener: the context of its connections, and an ASGI application."""
 
     def __init__(
         self,
@@ -62,14 +62,14 @@ class KServeHttp(Desk):
         """Answer one request that is no predict call."""
         if scope["type"] != "http":
             return
-        asking = Asking(scope, self.request_id(scope["headers"]))
+        origin = HttpRequest(scope, self.request_id(scope["headers"]))
         path = scope["raw_path"]
         try:
             if self._management is not None and self._management.takes(scope["method"], path):
-                reply = await self._manage(self._management, scope, asking, receive)
+                reply = await self._manage(self._management, scope, origin, receive)
             else:
                 asked = kserve_http.parse(scope["method"], path)
-                reply = await self._answer(asked, asking, receive)
+                reply = await self._answer(asked, origin, receive)
         except MethodNotAllowed as error:
             is_plain = path.endswith((b"/infer", b"/ready", b"/live"))
             reply = http_error(error, Verb.READY if is_plain else Verb.METADATA)
@@ -84,13 +84,15 @@ class KServeHttp(Desk):
                 "headers": [
                     *(pair for pair in reply.headers if pair[0] != b"content-length"),
                     (b"content-length", b"%d" % len(reply.body)),
-                    (TOLD, asking.request_id),
+                    (TOLD, origin.request_id),
                 ],
             }
         )
         await send({"type": "http.response.body", "body": reply.body})
 
-    async def _answer(self, asked: Question | Probe, asking: Asking, receive: Receive) -> Reply:
+    async def _answer(
+        self, asked: Question | Probe, origin: HttpRequest, receive: Receive
+    ) -> Reply:
         if isinstance(asked, Probe):
             return self._health(asked)
         call = Call(
@@ -99,16 +101,16 @@ class KServeHttp(Desk):
             asked.model,
             asked.selector,
             self.clock() + self.limits.call,
-            credential=asking.header(b"authorization"),
-            origin=asking,
+            credential=origin.header(b"authorization"),
+            origin=origin,
         )
         body = b""
         if asked.verb is Verb.INDEX:
-            body = await asking.body(receive, within=self.limits.body_idle)
+            body = await origin.body(receive, within=self.limits.body_idle)
         try:
             if asked.verb in _FLEET:
-                return await self._fleet.answer(call, asking, body)
-            return await self._ask_one(call, asking)
+                return await self._fleet.answer(call, origin, body)
+            return await self._ask_one(call, origin)
         except ServegateError as error:
             told = None
             if asked.verb is Verb.READY:
@@ -118,19 +120,19 @@ class KServeHttp(Desk):
             return told or http_error(error, asked.verb)
 
     async def _manage(
-        self, management: Management, scope: Scope, asking: Asking, receive: Receive
+        self, management: Management, scope: Scope, origin: HttpRequest, receive: Receive
     ) -> Reply:
         return await management.over_http(
             scope["method"],
             scope["raw_path"],
-            await asking.body(receive, within=self.limits.body_idle),
-            headers=asking.headers,
-            credential=asking.header(b"authorization"),
+            await origin.body(receive, within=self.limits.body_idle),
+            headers=origin.headers,
+            credential=origin.header(b"authorization"),
             deadline=self.clock() + self.limits.call,
-            origin=asking,
+            origin=origin,
         )
 
-    async def _ask_one(self, call: Call, asking: Asking) -> Reply:
+    async def _ask_one(self, call: Call, origin: HttpRequest) -> Reply:
         """The answer of one replica, with the model's own name and all its versions."""
         try:
             attempt = self.gateway.begin(call)
@@ -138,7 +140,7 @@ class KServeHttp(Desk):
             attempt = await until_awake(self.gateway, call)
         while True:
             try:
-                reply = await self._ask(attempt, asking)
+                reply = await self._ask(attempt, origin)
                 break
             except NotLoaded as error:
                 attempt = await until_loaded(self.gateway, attempt, error)
@@ -154,9 +156,9 @@ class KServeHttp(Desk):
         decision = (b"servegate-version", attempt.decision.encode("latin-1", "replace"))
         return Reply(reply.status, body, (*reply.headers, decision))
 
-    async def _ask(self, attempt: Attempt, asking: Asking) -> Reply:
+    async def _ask(self, attempt: Attempt, origin: HttpRequest) -> Reply:
         """Ask one replica after the other, as long as the rule allows."""
-        lines = header_lines(kserve_http.end_to_end(asking.headers))
+        lines = header_lines(kserve_http.end_to_end(origin.headers))
         try:
             while True:
                 start = request_line("GET", attempt.replica, _path(attempt))
@@ -168,9 +170,9 @@ class KServeHttp(Desk):
                 except NotSent as error:
                     attempt.not_sent(error)
                     continue
-                asking.upstream = self.clock() - began
+                origin.upstream = self.clock() - began
                 if not attempt.refused(reply):
-                    asking.answered = len(reply.body)
+                    origin.answered = len(reply.body)
                     attempt.answered(reply.status, good=200 <= reply.status < 300)
                     return reply
         except ServegateError as error:

@@ -20,8 +20,8 @@ from serve.core.errors import (
     ServegateError,
     TooSlow,
 )
-from serve.listeners.http.asking import Asking
-from serve.listeners.http.desk import Desk
+from serve.listeners.http.context import HttpContext
+from serve.listeners.http.request import HttpRequest
 from serve.listeners.tfserving.facade import away
 from serve.wire.inflating import FREE, RATIO
 
@@ -30,26 +30,28 @@ _DROPPING = 2.0  # seconds
 
 
 @asynccontextmanager
-async def body_of(request: Request, desk: Desk, asking: Asking) -> AsyncIterator[bytes]:
+async def body_of(
+    request: Request, context: HttpContext, origin: HttpRequest
+) -> AsyncIterator[bytes]:
     """The whole body, inflated; it is counted as held until the block ends."""
     pieces: list[bytes] = []
     try:
         try:
-            _check_length(asking, desk.limits.body)
-            async for piece in _pieces(request, desk, asking):
-                desk.held += len(piece)
+            _check_length(origin, context.limits.body)
+            async for piece in _pieces(request, context, origin):
+                context.held += len(piece)
                 pieces.append(piece)
-                if asking.received > desk.limits.body:
-                    raise BodyTooLarge(desk.limits.body)
-                if desk.held > desk.limits.in_flight:
-                    raise NoRoom(desk.limits.in_flight)
+                if origin.received > context.limits.body:
+                    raise BodyTooLarge(context.limits.body)
+                if context.held > context.limits.in_flight:
+                    raise NoRoom(context.limits.in_flight)
         except ServegateError as error:
-            if not isinstance(error, TooSlow) and not asking.header(b"expect"):
+            if not isinstance(error, TooSlow) and not origin.header(b"expect"):
                 await _drop(request)
             raise
-        yield await _inflated(b"".join(pieces), asking, desk.limits.inflated)
+        yield await _inflated(b"".join(pieces), origin, context.limits.inflated)
     finally:
-        desk.held -= sum(map(len, pieces))
+        context.held -= sum(map(len, pieces))
 
 
 async def _drop(request: Request) -> None:
@@ -65,8 +67,10 @@ async def _drop(request: Request) -> None:
         return
 
 
-async def _pieces(request: Request, desk: Desk, asking: Asking) -> AsyncIterator[bytes]:
-    limits, begun = desk.limits, desk.clock()
+async def _pieces(
+    request: Request, context: HttpContext, origin: HttpRequest
+) -> AsyncIterator[bytes]:
+    limits, begun = context.limits, context.clock()
     stream = request.stream()
     while True:
         try:
@@ -76,9 +80,9 @@ async def _pieces(request: Request, desk: Desk, asking: Asking) -> AsyncIterator
             raise TooSlow("no byte of the request body arrived", limits.body_idle) from error
         if piece is None:
             return
-        asking.received += len(piece)
-        taken = desk.clock() - begun
-        if taken > limits.body_idle and asking.received < limits.body_rate * taken:
+        origin.received += len(piece)
+        taken = context.clock() - begun
+        if taken > limits.body_idle and origin.received < limits.body_rate * taken:
             raise TooSlow(
                 f"the request body arrived with less than {limits.body_rate:g} bytes per second",
                 taken,
@@ -86,15 +90,15 @@ async def _pieces(request: Request, desk: Desk, asking: Asking) -> AsyncIterator
         yield piece
 
 
-def _check_length(asking: Asking, limit: int) -> None:
-    length = asking.header(b"content-length")
+def _check_length(origin: HttpRequest, limit: int) -> None:
+    length = origin.header(b"content-length")
     if length.isdigit() and int(length) > limit:
         raise BodyTooLarge(limit)
 
 
-async def _inflated(body: bytes, asking: Asking, limit: int) -> bytes:
+async def _inflated(body: bytes, origin: HttpRequest, limit: int) -> bytes:
     """The body as its JSON; TensorFlow Serving takes gzip, too."""
-    coding = asking.header(b"content-encoding").strip().lower()
+    coding = origin.header(b"content-encoding").strip().lower()
     if coding in (b"", b"identity"):
         return body
     if coding not in (b"gzip", b"deflate"):

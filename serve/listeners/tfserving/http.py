@@ -14,8 +14,8 @@ from starlette.requests import ClientDisconnect
 
 from serve.core.calls import Call, Reply, Verb
 from serve.core.errors import BodyTooLarge, NoRoom, ServegateError, TooSlow
-from serve.listeners.http.asking import Asking
-from serve.listeners.http.desk import Desk
+from serve.listeners.http.context import HttpContext
+from serve.listeners.http.request import HttpRequest
 from serve.listeners.tfserving import tasks
 from serve.listeners.tfserving.body import body_of
 from serve.listeners.tfserving.facade import TfServing
@@ -28,16 +28,16 @@ _JSON = ((b"content-type", b"application/json"),)
 _VERBS = {Task.STATUS: Verb.READY, Task.METADATA: Verb.CONFIG}
 
 
-def router(desk: Desk, facade: TfServing) -> APIRouter:
-    """The routes. `desk` counts the bodies that are held."""
+def router(context: HttpContext, facade: TfServing) -> APIRouter:
+    """The routes. `context` counts the bodies that are held."""
     routes = APIRouter(redirect_slashes=False)
-    rest = TfServingHttp(desk, facade)
+    rest = TfServingHttp(context, facade)
     for path in ("/v1/models", "/v1/models/{rest:path}"):
         routes.add_route(path, rest.answer, methods=_METHODS, include_in_schema=False)
     return routes
 
 
-class _Asking(Asking):
+class _TfServingRequest(HttpRequest):
     """A request, and which version answered it."""
 
     decision = ""
@@ -46,8 +46,8 @@ class _Asking(Asking):
 class TfServingHttp:
     """Answers one request after the other."""
 
-    def __init__(self, desk: Desk, facade: TfServing) -> None:
-        self._desk = desk
+    def __init__(self, context: HttpContext, facade: TfServing) -> None:
+        self._context = context
         self._facade = facade
 
     def __repr__(self) -> str:
@@ -55,12 +55,14 @@ class TfServingHttp:
 
     async def answer(self, request: Request) -> Response:
         """One request; errors have TensorFlow Serving's shape and words."""
-        asking = _Asking(request.scope, self._desk.request_id(request.scope["headers"]))
+        origin = _TfServingRequest(
+            request.scope, self._context.request_id(request.scope["headers"])
+        )
         servable: Servable | None = None
         try:
             asked = wire.parse(request.method, request.scope["raw_path"])
             servable = asked.servable
-            reply = Reply(200, await self._answer(request, asked, asking), _JSON)
+            reply = Reply(200, await self._answer(request, asked, origin), _JSON)
         except ServegateError as error:
             reply = wire.error_reply(error, servable)
             if isinstance(error, BodyTooLarge | NoRoom | TooSlow):  # more of the body may come
@@ -68,13 +70,13 @@ class TfServingHttp:
         except ClientDisconnect:
             return Response()  # which nobody reads
         response = Response(reply.body, reply.status)
-        response.raw_headers.extend((*reply.headers, (TOLD, asking.request_id)))
-        if asking.decision:
-            decision = asking.decision.encode("latin-1", "replace")
+        response.raw_headers.extend((*reply.headers, (TOLD, origin.request_id)))
+        if origin.decision:
+            decision = origin.decision.encode("latin-1", "replace")
             response.raw_headers.append((b"servegate-version", decision))
         return response
 
-    async def _answer(self, request: Request, asked: Question, asking: _Asking) -> bytes:
+    async def _answer(self, request: Request, asked: Question, origin: _TfServingRequest) -> bytes:
         task, servable = asked
         servable.check()
         call = Call(
@@ -83,50 +85,50 @@ class TfServingHttp:
             servable.model,
             servable.selector,
             self._facade.clock() + self._facade.limits.call,
-            credential=asking.header(b"authorization"),
-            origin=asking,
+            credential=origin.header(b"authorization"),
+            origin=origin,
         )
         if task is Task.STATUS:
-            return self._status(call, servable, asking)
+            return self._status(call, servable, origin)
         if task is Task.METADATA:
-            return await self._metadata(call, servable, asking)
+            return await self._metadata(call, servable, origin)
         self._facade.check(call)
-        async with self._asked(request, task, call, asking) as asked_for:
-            work = self._carry_out(task, call, asking, asked_for)
+        async with self._asked(request, task, call, origin) as asked_for:
+            work = self._carry_out(task, call, origin, asked_for)
             return await _unless_left(request, work)
 
-    def _status(self, call: Call, servable: Servable, asking: _Asking) -> bytes:
+    def _status(self, call: Call, servable: Servable, origin: _TfServingRequest) -> bytes:
         body = wire.status_json(self._facade.statuses(call, servable))
-        asking.answered = len(body)
+        origin.answered = len(body)
         self._facade.answered(call)
         return body
 
-    async def _metadata(self, call: Call, servable: Servable, asking: _Asking) -> bytes:
-        async with self._facade.begin(call, asking.headers) as calling:
-            asking.decision = calling.attempt.decision
+    async def _metadata(self, call: Call, servable: Servable, origin: _TfServingRequest) -> bytes:
+        async with self._facade.begin(call, origin.headers) as calling:
+            origin.decision = calling.attempt.decision
             body = await tasks.metadata(calling, servable)
-            asking.answered = len(body)
+            origin.answered = len(body)
             calling.answered()
         return body
 
     async def _carry_out(
-        self, task: Task, call: Call, asking: _Asking, asked: tasks.Asked
+        self, task: Task, call: Call, origin: _TfServingRequest, asked: tasks.Asked
     ) -> bytes:
-        async with self._facade.begin(call, asking.headers) as calling:
-            asking.decision = calling.attempt.decision
+        async with self._facade.begin(call, origin.headers) as calling:
+            origin.decision = calling.attempt.decision
             body = await tasks.carry_out(task, calling, asked)
-            asking.answered, asking.upstream = len(body), calling.seconds
+            origin.answered, origin.upstream = len(body), calling.seconds
             calling.answered()
         return body
 
     @asynccontextmanager
     async def _asked(
-        self, request: Request, task: Task, call: Call, asking: _Asking
+        self, request: Request, task: Task, call: Call, origin: _TfServingRequest
     ) -> AsyncIterator[tasks.Asked]:
         """The JSON in the body, with room for what it takes; what is wrong with it is counted."""
         async with AsyncExitStack() as stack:
             try:
-                body = await stack.enter_async_context(body_of(request, self._desk, asking))
+                body = await stack.enter_async_context(body_of(request, self._context, origin))
                 asked = await tasks.asked(body, task)
                 stack.enter_context(self._facade.holding(asked.weight))
                 asked.read_if_small()

@@ -1,8 +1,9 @@
-"""What the HTTP connections of all clients share, and how they are seen by their calls."""
+"""What the HTTP connections of all clients share."""
 
-import asyncio
+from __future__ import annotations
+
 from collections.abc import Callable, Iterable
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 import httptools
 
@@ -19,72 +20,15 @@ from serve.wire.known_heads import KnownHead, Pattern
 from serve.wire.kserve_http import Question, upstream_path
 from serve.wire.request_ids import GIVEN, TOLD, fresh_ids, usable
 
+if TYPE_CHECKING:
+    from serve.listeners.http.connection import HttpClientConnection
+
 _REMEMBERED = 1024  # different paths, heads, decisions
 _LONGEST_REMEMBERED = 4096  # bytes of a path or head
 
 
-class Answered(Protocol):
-    """A call that is over, as far as the connection has to know it."""
-
-    asked: Question
-    keeps_alive: bool
-    is_complete: bool
-
-    def identity(self) -> bytes:
-        """The request id, which the caller is told."""
-
-
-class Client(Protocol):
-    """A client's connection, as its calls and the sweeper see it."""
-
-    transport: asyncio.Transport
-    loop: asyncio.AbstractEventLoop
-    is_plain: bool
-    """Whether the socket carries the bytes as they are, without TLS."""
-    is_answer_paused: bool
-    """Whether the client reads more slowly than we write."""
-
-    @property
-    def peer(self) -> str:
-        """The other side's address, as the log writes it; empty when there is none."""
-
-    @property
-    def is_request_paused(self) -> bool:
-        """Whether nothing is read from the client now, because of us."""
-
-    def fileno(self) -> int:
-        """The socket's descriptor, for splicing."""
-
-    def write(self, *pieces: bytes) -> None:
-        """Write a part of an answer; large pieces are not copied."""
-
-    def pause_request(self) -> None:
-        """Read no more of the request until `resume_request`."""
-
-    def resume_request(self) -> None:
-        """Read on."""
-
-    def body_was_moved(self) -> None:
-        """The rest of the body went past the parser, by splicing."""
-
-    def tell_when_drained(self) -> None:
-        """Call `answer_drained` once nothing waits to be written any more."""
-
-    def answered(self, call: Answered) -> None:
-        """The answer is written: whoever waits is next."""
-
-    def refuse(self, call: Answered, error: ServegateError) -> None:
-        """Answer with an error of ours; a request that is not complete is read no further."""
-
-    def tick(self, now: float) -> None:
-        """Look at the clock: what is owed, by whom, and for how long."""
-
-    def abort(self) -> None:
-        """Break off: the client sees that its answer is not complete."""
-
-
-class Desk:
-    """Handed to every connection.
+class HttpContext:
+    """Passed to every connection.
 
     `held` counts the bytes of request bodies that are kept at the moment, `now` is the clock as of
     the last sweep, `ids` are names for calls without one. `is_local` says that the port is open to
@@ -109,7 +53,7 @@ class Desk:
         self.held = 0
         self.incomplete = Incomplete(limits.incomplete)
         self.ids = fresh_ids()
-        self.clients: set[Client] = set()
+        self.clients: set[HttpClientConnection] = set()
         self.heads: dict[bytes, KnownHead] = {}
         self._patterns: dict[bytes, Pattern] = {}
         self._asked: dict[bytes, Question] = {}

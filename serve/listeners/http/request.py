@@ -1,4 +1,4 @@
-"""A request over HTTP that is no predict call: what it brought, and what is logged of it."""
+"""A request over HTTP that is no predict call: its headers and body, and what is logged of it."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, MutableMapping
@@ -22,8 +22,8 @@ def peer_of(address: tuple[str, int] | None) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
-class Asking:
-    """One request that is no predict call: where its call came from."""
+class HttpRequest:
+    """One request that is no predict call; the origin of its `Call`."""
 
     def __init__(self, scope: Scope, request_id: bytes) -> None:
         self.headers: Headers = tuple(scope["headers"])
