@@ -14,7 +14,7 @@ from listeners.http_scene import Scene as HttpScene
 from listeners.http_scene import in_scene
 from loops import on_loops
 
-from serve.listeners.grpc.client import GrpcClient
+from serve.listeners.grpc.connection import GrpcClientConnection
 from serve.proxy.journal import Ended
 
 TWO_MODELS = snapshot(view(target(1, "a")), view(target(1, "a", model="n"), name="n"))
@@ -42,7 +42,7 @@ def logged(caplog: pytest.LogCaptureFixture) -> int:
     return len(names)
 
 
-def at_the_gateway(scene: GrpcScene, client: Client) -> GrpcClient:
+def at_the_gateway(scene: GrpcScene, client: Client) -> GrpcClientConnection:
     """The listener's end of a client's connection."""
     assert client._transport is not None
     port = client._transport.get_extra_info("sockname")[1]
@@ -101,7 +101,7 @@ async def test_an_answer_that_fails_for_one_client_reaches_the_others(
     assert faults.raised == logged(caplog) == 1
 
 
-class Faulty(GrpcClient):
+class Faulty(GrpcClientConnection):
     """A connection that fails at every look at the clock."""
 
     def sweep(self, now: float) -> None:

@@ -12,7 +12,7 @@ refused are calls of their own.
 """
 
 from collections import deque
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from serve.core.calls import Account, Reply
 from serve.core.errors import NotSent, OutcomeUnknown
@@ -26,38 +26,10 @@ from serve.wire.http2_stream import Piece
 from serve.wire.kserve_grpc import stream_sentence
 from serve.wire.status import NOT_FOUND
 
+if TYPE_CHECKING:
+    from serve.listeners.grpc.stream_call import StreamCall
+
 KEPT = 1 << 18  # bytes of the first message
-
-
-class Trunk(Protocol):
-    """The client's stream, as its branches know it."""
-
-    def open_leg(self, branch: "Branch", upstream: Upstream, piece: Piece) -> Leg:
-        """A stream on this connection, with its first bytes."""
-
-    def on_branch_connected(self, branch: "Branch") -> None:
-        """The branch takes more now."""
-
-    def on_branch_answer(self, branch: "Branch", head: AnswerHead | None) -> None:
-        """The branch has something to say, or has ended."""
-
-    def on_branch_refused(self, branch: "Branch", reply: Reply) -> bool:
-        """The first message was answered with an error; whether it is dealt with."""
-
-    def on_branch_lost(self, branch: "Branch", error: NotSent | OutcomeUnknown) -> None:
-        """The branch has broken."""
-
-    def on_fault(self, error: Exception) -> None:
-        """Our own code has failed for the branch: the stream ends."""
-
-    def hold(self, count: int) -> None:
-        """So many more bytes are held."""
-
-    def account_of(self, received: int, answered: int, upstream: float) -> Account:
-        """What the access log says of a part of the stream."""
-
-    def now(self) -> float:
-        """Seconds, by the gateway's clock."""
 
 
 def branch_key(attempt: Attempt) -> tuple[str, str]:
@@ -69,10 +41,10 @@ def branch_key(attempt: Attempt) -> tuple[str, str]:
 class Share:
     """What the access log says of one branch, or of a message that was refused. See `Origin`."""
 
-    __slots__ = ("answered", "answered_at", "received", "sent_at", "trunk")
+    __slots__ = ("answered", "answered_at", "received", "sent_at", "stream")
 
-    def __init__(self, trunk: Trunk, received: int) -> None:
-        self.trunk = trunk
+    def __init__(self, stream: "StreamCall", received: int) -> None:
+        self.stream = stream
         self.received = received  # bytes of messages
         self.answered = 0
         self.sent_at = 0.0  # when the first message had gone
@@ -81,14 +53,14 @@ class Share:
     def account(self) -> Account:
         """What is known at this moment."""
         upstream = max(0.0, self.answered_at - self.sent_at) if self.answered_at else 0.0
-        return self.trunk.account_of(self.received, self.answered, upstream)
+        return self.stream.account_of(self.received, self.answered, upstream)
 
 
 class Branch:
     """One upstream stream. `said` are pieces of answers, and whether a message ends there."""
 
     def __init__(
-        self, trunk: Trunk, attempt: Attempt, restoring: StreamRestoring, share: Share
+        self, stream: "StreamCall", attempt: Attempt, restoring: StreamRestoring, share: Share
     ) -> None:
         self.attempt = attempt
         self.share = share
@@ -99,7 +71,7 @@ class Branch:
         self.is_whole = False  # what was sent ends with a message
         self.is_leaving = False  # its replica does; only what it still owes is waited for
         self._kept_size = 0
-        self._trunk = trunk
+        self._stream = stream
         self._messages = Messages()
         self._restoring = restoring
 
@@ -125,7 +97,7 @@ class Branch:
         if self.kept is not None:
             self.kept.append(piece)
             self._kept_size += len(piece)
-            self._trunk.hold(len(piece))
+            self._stream.hold(len(piece))
             if self._kept_size > KEPT and self.leg is not None:
                 self.release()
         if self.leg is not None:
@@ -134,7 +106,7 @@ class Branch:
 
     def _note_sent(self) -> None:
         if self.is_whole and not self.share.sent_at:
-            self.share.sent_at = self._trunk.now()
+            self.share.sent_at = self._stream.now()
 
     @property
     def may_leave(self) -> bool:
@@ -150,13 +122,13 @@ class Branch:
     def release(self) -> None:
         """What was kept will not be repeated."""
         self.kept = None
-        self._trunk.hold(-self._kept_size)
+        self._stream.hold(-self._kept_size)
         self._kept_size = 0
 
     def drop(self) -> None:
         """Nothing of this branch is wanted any more."""
         self.release()
-        self._trunk.hold(-sum(len(piece) for piece, _ in self.said))
+        self._stream.hold(-sum(len(piece) for piece, _ in self.said))
         self.said.clear()
 
     def on_connected(self, upstream: Upstream) -> None:
@@ -164,18 +136,18 @@ class Branch:
         if self.kept is None:
             return  # the stream has ended meanwhile
         first, *others = self.kept
-        self.leg = self._trunk.open_leg(self, upstream, first)
+        self.leg = self._stream.open_leg(self, upstream, first)
         for piece in others:
             upstream.send_data(self.leg, piece)
         self._note_sent()
         if self._kept_size > KEPT:
             self.release()
-        self._trunk.on_branch_connected(self)
+        self._stream.on_branch_connected(self)
 
     def on_not_connected(self, error: NotSent) -> None:
         """There will be no connection."""
         if self.kept is not None:
-            self._trunk.on_branch_lost(self, error)
+            self._stream.on_branch_lost(self, error)
 
     # --- back -------------------------------------------------------------------------------------
 
@@ -186,32 +158,32 @@ class Branch:
             return
         self.release()
         share = self.share
-        share.answered_at = share.answered_at or self._trunk.now()
+        share.answered_at = share.answered_at or self._stream.now()
         share.answered += len(piece)
         head, leg.head = leg.head, None
         for prefix, part, is_last in self._messages.cut(piece):
             for out, ends in self._restoring.pass_on(prefix, part, is_last):
                 self.said.append((out, ends))
-                self._trunk.hold(len(out))
-        self._trunk.on_branch_answer(self, head)
+                self._stream.hold(len(out))
+        self._stream.on_branch_answer(self, head)
 
     def _is_refused(self, piece: Piece) -> bool:
         """Whether the first answer is an error that is dealt with elsewhere."""
         sentence = stream_sentence(piece)
         refusal = Reply(NOT_FOUND, b"", (), sentence)
-        return bool(sentence) and self._trunk.on_branch_refused(self, refusal)
+        return bool(sentence) and self._stream.on_branch_refused(self, refusal)
 
     def on_trailers(self, leg: Leg, trailers: AnswerHead) -> None:
         """The branch's end."""
         if self.kept is not None and trailers.status:
             refusal = Reply(trailers.status, b"", (), trailers.message)
             self.leg = None
-            if self._trunk.on_branch_refused(self, refusal):
+            if self._stream.on_branch_refused(self, refusal):
                 return
         self.release()
         head, leg.head = leg.head, None
         self.leg, self.trailers = None, trailers
-        self._trunk.on_branch_answer(self, head)
+        self._stream.on_branch_answer(self, head)
 
     def on_whole_answer(self, leg: Leg, piece: Piece, trailers: AnswerHead) -> None:
         """Both."""
@@ -222,8 +194,8 @@ class Branch:
     def on_lost(self, leg: Leg, error: NotSent | OutcomeUnknown) -> None:
         """The leg has broken."""
         self.leg = None
-        self._trunk.on_branch_lost(self, error)
+        self._stream.on_branch_lost(self, error)
 
     def on_fault(self, error: Exception) -> None:
         """See `Receiver` and `Waiter`."""
-        self._trunk.on_fault(error)
+        self._stream.on_fault(error)

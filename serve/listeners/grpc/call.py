@@ -14,7 +14,7 @@ from serve.core.errors import (
     TooManyIncomplete,
     TooSlow,
 )
-from serve.listeners.grpc.desk import ClientLink, Desk
+from serve.listeners.grpc.context import ClientLink, GrpcContext
 from serve.proxy.attempts import Attempt
 from serve.triton.grpc_upstream import Leg
 from serve.wire.grpc_heads import OK_HEAD, OK_TRAILERS, error_block
@@ -35,8 +35,8 @@ class ClientCall(Stream):
         "_active_at",
         "_seen",
         "answered",
+        "context",
         "deadline",
-        "desk",
         "head",
         "is_ended",
         "is_head_sent",
@@ -45,15 +45,17 @@ class ClientCall(Stream):
 
     link: ClientLink
 
-    def __init__(self, link: ClientLink, number: int, desk: Desk, head: RequestHead) -> None:
+    def __init__(
+        self, link: ClientLink, number: int, context: GrpcContext, head: RequestHead
+    ) -> None:
         Stream.__init__(self, link, number)
-        self.desk = desk
+        self.context = context
         self.head = head
         self.is_ended = False
         self.is_head_sent = False
         self.received = self.answered = 0  # bytes of DATA
-        longest = desk.longest
-        self.deadline = desk.clock() + (head.timeout if head.timeout < longest else longest)
+        longest = context.longest
+        self.deadline = context.clock() + (head.timeout if head.timeout < longest else longest)
         self._seen = -1  # bytes at `_active_at`; the first sweep sets both
 
     @property
@@ -152,15 +154,15 @@ class ClientCall(Stream):
         leg.source = None
         if leg.is_local_closed and leg.is_remote_closed:
             return
-        if not is_whole or self.desk.forwards_cancels(leg.link.replica):
+        if not is_whole or self.context.forwards_cancels(leg.link.replica):
             leg.link.reset(leg, CANCEL)
             if is_whole:  # nothing tells when Triton is done, and 2.51 executes it nevertheless
-                wait = self.desk.gateway.admission.wait(attempt.call.model)
-                attempt.detach(until=self.desk.clock() + min(wait, self.desk.longest))
+                wait = self.context.gateway.admission.wait(attempt.call.model)
+                attempt.detach(until=self.context.clock() + min(wait, self.context.longest))
             return
         if not leg.is_local_closed and not leg.ends:
             leg.link.send_data(leg, b"", END_STREAM)
-        self.desk.pool.absorb(leg, attempt.detach().free, until=until)
+        self.context.pool.absorb(leg, attempt.detach().free, until=until)
 
     # --- time -------------------------------------------------------------------------------------
 
@@ -178,18 +180,18 @@ class ClientCall(Stream):
         left = _ENDED - self.queued
         if self._seen != left:
             self._seen, self._active_at = left, now
-        elif now - self._active_at >= self.desk.limits.body_idle:
+        elif now - self._active_at >= self.context.limits.body_idle:
             self.link.reset(self, CANCEL)
 
     def _sweep_body(self, now: float) -> None:
-        limits, is_new = self.desk.limits, self._seen < 0
+        limits, is_new = self.context.limits, self._seen < 0
         if is_new or self.credit <= 0:  # without credit it is us who let the client wait
             self._seen, self._active_at = self.received, now
         if self.credit <= 0:
             return
         try:
             key = self.head.authorization
-            self.desk.incomplete.count(self.link.peer, key, is_new=is_new)
+            self.context.incomplete.count(self.link.peer, key, is_new=is_new)
         except TooManyIncomplete as error:
             self.fail(error)
             return
@@ -203,9 +205,9 @@ class ClientCall(Stream):
 
     def check_room(self, *, to_sleep: bool = False) -> None:
         """`NoRoom` while this worker holds as many bytes as it may, or for a call that waits."""
-        limits = self.desk.limits
+        limits = self.context.limits
         limit = limits.asleep if to_sleep else limits.in_flight
-        if self.desk.board.held >= limit:
+        if self.context.board.held >= limit:
             raise NoRoom(limit)
 
 
@@ -215,9 +217,9 @@ class OwnCall(ClientCall):
     __slots__ = ("_answer",)
 
     def __init__(
-        self, link: ClientLink, number: int, desk: Desk, head: RequestHead, answer: Reply
+        self, link: ClientLink, number: int, context: GrpcContext, head: RequestHead, answer: Reply
     ) -> None:
-        super().__init__(link, number, desk, head)
+        super().__init__(link, number, context, head)
         self._answer = answer
 
     def on_data(self, piece: Piece, end: int) -> None:

@@ -8,8 +8,8 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
 from serve.core.limits import Limits
-from serve.listeners.grpc.client import GrpcClient
-from serve.listeners.grpc.desk import Desk
+from serve.listeners.grpc.connection import GrpcClientConnection
+from serve.listeners.grpc.context import GrpcContext
 from serve.listeners.grpc.services import Service
 from serve.proxy.gateway import Gateway
 from serve.triton.grpc_pool import GrpcPool
@@ -34,7 +34,7 @@ class KServeGrpc:
         is_draining: Callable[[], bool],
         services: Mapping[str, Service] = _NONE,
     ) -> None:
-        self._desk = Desk(
+        self._context = GrpcContext(
             gateway,
             pool,
             limits=limits,
@@ -43,7 +43,7 @@ class KServeGrpc:
             is_draining=is_draining,
             services=services,
         )
-        self._clients: set[GrpcClient] = set()
+        self._clients: set[GrpcClientConnection] = set()
 
     def __repr__(self) -> str:
         return f"<KServeGrpc connections={self.connections} calls={self.calls}>"
@@ -61,38 +61,38 @@ class KServeGrpc:
     @property
     def held(self) -> int:
         """Bytes of bodies that wait here or are kept for a repeat."""
-        return self._desk.board.held
+        return self._context.board.held
 
     @property
     def known_heads(self) -> int:
         """Header blocks that are remembered."""
-        return len(self._desk.heads.known)
+        return len(self._context.heads.known)
 
     @property
     def is_idle(self) -> bool:
         """Whether no call is left."""
         return not any(client.streams for client in self._clients)
 
-    def connection(self) -> GrpcClient:
+    def connection(self) -> GrpcClientConnection:
         """The protocol of a new connection."""
-        return GrpcClient(self._desk, self._clients)
+        return GrpcClientConnection(self._context, self._clients)
 
     def sweep(self) -> None:
         """Look at the clock, for all connections together."""
-        now = self._desk.clock()
-        self._desk.incomplete.turn()
+        now = self._context.clock()
+        self._context.incomplete.turn()
         for client in tuple(self._clients):
             client.guarded(client.sweep, now)
-        self._desk.board.flush()
+        self._context.board.flush()
 
     def drain(self) -> None:
         """Ask all clients to go; calls in flight end as they would."""
         for client in tuple(self._clients):
             client.guarded(client.drain)
-        self._desk.board.flush()
+        self._context.board.flush()
 
     def close(self) -> None:
         """Abort every connection."""
         for client in tuple(self._clients):
             client.guarded(client.abort, "the gateway is stopping")
-        self._desk.board.flush()
+        self._context.board.flush()

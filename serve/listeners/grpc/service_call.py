@@ -10,7 +10,7 @@ from typing import Any
 
 from serve.core.errors import BodyTooLarge, ServegateError
 from serve.listeners.grpc.call import ClientCall
-from serve.listeners.grpc.desk import ClientLink, Desk
+from serve.listeners.grpc.context import ClientLink, GrpcContext
 from serve.listeners.grpc.services import (
     LARGEST_IN_STREAM,
     Asked,
@@ -28,12 +28,12 @@ _log = logging.getLogger("servegate.grpc")
 
 
 def serve(
-    link: ClientLink, number: int, desk: Desk, head: RequestHead, service: Service
+    link: ClientLink, number: int, context: GrpcContext, head: RequestHead, service: Service
 ) -> ClientCall:
     """A call of the service, as a stream of the client's connection."""
     if isinstance(service, Unary):
-        return UnaryService(link, number, desk, head, service.answer)
-    return StreamingService(link, number, desk, head, service.answer)
+        return UnaryService(link, number, context, head, service.answer)
+    return StreamingService(link, number, context, head, service.answer)
 
 
 class ServiceCall(ClientCall):
@@ -41,8 +41,10 @@ class ServiceCall(ClientCall):
 
     __slots__ = ("_flag", "_held", "_messages", "_parts", "_task", "_was_run")
 
-    def __init__(self, link: ClientLink, number: int, desk: Desk, head: RequestHead) -> None:
-        super().__init__(link, number, desk, head)
+    def __init__(
+        self, link: ClientLink, number: int, context: GrpcContext, head: RequestHead
+    ) -> None:
+        super().__init__(link, number, context, head)
         self._messages = Messages()
         self._parts: list[Piece] = []  # of the present message
         self._flag = 0
@@ -65,7 +67,7 @@ class ServiceCall(ClientCall):
     @property
     def largest(self) -> int:
         """Bytes that a message may have."""
-        return self.desk.limits.body
+        return self.context.limits.body
 
     def on_data(self, piece: Piece, end: int) -> None:
         """Pieces of messages, cut anywhere."""
@@ -95,13 +97,15 @@ class ServiceCall(ClientCall):
         body, self._parts = b"".join(self._parts), []
         size = len(body)
         if self._flag:
-            body = inflate(body, self.head.encoding, min(self.desk.limits.inflated, self.largest))
+            body = inflate(
+                body, self.head.encoding, min(self.context.limits.inflated, self.largest)
+            )
         self.on_message(body, size)
 
     def hold(self, count: int) -> None:
         """So many more bytes are held for this call."""
         self._held += count
-        self.desk.board.held += count
+        self.context.board.held += count
 
     def asked(self, body: bytes) -> Asked:
         """The call as its handler sees it."""
@@ -109,7 +113,7 @@ class ServiceCall(ClientCall):
         return Asked(
             method=head.method,
             message=body,
-            metadata=metadata(head, self.desk.heads.fields),
+            metadata=metadata(head, self.context.heads.fields),
             credential=head.authorization,
             deadline=self.deadline,
             request_id=self.request_id,
@@ -132,7 +136,7 @@ class ServiceCall(ClientCall):
         finally:
             self._task = None
             self._let_go()
-            self.desk.board.flush()
+            self.context.board.flush()
 
     def give_up(self, error: ServegateError | None) -> None:
         """See `ClientCall`."""
@@ -152,9 +156,14 @@ class UnaryService(ServiceCall):
     __slots__ = ("_handler", "_message")
 
     def __init__(
-        self, link: ClientLink, number: int, desk: Desk, head: RequestHead, handler: UnaryHandler
+        self,
+        link: ClientLink,
+        number: int,
+        context: GrpcContext,
+        head: RequestHead,
+        handler: UnaryHandler,
     ) -> None:
-        super().__init__(link, number, desk, head)
+        super().__init__(link, number, context, head)
         self._handler = handler
         self._message: bytes | None = None
 
@@ -188,10 +197,15 @@ class StreamingService(ServiceCall):
     __slots__ = ("_drained", "_handler", "_inbox")
 
     def __init__(
-        self, link: ClientLink, number: int, desk: Desk, head: RequestHead, handler: StreamHandler
+        self,
+        link: ClientLink,
+        number: int,
+        context: GrpcContext,
+        head: RequestHead,
+        handler: StreamHandler,
     ) -> None:
-        super().__init__(link, number, desk, head)
-        self.deadline = desk.clock() + head.timeout  # streams may live long
+        super().__init__(link, number, context, head)
+        self.deadline = context.clock() + head.timeout  # streams may live long
         self._drained = asyncio.Event()
         self._inbox = Inbox(self._took)
         self._handler: StreamHandler | None = handler
@@ -229,7 +243,7 @@ class StreamingService(ServiceCall):
         if not self.is_ended:
             self.hold(-size)
             self.consume(size)
-            self.desk.board.flush()
+            self.context.board.flush()
 
     async def _answer(self, handler: StreamHandler) -> None:
         async with contextlib.aclosing(handler(self.asked(b""), self._inbox)) as said:
@@ -241,7 +255,7 @@ class StreamingService(ServiceCall):
                     self.is_head_sent = True
                     self.link.send_head(self, OK_HEAD)
                 self.link.send_data(self, message(body))
-                self.desk.board.flush()
+                self.context.board.flush()
         if not self.is_ended:
             self.end_with(OK_TRAILERS if self.is_head_sent else OK_HEAD + OK_TRAILERS)
 

@@ -11,10 +11,10 @@ from serve.core import faults
 from serve.core.calls import Reply, Verb
 from serve.core.errors import NoRoom
 from serve.listeners.grpc.call import ClientCall, OwnCall
-from serve.listeners.grpc.desk import ClientLink, Desk
+from serve.listeners.grpc.context import ClientLink, GrpcContext
 from serve.listeners.grpc.service_call import serve
-from serve.listeners.grpc.stream import StreamCall
-from serve.listeners.grpc.unary import UnaryCall
+from serve.listeners.grpc.stream_call import StreamCall
+from serve.listeners.grpc.unary_call import UnaryCall
 from serve.wire import http2, kserve_grpc, protobuf
 from serve.wire.grpc_heads import status_block
 from serve.wire.grpc_requests import RequestHead
@@ -31,7 +31,7 @@ _MOST_UPDATES = 1 << 12  # that may be due from one period to the next
 _CANCELLED = 10  # times as many resets of calls are taken: deadlines that pass under load are some
 
 
-class GrpcClient(ClientLink):
+class GrpcClientConnection(ClientLink):
     """One client. It is one of `clients`, all that are connected, until its connection is closed.
 
     (Not before there is one: a TLS handshake that fails tells nobody.)
@@ -47,7 +47,7 @@ class GrpcClient(ClientLink):
         "_clients",
         "_closed_at",
         "_consumed",
-        "_desk",
+        "_context",
         "_faults",
         "_idle_since",
         "_is_going",
@@ -60,19 +60,19 @@ class GrpcClient(ClientLink):
         "_whole_at",
     )
 
-    def __init__(self, desk: Desk, clients: set["GrpcClient"]) -> None:
-        super().__init__(desk)
-        self._desk = desk
-        self._limits = desk.limits
+    def __init__(self, context: GrpcContext, clients: set["GrpcClientConnection"]) -> None:
+        super().__init__(context)
+        self._context = context
+        self._limits = context.limits
         self._clients = clients
         self.preface = http2.PREFACE
-        self._blocks = Blocks(desk.heads, desk.limits.head)
+        self._blocks = Blocks(context.heads, context.limits.head)
         self._last_word: float | None = None  # when the second GOAWAY is due
         self._is_going = False  # it has been said
         self._last_taken = 0  # the stream that it named
         self._was_warned = False  # it was said because a limit was exceeded
         self._talk = self._faults = self._cancelled = 0  # in the present period
-        self._idle_since = self._whole_at = self._period = desk.clock()
+        self._idle_since = self._whole_at = self._period = context.clock()
         self._consumed = 0  # bytes of whole frames that the last sweep knew
         self._closed_at = 0.0
 
@@ -92,7 +92,7 @@ class GrpcClient(ClientLink):
             self.on_stream_fault()
             return after
         if head.is_unary and not end and not self._is_going and self._has_room():
-            self.streams[number] = call = UnaryCall(self, number, self._desk, head)
+            self.streams[number] = call = UnaryCall(self, number, self._context, head)
             if after + http2.HEAD_SIZE < len(data):
                 return self._on_rest(call, data, after)
         elif not self._is_going:
@@ -116,7 +116,7 @@ class GrpcClient(ClientLink):
     def _has_room(self) -> bool:
         """Whether the connection may have another call, and the worker more bytes to hold."""
         limits = self._limits
-        return len(self.streams) < limits.streams and self._desk.board.held < limits.in_flight
+        return len(self.streams) < limits.streams and self._context.board.held < limits.in_flight
 
     def _on_call(self, number: int, head: RequestHead, end: int) -> None:
         if len(self.streams) >= self._limits.streams:
@@ -130,24 +130,24 @@ class GrpcClient(ClientLink):
             call.end_with(status_block(head.status))
         elif head.error is not None:
             call.fail(head.error)
-        elif self._desk.board.held >= self._limits.in_flight:
+        elif self._context.board.held >= self._limits.in_flight:
             call.fail(NoRoom(self._limits.in_flight))
         elif end:
             call.on_data(b"", END_STREAM)
 
     def _call(self, number: int, head: RequestHead) -> ClientCall:
-        desk = self._desk
+        context = self._context
         if head.verb is Verb.STREAM:
-            return StreamCall(self, number, desk, head)
+            return StreamCall(self, number, context, head)
         if head.verb is not None:
-            return UnaryCall(self, number, desk, head)
-        service = desk.services.get(head.method)
+            return UnaryCall(self, number, context, head)
+        service = context.services.get(head.method)
         if service is not None:
-            return serve(self, number, desk, head, service)
+            return serve(self, number, context, head, service)
         is_true = True
         if head.method == kserve_grpc.SERVER_READY:
-            is_true = desk.gateway.is_ready() and not desk.is_draining()
-        return OwnCall(self, number, desk, head, Reply(OK, protobuf.boolean(1, is_true)))
+            is_true = context.gateway.is_ready() and not context.is_draining()
+        return OwnCall(self, number, context, head, Reply(OK, protobuf.boolean(1, is_true)))
 
     def _on_trailers(self, number: int, block: bytes, end: int) -> None:
         """A head on a stream that was opened before: it ends the request, or crossed our answer."""
@@ -239,7 +239,7 @@ class GrpcClient(ClientLink):
         """Ask the client to go: new calls still get through until it has read this."""
         if self.is_closed or self._last_word is not None:
             return
-        self._last_word = self._desk.clock() + LAST_WORD
+        self._last_word = self._context.clock() + LAST_WORD
         self.send(http2.goaway(http2.LAST_STREAM, http2.NO_ERROR))
 
     def _go(self) -> None:
@@ -251,7 +251,7 @@ class GrpcClient(ClientLink):
     def _say_last(self, code: int, why: str = "") -> None:
         """Take no more calls, and say which one was the last."""
         if not self._is_going:
-            self._last_word = self._desk.clock()
+            self._last_word = self._context.clock()
             self._last_taken = self.last_id
             self._is_going = True
         self.send(http2.goaway(self._last_taken, code, why))
@@ -313,7 +313,7 @@ class GrpcClient(ClientLink):
 
     def on_closed(self, why: str) -> None:
         """All its calls have lost their client."""
-        self._closed_at = self._desk.clock()
+        self._closed_at = self._context.clock()
         for call in tuple(self.streams.values()):
             self.forget(call)
             faults.contained(call, call.on_reset, http2.CANCEL)

@@ -1,4 +1,4 @@
-"""What every call of the gRPC listener needs: the desk, and the client's connection."""
+"""What every call of the gRPC listener needs, and the client's connection as calls see it."""
 
 from collections.abc import Callable, Mapping
 from typing import TypeVar
@@ -24,7 +24,7 @@ Key = TypeVar("Key")
 Value = TypeVar("Value")
 
 
-class Desk:
+class GrpcContext:
     """What every call of the listener needs: the gateway, the connections, the limits, the time."""
 
     def __init__(
@@ -102,9 +102,9 @@ class ClientLink(Connection):
 
     __slots__ = ("names", "peer")
 
-    def __init__(self, desk: Desk) -> None:
-        super().__init__(desk.board, desk.limits)
-        self.names = made_up_ids(next(desk.words))
+    def __init__(self, context: GrpcContext) -> None:
+        super().__init__(context.board, context.limits)
+        self.names = made_up_ids(next(context.words))
         self.peer = ""
 
 
