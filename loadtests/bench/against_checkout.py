@@ -34,7 +34,7 @@ from loadtests.bench.upstreams import start_cheap, start_tritons
 
 NEW, OLD = "new", "old"
 ROOT = Path(__file__).parents[2]
-VENDOR = Path("serve/listeners/web/static/vendor")
+VENDOR = Path("serve/admin/web/static/vendor")
 BATCH, MOST_ROUNDS = 5, 30
 WIDTH = 0.03  # of half the interval
 ROW_LIMIT, MEAN_LIMIT = 1.03, 1.02

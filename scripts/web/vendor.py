@@ -21,7 +21,7 @@ except ModuleNotFoundError:  # called by hand
     BuildHookInterface = object  # type: ignore[assignment, misc]
 
 HERE = Path(__file__).resolve().parent
-TARGET = HERE.parents[1] / "serve/listeners/web/static/vendor"
+TARGET = HERE.parents[1] / "serve/admin/web/static/vendor"
 FILES = {
     "htmx.org/dist/htmx.min.js": "htmx.js",
     "htmx.org/LICENSE": "htmx.LICENSE",
@@ -44,7 +44,7 @@ class VendorHook(BuildHookInterface):  # type: ignore[valid-type, misc]
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         """Before anything is packed."""
         bring()
-        build_data["artifacts"].append("serve/listeners/web/static/vendor/*")
+        build_data["artifacts"].append("serve/admin/web/static/vendor/*")
 
 
 def wanted() -> str:

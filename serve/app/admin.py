@@ -9,16 +9,16 @@ import ssl
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
+from serve.admin.api.application import create
+from serve.admin.api.context import Control
+from serve.admin.api.membership import membership_router
+from serve.admin.api.sync import sync_router
+from serve.admin.api.waking import waking_router
+from serve.admin.web import site
 from serve.app.ports import inside, listener
 from serve.app.serving import Server
 from serve.control.delivering.agents import AgentDelivery
 from serve.control.membership import Membership
-from serve.listeners.admin.application import create
-from serve.listeners.admin.context import Control
-from serve.listeners.admin.membership import membership_router
-from serve.listeners.admin.sync import sync_router
-from serve.listeners.admin.waking import waking_router
-from serve.listeners.web import site
 from serve.settings import Settings
 
 _GRACE = 2  # seconds for requests in flight when the process stops

@@ -16,13 +16,13 @@ from typing import Any
 import grpc
 import grpc.aio
 
+from serve.admin.keda.scaler import ExternalScaler
+from serve.admin.keda.service import Admit, Service
 from serve.app.tls_pair import Pair
 from serve.control.decisions import Decisions
 from serve.control.scaling.board import Board
 from serve.core.access import Access, Act
 from serve.core.errors import CannotStart
-from serve.listeners.keda.scaler import ExternalScaler
-from serve.listeners.keda.service import Admit, Service
 from serve.settings import Settings, keys_are_required
 
 _log = logging.getLogger("servegate.keda")

@@ -11,13 +11,13 @@ from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
+from serve.admin.api import schemas
 from serve.app.paths import LOCK_FILE, store_place
 from serve.control.decisions import Decisions
 from serve.control.keys import Keys
 from serve.control.models import By
 from serve.control.storing.store import Store
 from serve.core.access import Role
-from serve.listeners.admin import schemas
 from serve.processes import hold_lock
 from serve.settings import Settings
 

@@ -1,1 +1,1 @@
-"""The ways in: each listener parses its protocol and hands calls to a plane."""
+"""The data ports: each listener parses its protocol and passes calls to the gateway."""

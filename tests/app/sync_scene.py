@@ -7,10 +7,10 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from admin.api.admin_scene import SECRET, internal_api
 from app.synchronising import synchronise
 from control.delivering_scene import MODEL, publish
 from forking import Forked
-from listeners.admin_scene import SECRET, internal_api
 
 from serve.app.ports import listener
 from serve.app.serving import Server

@@ -13,10 +13,10 @@ from typing import Any
 import grpc
 import grpc.aio
 import pytest
+from admin.keda.boards import board, told
+from admin.keda.stubs import BOUND, ScaledObject
 from builders import until
 from certificates import Authority, days
-from listeners.keda.boards import board, told
-from listeners.keda.stubs import BOUND, ScaledObject
 from loops import in_each_loop, in_loop
 from ports import free_ports
 

@@ -11,9 +11,9 @@ import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from admin.api.admin_scene import application, plane
+from admin.web.web_scene import with_pages
 from control.live.advised import Advised
-from listeners.admin_scene import application, plane
-from listeners.web.web_scene import with_pages
 
 from serve.app.serving import Server
 from serve.control.live.sampler import Live

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from fastapi.routing import APIRoute
 
 from browser.scene import EARLIER, HELD_OUT, HOSTILE, HOSTILE_DATA, REPORT, Stage
-from serve.listeners.web import site
+from serve.admin.web import site
 
 # GET routes that are no page of their own: parts that htmx fetches into pages, and files.
 PARTS = frozenset(

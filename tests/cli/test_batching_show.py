@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from admin.api.admin_scene import send
+from admin.api.test_batching import admin
 from control.batching.test_advice import CASES
 from control.batching.watched import OFF, Scene, decide, plain
-from listeners.admin_scene import send
-from listeners.test_admin_batching import admin
 from typer.main import get_command
 
 from serve.cli.asked import Asked

@@ -10,13 +10,13 @@ from typing import Any, TypeVar
 
 import pytest
 import uvicorn
+from admin.api.uploads_scene import UploadsScene
 from builders import until
 from cli.commands import Done, servegate
 from control.conversions.converting import HANGS, Jobbing
-from listeners.uploads_scene import UploadsScene
 
+from serve.admin.api.application import create
 from serve.control.conversions.job import Job, JobState
-from serve.listeners.admin.application import create
 
 T = TypeVar("T")
 

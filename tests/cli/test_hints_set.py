@@ -7,9 +7,9 @@ from typing import Any
 
 import httpx2
 import pytest
+from admin.api.admin_scene import application, plane
 from cli.commands import Done, servegate
 from cli.http_servers import serving_app
-from listeners.admin_scene import application, plane
 
 
 @pytest.fixture

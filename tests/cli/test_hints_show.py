@@ -4,9 +4,9 @@ import json
 from pathlib import Path
 from typing import Any
 
+from admin.api.admin_scene import application, plane, send
 from cli.commands import servegate
 from control.live.advised import model, told
-from listeners.admin_scene import application, plane, send
 from load.fake_sides import side
 
 from serve.capacity.scaling.policy import HELD

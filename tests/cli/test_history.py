@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from admin.api.admin_scene import application, plane, send
 from cli.commands import Done, servegate
 from cli.http_servers import serving_app
-from listeners.admin_scene import application, plane, send
 
 SERVEGATE = Path(sys.executable).parent / "servegate"
 

@@ -16,7 +16,7 @@ import grpc
 import grpc.aio
 import harness
 import pytest
-from listeners.keda.stubs import ScaledObject
+from admin.keda.stubs import ScaledObject
 from ports import free_ports
 
 pytestmark = [pytest.mark.triton, pytest.mark.slow]

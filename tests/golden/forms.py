@@ -24,6 +24,7 @@ from typing import Any
 import click
 import typer
 
+from serve.admin.api.application import create
 from serve.app import tls
 from serve.app.control import ControlPlane
 from serve.app.usage import families
@@ -45,7 +46,6 @@ from serve.conversion.plans.facts import Facts
 from serve.conversion.report import Report
 from serve.conversion.request import Request
 from serve.core.flavours import Flavour
-from serve.listeners.admin.application import create
 from serve.settings import Settings
 from serve.tensors.preprocessing.steps import ImageSteps, TextSteps
 from serve.tensors.signature import Signature

@@ -1,0 +1,156 @@
+"""What the routers share: the parts of the control plane, who asks, and who may."""
+
+import hmac
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Annotated
+from urllib.parse import unquote
+
+from fastapi import Depends, Header, Request
+
+from serve.admin.api.sessions import COOKIE, is_valid
+from serve.control.artifacts.storage import Storage
+from serve.control.batching.benches import Benches
+from serve.control.batching.configuring import Configuring
+from serve.control.batching.overview import Overviews
+from serve.control.conversions.conversions import Conversions
+from serve.control.discovering import Discovering
+from serve.control.evaluating.datasets import Datasets
+from serve.control.evaluating.evaluations import Evaluations
+from serve.control.fleet import Fleet
+from serve.control.history import History
+from serve.control.keys import Keys
+from serve.control.live.sampler import Live
+from serve.control.load_reports import LoadReports
+from serve.control.management import Management
+from serve.control.models import By, Models
+from serve.control.publishing.publications import Publications
+from serve.control.publishing.retention import Retention
+from serve.control.scaling.allowing import Pools
+from serve.control.scaling.board import Board
+from serve.control.snapshots import Publisher
+from serve.control.trying.desk import TryDesk
+from serve.control.uploading.uploads import Uploads
+from serve.core.access import Access, Act, Key
+from serve.core.commands import GRPC, HTTP, METRICS
+from serve.core.errors import NotFound, NotServed
+from serve.core.replicas import Replica
+from serve.triton.metrics import Readings
+
+
+@dataclass(frozen=True, slots=True)
+class Control:
+    """What the routers work on: the parts of one control plane.
+
+    `needs_key` says whether callers must show a key, told whether there is one or ever was;
+    `wall` is seconds of the epoch. `publishes` says whether there is a way to bring versions to the
+    Tritons, `leads` whether this process may decide anything. `identity` is the gateway's random
+    id, empty until this process has led. `data_urls`: the gateway's HTTP, gRPC and metrics ports.
+    """
+
+    models: Models
+    fleet: Fleet
+    publisher: Publisher
+    management: Management
+    keys: Keys
+    storage: Storage
+    uploads: Uploads
+    publications: Publications
+    retention: Retention
+    conversions: Conversions
+    history: History
+    load_reports: LoadReports
+    tries: TryDesk
+    datasets: Datasets
+    evaluations: Evaluations
+    benches: Benches
+    configuring: Configuring
+    overviews: Overviews
+    live: Live
+    pools: Pools
+    readings: Callable[[Replica], Awaitable[Readings | None]]
+    metrics: Callable[[], bytes]
+    clock: Callable[[], float]
+    secret: str
+    needs_key: Callable[[bool], bool]
+    wall: Callable[[], float]
+    publishes: bool = True
+    leads: Callable[[], bool] = lambda: True
+    identity: Callable[[], str] = lambda: ""
+    data_urls: tuple[str, str, str] = (HTTP, GRPC, METRICS)
+    board: Board = field(default_factory=Board)
+    discovering: Discovering | None = None
+
+
+def control_of(request: Request) -> Control:
+    """The control plane behind this application."""
+    control: Control = request.app.state.control
+    return control
+
+
+def caller(request: Request, authorization: Annotated[str, Header()] = "") -> Key | None:
+    """Who asks, once keys are needed: an admin key, or None for who knows the shared secret.
+
+    The secret is in a file that only its owner can read, so it stands for a login on this machine.
+    A browser shows the session of either. `Unauthenticated` and `Forbidden` for everybody else;
+    None too while no key is needed.
+    """
+    control = control_of(request)
+    decisions = control.models.decisions
+    if not control.needs_key(decisions.guarded):
+        return None
+    session = request.cookies.get(COOKIE, "")
+    if session and not authorization:
+        now = control.wall()
+        ok, key = is_valid(session, decisions.keys(), secret=control.secret, now=now)
+        if ok:
+            return key
+    return shown(control, authorization)
+
+
+def shown(control: Control, authorization: str) -> Key | None:
+    """Whose key an Authorization value shows, None for the shared secret's; as `caller` refuses."""
+    if _knows_secret(control, authorization):
+        return None
+    access = Access(control.models.decisions.keys(), is_required=True, wall=control.wall)
+    return access.check(authorization.encode("latin-1"), Act.ADMINISTER)
+
+
+def by(
+    key: Annotated[Key | None, Depends(caller)],
+    servegate_author: Annotated[str, Header(max_length=200)] = "",
+    servegate_reason: Annotated[str, Header(max_length=1000)] = "",
+    if_match: Annotated[str, Header(max_length=100)] = "",
+) -> By:
+    """Who changes something and why (percent-encoded); `If-Match` is the state they had read.
+
+    A key that was shown is who: a name in a header is only a claim.
+    """
+    author = f"key:{key.id}" if key else unquote(servegate_author) or "anonymous"
+    return By(author, unquote(servegate_reason), if_match)
+
+
+def worker_only(request: Request, authorization: Annotated[str, Header()] = "") -> None:
+    """Only data-plane workers, who know the shared secret, may pass."""
+    if not _knows_secret(control_of(request), authorization):
+        raise NotFound("Not Found")
+
+
+def _knows_secret(control: Control, authorization: str) -> bool:
+    wanted = f"Bearer {control.secret}"
+    return hmac.compare_digest(authorization.encode(), wanted.encode())
+
+
+def publishing(request: Request) -> None:
+    """Only where versions can be published may they be uploaded."""
+    if not control_of(request).publishes:
+        raise NotServed(
+            "versions cannot be pushed to this gateway",
+            why="its Tritons run elsewhere, and it has no way to send files to them",
+            try_this="use --delivery-folder with a folder that they read, --delivery agents, or "
+            "--delivery bucket",
+        )
+
+
+InControl = Annotated[Control, Depends(control_of)]
+ByWhom = Annotated[By, Depends(by)]

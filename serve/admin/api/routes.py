@@ -1,0 +1,44 @@
+"""Routes over the admin API."""
+
+from fastapi import APIRouter, Response
+
+from serve.admin.api import schemas
+from serve.admin.api.context import ByWhom, InControl
+from serve.admin.api.models import Wait, done
+from serve.control.decisions import ROUTE
+from serve.core.routes import Split
+
+router = APIRouter(tags=["routes"], responses={404: {"model": schemas.ErrorBody}})
+
+
+@router.get("/api/routes/{model}", summary="Show a model's route")
+async def show_route(model: str, control: InControl, response: Response) -> schemas.Route:
+    """Returns the traffic split in force. Use its ETag in `If-Match` of a change."""
+    status = control.models.get(model)
+    response.headers["etag"] = control.models.decisions.entry(ROUTE, model).etag
+    split = dict(status.split.shares) if status.split else {}
+    return schemas.Route(model=model, split=split, routed=status.routed)
+
+
+@router.put(
+    "/api/routes/{model}",
+    summary="Set a model's traffic split",
+    responses={
+        409: {"model": schemas.ErrorBody, "description": "A version is not ready."},
+        412: {
+            "model": schemas.ErrorBody,
+            "description": "The route was changed since it was read.",
+        },
+    },
+)
+async def put_route(
+    model: str,
+    body: schemas.RouteBody,
+    control: InControl,
+    who: ByWhom,
+    response: Response,
+    wait: Wait = 5.0,
+) -> schemas.Done:
+    """Every version with traffic has to be ready. The weights are relative."""
+    written = await control.models.set_route(model, Split.of(body.split), who)
+    return await done(control, written, wait, response)

@@ -1,0 +1,254 @@
+"""How a version is batched: what that means, what came of it, and the form that changes it.
+
+What was measured is fetched anew all the time, and nothing else, so that nothing typed is lost. The
+form comes back with every answer as it was typed; see `batching_sheet.py`.
+"""
+
+from dataclasses import replace
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Form, Query, Response
+
+from serve.admin.api.batching import BatchingView, show_batching
+from serve.admin.api.serving_configurations import (
+    FieldsBody,
+    ServingConfigurationView,
+    put_serving_configuration,
+    show_serving_configuration,
+)
+from serve.admin.web import batching_form, batching_told
+from serve.admin.web.asking import IfMatch, Reason, as_asked
+from serve.admin.web.batching_form import CALLED
+from serve.admin.web.batching_sheet import Answer, Sheet, asked, config_with, difference, wanted
+from serve.admin.web.rendering import Visit, Visiting, go, page, segment
+from serve.control.history import Revision
+from serve.control.revision import CONFIGURATION
+from serve.core.errors import Invalid, PreconditionFailed, ServegateError
+from serve.triton.config import parse
+from serve.wire.status import http_status
+
+router = APIRouter(include_in_schema=False)
+_PATH = "/models/{model}/versions/{number}/batching"
+
+
+@router.get(_PATH)
+async def show(model: str, number: int, visit: Visiting) -> Response:
+    """The page; fields of the form may be named in the query, as advice does."""
+    view = await show_batching(model, number, visit.control)
+    served, why_not = await _served(visit, model, number)
+    sheet = None
+    if served is not None:
+        shown = batching_form.shown(parse(served.config))
+        query = visit.request.query_params
+        named = {name: query[name][:100] for name in CALLED if name in query and name != "json"}
+        sheet = Sheet(shown | named, shown, served.etag)
+    return await _page(visit, view, served, sheet, why_not)
+
+
+@router.get(_PATH + "/seen")
+async def show_seen(
+    model: str,
+    number: int,
+    visit: Visiting,
+    etag: Annotated[str, Query(max_length=100)] = "",
+) -> Response:
+    """What was measured; and what the configuration means, where that has changed."""
+    view = await show_batching(model, number, visit.control)
+    served, _ = await _served(visit, model, number)
+    return page(
+        visit,
+        "batching_seen.html",
+        **_seen(view, served),
+        is_changed=served is not None and served.etag != etag,
+    )
+
+
+@router.get(_PATH + "/progress")
+async def show_progress(
+    model: str,
+    number: int,
+    visit: Visiting,
+    mark: Annotated[str, Query(max_length=20)] = "",
+) -> Response:
+    """How far the newest change is; nothing where that is what the page shows already."""
+    served = await show_serving_configuration(model, number, visit.control, Response())
+    found = batching_told.progress(served.change)
+    if found is None or found.mark == mark:
+        return Response(status_code=204)
+    return page(visit, "batching_progress.html", served=served, progress=found, has_ended=True)
+
+
+@router.post(_PATH + "/form")
+async def renew_form(model: str, number: int, visit: Visiting) -> Response:
+    """The form, with what was typed, over the configuration as it is now."""
+    served, sheet = await asked(visit, model, number)
+    is_news = sheet.etag != served.etag and bool(sheet.touched)
+    return await _form(visit, served, replace(sheet, answer=Answer(is_news=is_news)))
+
+
+@router.post(_PATH + "/check")
+async def check(model: str, number: int, visit: Visiting) -> Response:
+    """What would differ, and what lint says of it; nothing is changed."""
+    served, sheet = await asked(visit, model, number)
+    try:
+        fields = wanted(served, sheet)
+        who = as_asked(visit, if_match=sheet.etag)
+        found = await put_serving_configuration(
+            *(model, number, FieldsBody(fields=fields), visit.control, who, Response()),
+            dry_run=True,
+        )
+    except ServegateError as error:
+        return await _troubled(visit, served, sheet, error)
+    answer = Answer(lines=difference(served.config, found.config), findings=found.findings)
+    return await _form(visit, served, replace(sheet, answer=answer))
+
+
+@router.post(_PATH + "/apply")
+async def apply(model: str, number: int, visit: Visiting) -> Response:
+    """It begins; the page tells how far it is."""
+    served, sheet = await asked(visit, model, number)
+    try:
+        body = FieldsBody(fields=wanted(served, sheet))
+        if config_with(served, body.fields) == served.config:
+            raise Invalid("there is nothing to change", why="all fields have their current values")
+        watch = batching_form.seconds_of(sheet.watch)
+        who = as_asked(visit, sheet.reason, sheet.etag)
+        await put_serving_configuration(
+            *(model, number, body, visit.control, who, Response()),
+            dry_run=False,
+            watch=watch,
+            wait=False,
+        )
+    except ServegateError as error:
+        return await _troubled(visit, served, sheet, error)
+    return go(_path(model, number), visit)
+
+
+@router.get(_PATH + "/back")
+async def ask_back(
+    model: str, number: int, visit: Visiting, to: Annotated[str, Query(max_length=10)] = ""
+) -> Response:
+    """What going back would change: to what was before, or, `own`, to what it came with."""
+    served = await show_serving_configuration(model, number, visit.control, Response())
+    body, one = await _former(visit, served, to)
+    lines = difference(served.config, config_with(served, body.fields))
+    return page(visit, "batching_back.html", served=served, revision=one, to=to, lines=lines)
+
+
+@router.post(_PATH + "/back")
+async def go_back(
+    model: str,
+    number: int,
+    visit: Visiting,
+    to: Annotated[str, Form(max_length=10)] = "",
+    reason: Reason = "",
+    if_match: IfMatch = "",
+) -> Response:
+    """Go back, unless it was changed since the question was shown."""
+    served = await show_serving_configuration(model, number, visit.control, Response())
+    body, _ = await _former(visit, served, to)
+    who = as_asked(visit, reason, if_match)
+    try:
+        await put_serving_configuration(
+            *(model, number, body, visit.control, who, Response()),
+            dry_run=False,
+            watch=0.0,
+            wait=False,
+        )
+    except PreconditionFailed:
+        return go(_path(model, number, "?changed=1"), visit)
+    return go(_path(model, number), visit)
+
+
+async def _served(
+    visit: Visit, model: str, number: int
+) -> tuple[ServingConfigurationView | None, ServegateError | None]:
+    """How it is run, or why nobody can change that."""
+    try:
+        served = await show_serving_configuration(model, number, visit.control, Response())
+    except ServegateError as error:
+        return None, error
+    return served, None
+
+
+async def _troubled(
+    visit: Visit, served: ServingConfigurationView, sheet: Sheet, error: ServegateError
+) -> Response:
+    """The form as it was typed, and what is wrong with it."""
+    if isinstance(error, PreconditionFailed):
+        return await _form(
+            visit, served, replace(sheet, answer=Answer(is_stale=True)), http_status(error)
+        )
+    return await _form(visit, served, replace(sheet, answer=Answer(error)), http_status(error))
+
+
+async def _form(
+    visit: Visit, served: ServingConfigurationView, sheet: Sheet, status: int = 200
+) -> Response:
+    """The form alone for htmx, which swaps only what is well; else the page around it."""
+    now = Sheet(*(sheet.typed, sheet.shown, served.etag, sheet.reason, sheet.watch, sheet.answer))
+    if visit.is_fragment:
+        return page(visit, "batching_form.html", served=served, sheet=now)
+    view = await show_batching(served.model, served.version, visit.control)
+    return await _page(visit, view, served, now, None, status)
+
+
+async def _page(
+    visit: Visit,
+    view: BatchingView,
+    served: ServingConfigurationView | None,
+    sheet: Sheet | None,
+    why_not: ServegateError | None,
+    status: int = 200,
+) -> Response:
+    return page(
+        visit,
+        "batching.html",
+        status=status,
+        sheet=sheet,
+        why_not=why_not,
+        progress=batching_told.progress(served.change if served else None),
+        has_ended=False,
+        changed="changed" in visit.request.query_params,
+        **_seen(view, served),
+        is_changed=False,
+    )
+
+
+def _seen(view: BatchingView, served: ServingConfigurationView | None) -> dict[str, Any]:
+    """What the measured part of the page is made of, and what the configuration means."""
+    return {
+        "view": view,
+        "served": served,
+        "rows": batching_told.rows(view, served),
+        "bars": batching_told.bars(view.window),
+        "pieces": batching_told.pieces(view.window),
+        "said": batching_told.said(view),
+        "steps": batching_told.steps(view),
+    }
+
+
+async def _former(
+    visit: Visit, served: ServingConfigurationView, to: str
+) -> tuple[FieldsBody, Revision | None]:
+    """What it was run by before the last change, and that change; or what it came with."""
+    if to == "own":
+        return FieldsBody(fields={}), None
+    history = visit.control.history
+    found = await history.all(kind=CONFIGURATION, key=served.name, limit=1)
+    if not found or f'"{found[0].number}"' != served.etag:
+        raise Invalid(
+            f"there is no change to undo: '{served.model}' has its original configuration"
+        )
+    before, after = found[0].before or {}, found[0].after or {}
+    if before.get("group", after.get("group")) != after.get("group"):
+        raise Invalid(
+            "the latest change cannot be undone",
+            why="the configuration before it belongs to other versions with the same Triton name",
+        )
+    body = FieldsBody(fields=before.get("fields") or {}, tuned=before.get("tuned") or {})
+    return body, found[0]
+
+
+def _path(model: str, number: int, query: str = "") -> str:
+    return f"/models/{segment(model)}/versions/{number}/batching{query}"

@@ -1,0 +1,106 @@
+"""Input that is there already: of an earlier try, or of a row of a dataset."""
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass
+from urllib.parse import quote
+
+from starlette.datastructures import FormData
+
+from serve.admin.api.context import Control
+from serve.admin.web.rendering import segment
+from serve.control.evaluating.results import Kind
+from serve.control.evaluating.sides import Side
+from serve.control.trying.asking import Offered
+from serve.control.trying.desk import Takes
+from serve.control.trying.messages import archive, unpack
+from serve.core.errors import Invalid, NotFound
+from serve.tensors.giving import RAW
+
+_RAW = frozenset(form.value for form in RAW)
+
+
+@dataclass(frozen=True, slots=True)
+class Again:
+    """How a page tells of it. `fields` are sent with the form; `picture` is a path, or empty."""
+
+    text: str
+    link: str
+    link_text: str
+    picture: str
+    fields: Mapping[str, str]
+
+
+async def again_of(
+    control: Control, run: str, dataset: str, row: str, revision: str
+) -> Again | None:
+    """What a link to the page names; None where it names nothing. `NotFound`."""
+    if run:
+        one = await control.tries.shelf.get(run)
+        named = next((line.name for line in one.inputs if line.preview), None)
+        path = f"/api/tries/{segment(run)}/inputs/{segment(named)}.png" if named else ""
+        return Again("Input of an earlier run.", f"/runs/{run}", "View the run", path, {"run": run})
+    if not dataset:
+        return None
+    number = _number(row)
+    view = await control.datasets.view(dataset, _number(revision) or None)
+    label = view.row(number).label
+    path = f"/api/datasets/{segment(dataset)}/rows/{number}/image.png?revision={revision}"
+    return Again(
+        f"Row {number} of dataset {dataset}, label “{label}”.",
+        f"/datasets/{segment(dataset)}?from={number}",
+        "View the dataset",
+        path if view.dataset.has_pictures else "",
+        {"dataset": dataset, "row": row, "revision": revision},
+    )
+
+
+async def offered_again(
+    control: Control, form: FormData, takes: Takes, model: str
+) -> dict[str, Offered]:
+    """The input that a form names by the fields of `Again`."""
+    if run := str(form.get("run", "")):
+        return await _of_run(control, run)
+    dataset, number = str(form.get("dataset", "")), _number(str(form.get("row", "")))
+    view = await control.datasets.view(dataset, _number(str(form.get("revision", ""))) or None)
+    cells = await asyncio.to_thread(view.cells, number)
+    called = f"row {number} of {dataset}"
+    first = next(iter(cells.values()))
+    if len(cells) == 1 and first.form in RAW:  # each side makes its own tensor of it
+        return {"": Offered(first.form.value, first.data, called)}
+    inputs = takes.metadata.inputs
+    output = next(iter(takes.metadata.outputs.values()))
+    side = Side(model, 0, inputs, output, Kind.CLASSES, takes.preprocessing, ())
+    made = await asyncio.to_thread(side.tensors, cells, view.vector(number))
+    return {"": Offered("npz", await asyncio.to_thread(archive, made.tensors), called)}
+
+
+def link_to_row(model: str, a: str, b: str, dataset: str, row: int, revision: int) -> str:
+    """The page on which a row can be tried."""
+    sides = f"a={quote(a, safe='')}" + (f"&b={quote(b, safe='')}" if b else "")
+    return f"/try/{segment(model)}?{sides}&dataset={segment(dataset)}&row={row}&revision={revision}"
+
+
+async def _of_run(control: Control, run: str) -> dict[str, Offered]:
+    shelf = control.tries.shelf
+    one = await shelf.get(run)
+    given = await shelf.given(run)
+    if given is not None and len(one.inputs) == 1 and one.inputs[0].form in _RAW:
+        data, called = given
+        return {one.inputs[0].name: Offered(one.inputs[0].form, data, called)}
+    for side in ("a", "b"):
+        try:
+            tensors, _ = await asyncio.to_thread(unpack, await shelf.inputs(run, side))
+        except NotFound:
+            continue
+        data = await asyncio.to_thread(archive, tensors)
+        return {"": Offered("npz", data, "the input of an earlier run")}
+    raise NotFound(f"the input of run '{run}' was not stored", try_this="enter it again")
+
+
+def _number(text: str) -> int:
+    if not text:
+        return 0
+    if not (text.isascii() and text.isdigit() and len(text) < 10):
+        raise Invalid(f"'{text[:40]}' is not a row number")
+    return int(text)

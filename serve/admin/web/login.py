@@ -1,0 +1,60 @@
+"""Logging in with an admin key, and out again."""
+
+import re
+from typing import Annotated
+
+from fastapi import APIRouter, Form, Request, Response
+
+from serve.admin.api.context import InControl, shown
+from serve.admin.api.sessions import COOKIE, LASTS, session_of
+from serve.admin.web.rendering import HEADERS, go, page
+from serve.core.errors import ServegateError
+
+router = APIRouter(include_in_schema=False)
+_LOCAL = re.compile(r"/(?![/\\])[^\x00-\x20\\]{0,2000}\Z")  # a path of ours, and no other site
+_LONGEST = 300
+
+
+@router.get("/login")
+async def show(request: Request, control: InControl, next: str = "/") -> Response:
+    """The form; straight on where no key is needed."""
+    if not control.needs_key(control.models.decisions.guarded):
+        return go(_path(next))
+    return page(None, "login.html", next=_path(next), problem="")
+
+
+@router.post("/login")
+async def log_in(
+    request: Request,
+    control: InControl,
+    key: Annotated[str, Form(max_length=_LONGEST)] = "",
+    next: Annotated[str, Form(max_length=4000)] = "/",
+) -> Response:
+    """A session for who shows an admin key or the shared secret."""
+    try:
+        found = shown(control, f"Bearer {key.strip()}".encode("ascii", "replace").decode())
+    except ServegateError as error:
+        return page(None, "login.html", status=401, next=_path(next), problem=str(error))
+    answer = go(_path(next))
+    answer.set_cookie(
+        COOKIE,
+        session_of(found, secret=control.secret, now=control.wall()),
+        max_age=LASTS,
+        httponly=True,
+        samesite="strict",
+        secure=request.url.scheme == "https",
+    )
+    return answer
+
+
+@router.post("/logout")
+async def log_out() -> Response:
+    """The session's cookie is gone."""
+    answer = Response(status_code=303, headers={**HEADERS, "location": "/login"})
+    answer.delete_cookie(COOKIE, httponly=True, samesite="strict")
+    return answer
+
+
+def _path(wanted: str) -> str:
+    """The page to go on to; the start for everything that is not a path of ours."""
+    return wanted if _LOCAL.match(wanted) else "/"

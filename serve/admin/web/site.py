@@ -1,0 +1,62 @@
+"""The site: the routers of all pages, and how errors look there."""
+
+from urllib.parse import quote
+
+from fastapi import APIRouter, Request, Response
+from starlette.types import Scope
+
+from serve.admin.web import (
+    batching,
+    datasets,
+    evaluations,
+    live,
+    loadtests,
+    login,
+    models,
+    reference,
+    runs,
+    static_files,
+    traffic,
+    trying,
+    uploads,
+    versions,
+)
+from serve.admin.web.rendering import HEADERS, go, page
+from serve.core.errors import ServegateError, Unauthenticated
+from serve.wire.status import http_status
+
+_NOT_PAGES = ("/api/", "/internal/", "/static/", "/openapi.json", "/livez", "/readyz", "/metrics")
+
+
+def routers() -> tuple[APIRouter, ...]:
+    """Of every page."""
+    static_files.files()
+    return (
+        *(login.router, models.router, versions.router, batching.router, traffic.router),
+        *(uploads.router, loadtests.router, reference.router),
+        *(trying.router, runs.router, evaluations.router, datasets.router),
+        *(live.router, static_files.router),
+    )
+
+
+def is_page(scope: Scope) -> bool:
+    """Whether a person asks, with a browser, for a page or a part of one."""
+    return not scope["path"].startswith(_NOT_PAGES) and any(
+        (name == b"accept" and b"text/html" in value) or name == b"hx-request"
+        for name, value in scope["headers"]
+    )
+
+
+def refusal(request: Request, error: ServegateError) -> Response | None:
+    """An error as a page, or as the part of one that tells problems; None is for programs."""
+    if not is_page(request.scope):
+        return None
+    is_fragment = request.headers.get("hx-request") == "true"
+    if isinstance(error, Unauthenticated) and request.method == "GET":
+        path = request.url.path + (f"?{request.url.query}" if request.url.query else "")
+        login_page = f"/login?next={quote(path, safe='')}"
+        if not is_fragment:
+            return go(login_page)
+        return Response(status_code=401, headers={**HEADERS, "hx-redirect": "/login"})
+    template = "problem.html" if is_fragment else "error.html"
+    return page(None, template, status=http_status(error), error=error)

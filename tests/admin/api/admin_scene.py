@@ -1,0 +1,144 @@
+"""The admin API over a control plane in memory, for the tests of what it answers."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import MISSING, fields
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, TypeVar, cast
+
+import httpx2
+from builders import ControlPlane, replica, write_model
+from fastapi import APIRouter, FastAPI
+from trying_desk import Desk
+
+from serve.admin.api.application import create
+from serve.admin.api.context import Control
+from serve.admin.api.sync import Blobs, sync_router
+from serve.control.artifacts.folder import FolderObjects
+from serve.control.delivering.agents import AgentDelivery
+from serve.control.evaluating.datasets import Datasets
+from serve.control.evaluating.evaluations import Evaluations
+from serve.control.history import History
+from serve.control.load_reports import LoadReports
+from serve.control.management import Management
+from serve.control.reconciling.keepers import Keepers
+from serve.control.restoring import Restoring
+from serve.core.replicas import Replica
+from serve.triton.metrics import Readings
+
+T = TypeVar("T")
+Client = httpx2.AsyncClient
+SECRET = "the-shared-secret"
+NO_WAIT = {"wait": 0}
+
+
+async def unread(one: Replica) -> Readings | None:
+    """No replica tells its metrics."""
+
+
+def plane(folder: Path) -> ControlPlane:
+    """Model `m`: versions 1 and 2 are ready on `a`, version 3 is loading."""
+    made = ControlPlane(folder, replicas=[replica("a"), replica("b")])
+    model = write_model(made.repository, "m", 1, 2, 3)
+    (model / "model_card.json").write_text('{"summary": "a model"}')
+    return asyncio.run(made.begin(a={"m": (1, 2)}))
+
+
+def control_of(one: ControlPlane, **parts: Any) -> Control:
+    """A control plane's parts for the admin API; what it does not have is None unless named."""
+    absent = {row.name: None for row in fields(Control) if row.default is MISSING}
+    usual = {name: getattr(one, name) for name in ("models", "fleet", "publisher", "keys", "pools")}
+    usual |= {"management": management_of(one), "history": history_of(one)}
+    usual |= {"readings": unread, "metrics": lambda: b"# metrics\n", "secret": SECRET}
+    usual |= {"clock": one.clock, "wall": one.wall, "needs_key": lambda guarded: guarded}
+    return Control(**(absent | usual | parts))
+
+
+def management_of(one: ControlPlane) -> Management:
+    return Management(
+        *(one.store, one.inventory, one.fleet, one.publisher, Keepers()),
+        decisions=lambda: one.decisions,
+        reload=one.reload,
+    )
+
+
+def history_of(one: ControlPlane, **restores: Any) -> History:
+    """The history with its ways back."""
+    restoring = Restoring(
+        one.models,
+        management_of(one),
+        decisions=lambda: one.decisions,
+        generation=lambda: one.publisher.snapshot.generation,
+        allowing=one.pools,
+        **restores,
+    )
+    return History(one.store, restoring.by_kind)
+
+
+def for_people(folder: Path, one: ControlPlane) -> dict[str, Any]:
+    """The parts that call a gateway for people: tries have a scripted one, evaluations none."""
+    objects = FolderObjects(folder / "kept")
+    datasets = Datasets(objects=objects, scratch=folder / "scratch", wall=one.wall)
+    evaluations = Evaluations(
+        objects=objects,
+        datasets=datasets,
+        gateway=cast(Any, None),
+        models=one.models,
+        wall=one.wall,
+        new_id=lambda: "e1",
+    )
+    return {
+        "tries": Desk(one, folder).desk,
+        "datasets": datasets,
+        "evaluations": evaluations,
+        "load_reports": LoadReports(FolderObjects(folder / "storage"), wall=one.wall),
+    }
+
+
+def application(one: ControlPlane, **parts: Any) -> FastAPI:
+    """The admin application of a control plane."""
+    people = for_people(one.repository.parent, one)
+    return create(control_of(one, **(people | parts)), hosts=["localhost", "127.0.0.1", "[::1]"])
+
+
+def beside_app(*routers: APIRouter) -> FastAPI:
+    """The application with routers for our own processes; hardly more is there than the secret."""
+    control: Any = SimpleNamespace(secret=SECRET, leads=lambda: True)
+    return create(control, hosts=["localhost"], beside=routers)
+
+
+def internal_api(agents: AgentDelivery, blobs: Blobs) -> FastAPI:
+    """What agents talk to."""
+    return beside_app(sync_router(agents, blobs))
+
+
+def play(app: FastAPI, scenario: Callable[[Client], Awaitable[T]], *, host: str = "") -> T:
+    """What somebody does with a client of the application."""
+
+    async def run() -> T:
+        transport = httpx2.ASGITransport(app=app, raise_app_exceptions=False)
+        base = f"http://{host or 'localhost:8080'}"
+        async with Client(transport=transport, base_url=base) as client:
+            return await scenario(client)
+
+    return asyncio.run(run())
+
+
+def send(
+    app: FastAPI, method: str, path: str, *, body: Any = None, **headers: str
+) -> httpx2.Response:
+    """One request, which waits for no worker."""
+    named = {name.replace("_", "-"): value for name, value in headers.items()}
+    return play(
+        app, lambda client: client.request(method, path, json=body, headers=named, params=NO_WAIT)
+    )
+
+
+def assert_error(answer: httpx2.Response, status: int, code: str) -> dict[str, str]:
+    """Every error has this status, this code, and the same five parts."""
+    assert answer.status_code == status, answer.text
+    body: dict[str, str] = answer.json()
+    assert set(body) == {"error", "code", "what", "why", "try_this"}
+    assert (body["code"], answer.headers["servegate-error"]) == (code, code)
+    return body
