@@ -81,7 +81,7 @@ def test_a_command_that_is_ended_leaves_nothing(bench: Bench) -> None:
         reached(process, stage)
         process.terminate()
         code, said = end(process)
-        assert code == 130 and "nothing is left behind" in said, stage
+        assert code == 130 and "nothing was written" in said, stage
         assert not bench.left and not bench.repo.exists(), stage
 
 
