@@ -138,7 +138,7 @@ def test_too_many_calls_are_not_kept_up_with() -> None:
 
 
 def test_a_call_larger_than_any_batch_is_refused_with_its_reason() -> None:
-    with pytest.raises(Invalid, match="a call of 9 rows is refused: max_batch_size is 8"):
+    with pytest.raises(Invalid, match="a call of 9 rows is too large: max_batch_size is 8"):
         simulate(Setup(8), SERVICE, 10.0, rows=9)
 
 

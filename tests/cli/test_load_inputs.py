@@ -99,7 +99,7 @@ def test_expected_classes_follow_their_rows(tmp_path: Path, name: str) -> None:
 def test_what_does_not_fit_together_is_refused(tmp_path: Path) -> None:
     five = saved(tmp_path / "a.npz", x=rows(5))
     np.save(tmp_path / "b.npy", np.array([1, 2]))
-    with pytest.raises(Invalid, match="2 expected classes do not fit 5 rows"):
+    with pytest.raises(Invalid, match="2 expected classes do not match 5 rows of input"):
         read(five, expect=f"y=@{tmp_path / 'b.npy'}")
     for text in ("z=@b.npy", "y=b.npy", "y=@nowhere.npy"):
         with pytest.raises(Invalid):

@@ -189,7 +189,7 @@ def test_one_that_is_stopped_is_unready_at_once_and_tells_its_numbers_until_its_
     _, second = scene.proxies
     with scene.held(second) as status:
         second.program.process.send_signal(signal.SIGTERM)
-        assert second.wait("/readyz", 503).startswith("it drains: ")
+        assert second.wait("/readyz", 503).startswith("draining: ")
         assert second.ask("/livez") == (200, "ok\n")
         assert scene.play(calls_in_flight) == {"a": 1.0}
         assert second.program.process.poll() is None

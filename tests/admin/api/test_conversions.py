@@ -189,7 +189,7 @@ def test_an_upload_is_not_given_up_while_it_is_converted(api: Api) -> None:
         identity = await api.begin(client, HANGS)
         upload = (await client.get(f"{PATH}/{identity}")).json()["upload"]
         error = assert_error(await client.delete(f"/api/uploads/{upload}"), 409, "in_use")
-        assert error["why"] == f"by conversion {identity}"
+        assert error["why"] == f"used by conversion {identity}"
         await client.post(f"{PATH}/{identity}/cancel")
         assert (await client.delete(f"/api/uploads/{upload}")).status_code == 204
 

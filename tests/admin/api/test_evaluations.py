@@ -108,7 +108,7 @@ def test_what_is_no_dataset_is_refused_and_nothing_is_kept(tmp_path):
     bodies = [
         (b"{}", "application/json", "is not multipart/form-data"),
         (b"", "multipart/form-data", "is not multipart/form-data"),
-        (b"hello", form, "is no multipart/form-data"),
+        (b"hello", form, "is not multipart/form-data"),
         (b"--xx\r\n", form, "last boundary is missing"),
         (field + b'name="name"\r\n\r\nrows\r\n--xx--\r\n', form, "no file was sent"),
         (b"--xx\r\nx: " + b"y" * 9000 + b"\r\n\r\n\r\n--xx--\r\n", form, "Maximum header size"),
