@@ -13,7 +13,8 @@ AdminUrl = Annotated[  # without envvar: a flag and a variable are not the same,
         "--admin-url",
         metavar="URL",
         rich_help_panel=_CONNECTION,
-        help="URL of the admin API (default: SERVEGATE_ADMIN_URL, or this folder's gateway).",
+        help="URL of the admin API (default: SERVEGATE_ADMIN_URL, or the gateway of servegate.toml "
+        "in this folder).",
     ),
 ]
 Url = Annotated[
@@ -23,7 +24,7 @@ Url = Annotated[
         envvar="SERVEGATE_URL",
         metavar="URL",
         rich_help_panel=_CONNECTION,
-        help="URL of the HTTP data port (default: this folder's gateway).",
+        help="URL of the HTTP data port (default: the gateway of servegate.toml in this folder).",
     ),
 ]
 GrpcUrl = Annotated[
@@ -33,7 +34,7 @@ GrpcUrl = Annotated[
         envvar="SERVEGATE_GRPC_URL",
         metavar="URL",
         rich_help_panel=_CONNECTION,
-        help="URL of the gRPC data port (default: this folder's gateway).",
+        help="URL of the gRPC data port (default: the gateway of servegate.toml in this folder).",
     ),
 ]
 KeyFile = Annotated[
@@ -43,7 +44,7 @@ KeyFile = Annotated[
         envvar="SERVEGATE_KEY_FILE",
         metavar="FILE",
         rich_help_panel=_CONNECTION,
-        help="File with an API key. You can also set SERVEGATE_KEY.",
+        help="File that contains an API key. Alternative: the key itself in SERVEGATE_KEY.",
     ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 
 
 class ServegateError(Exception):
-    """Any other error. The base class of all errors: what failed, why, and what to try."""
+    """Any other error."""
 
     code = "error"
 
@@ -39,7 +39,7 @@ class BadRequest(ServegateError):
 
 
 class Unparsable(BadRequest):
-    """The gRPC message is not valid protobuf. The text starts like Triton's."""
+    """The gRPC message is not valid protobuf. The message begins like Triton's."""
 
     code = "unparsable"
 
@@ -54,19 +54,19 @@ class WrongJson(BadRequest):
 
 
 class BodyTooLarge(BadRequest):
-    """The request body is larger than `--max-body-bytes`."""
+    """The request body is larger than `max_body_bytes`."""
 
     code = "body_too_large"
 
     def __init__(self, limit: int) -> None:
         super().__init__(
             f"the request body exceeds {limit} bytes",
-            try_this="use smaller batches, or raise --max-body-bytes",
+            try_this="use smaller batches, or raise the setting max_body_bytes",
         )
 
 
 class InflatedTooLarge(BodyTooLarge):
-    """The decompressed body exceeds `--max-inflated-bytes`, or the permitted compression ratio."""
+    """The decompressed body exceeds `max_inflated_bytes`, or the permitted compression ratio."""
 
     code = "inflated_too_large"
 
@@ -74,7 +74,8 @@ class InflatedTooLarge(BodyTooLarge):
         ServegateError.__init__(
             self,
             f"the request body exceeds {limit} bytes after decompression",
-            try_this="use smaller batches or no compression, or raise --max-inflated-bytes",
+            try_this="use smaller batches or no compression, or raise the setting "
+            "max_inflated_bytes",
         )
 
 
@@ -88,8 +89,8 @@ class ConversionTooLarge(BodyTooLarge):
             self,
             f"converting the request would need {size} bytes of memory, and the limit is {limit}",
             why="its JSON or its message has to be parsed",
-            try_this="use smaller batches, or binary tensors over KServe v2, or raise "
-            "--max-in-flight-bytes",
+            try_this="use smaller batches, or binary tensors over KServe v2, or raise the "
+            "setting max_in_flight_bytes",
         )
 
 
@@ -109,14 +110,14 @@ class TooMuchJson(BodyTooLarge):
 
 
 class HeadTooLarge(BadRequest):
-    """The request line and the headers are larger than `--max-head-bytes`."""
+    """The request line and the headers are larger than `max_head_bytes`."""
 
     code = "head_too_large"
 
     def __init__(self, limit: int) -> None:
         super().__init__(
             f"the request head exceeds {limit} bytes",
-            try_this="send fewer or smaller headers, or raise --max-head-bytes",
+            try_this="send fewer or smaller headers, or raise the setting max_head_bytes",
         )
 
 
@@ -133,7 +134,7 @@ class ExpectationFailed(BadRequest):
 
 
 class BadVersion(BadRequest):
-    """The version is not a number, or is out of range. The text is Triton's.
+    """The version is not a number, or is out of range. The message is Triton's own.
 
     `is_read`: it is a number, but below 0.
     """
@@ -164,7 +165,7 @@ class NotFound(ServegateError):
 
 
 class UnknownModel(NotFound):
-    """The model does not exist. The text starts like Triton's, because clients look for it."""
+    """The model does not exist. The message begins like Triton's: clients look for it."""
 
     code = "unknown_model"
 
@@ -252,7 +253,7 @@ class NotServed(ServegateError):
 
 
 class FixedSetting(ServegateError):
-    """This Triton setting cannot be changed by a request. The text is Triton's."""
+    """This Triton setting cannot be changed by a request. The message is Triton's own."""
 
     code = "fixed_setting"
 
@@ -262,7 +263,7 @@ class FixedSetting(ServegateError):
 
 
 class ModelControlOff(ServegateError):
-    """Requests cannot load or unload models here. The text is Triton's."""
+    """Requests cannot load or unload models here. The message is Triton's own."""
 
     code = "model_control_off"
 
@@ -296,7 +297,7 @@ class Forbidden(ServegateError):
 
 
 class NotInRepository(ServegateError):
-    """The model to load has no folder in the model repository. The text is Triton's."""
+    """The model to load has no folder in the model repository. The message is Triton's own."""
 
     code = "not_in_repository"
 
@@ -311,7 +312,7 @@ class UnreadableConfiguration(NotInRepository):
 
 
 class LoadFailed(ServegateError):
-    """The model could not be loaded. The text starts like Triton's."""
+    """The model could not be loaded. The message begins like Triton's."""
 
     code = "load_failed"
 
@@ -499,7 +500,7 @@ class Overloaded(ServegateError):
     def __init__(
         self, model: str, limit: int, retry_after: int = 1, *, by_patience: bool = False
     ) -> None:
-        why, try_this = "", "repeat the call in a moment, or raise --max-in-flight"
+        why, try_this = "", "repeat the call in a moment, or raise the setting max_in_flight"
         if by_patience:
             why = "with more calls, clients disconnected before they got a response"
             try_this = "repeat the call in a moment with a longer timeout, or add replicas"
@@ -519,7 +520,7 @@ class NoRoom(ServegateError):
     def __init__(self, limit: int) -> None:
         super().__init__(
             f"this worker is at its limit of {limit} bytes of bodies in flight",
-            try_this="repeat the call in a moment, or raise --max-in-flight-bytes",
+            try_this="repeat the call in a moment, or raise the setting max_in_flight_bytes",
         )
         self.retry_after = 1  # seconds
 
@@ -532,7 +533,7 @@ class TooManyIncomplete(ServegateError):
     def __init__(self, whose: str, limit: int) -> None:
         super().__init__(
             f"this {whose} already has {limit} calls with incomplete request bodies",
-            try_this="repeat the call in a moment, or raise --max-incomplete",
+            try_this="repeat the call in a moment, or raise the setting max_incomplete",
         )
         self.retry_after = 1  # seconds
 

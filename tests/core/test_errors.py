@@ -56,19 +56,19 @@ def test_no_replica_names_the_version_where_there_is_one() -> None:
     assert str(NoReplica("", "")) == "no replica is ready"
 
 
-def test_a_limit_that_is_exceeded_names_its_number_and_the_flag_that_raises_it() -> None:
+def test_a_limit_that_is_exceeded_names_its_number_and_the_setting_to_raise() -> None:
     for error in (BodyTooLarge(5000), HeadTooLarge(5000), InflatedTooLarge(5000), NoRoom(5000)):
         assert "5000 bytes" in error.what, error
-        assert flag_of(error) in {row.name for row in dataclasses.fields(Settings)}, error
+        assert setting_of(error) in {row.name for row in dataclasses.fields(Settings)}, error
 
 
-def flag_of(error: ServegateError) -> str:
-    """The setting whose flag stands at the end of what to try."""
-    return error.try_this.rpartition("--")[2].replace("-", "_")
+def setting_of(error: ServegateError) -> str:
+    """The setting that what to try ends with."""
+    return error.try_this.rpartition("the setting ")[2]
 
 
-def test_the_limit_of_calls_names_a_flag_too() -> None:
-    assert flag_of(Overloaded("m", 5)) == "max_in_flight"
+def test_the_limit_of_calls_names_a_setting_too() -> None:
+    assert setting_of(Overloaded("m", 5)) == "max_in_flight"
 
 
 def test_a_body_that_grows_too_large_is_told_from_one_that_comes_too_large() -> None:

@@ -161,7 +161,7 @@ async def test_a_small_message_cannot_make_a_large_tensor(front: Front) -> None:
     front.a.script = model(gives_its_input)
     huge = tf.tensor(tf.FLOAT, [1 << 20, 2], tf.floats(1))
     code, said, _ = await front.rpc(PREDICT, tf.predict_request(tf.spec("m"), x=huge))
-    assert code == EXHAUSTED and "--max-in-flight-bytes" in said.decode()
+    assert code == EXHAUSTED and "max_in_flight_bytes" in said.decode()
     assert (await front.rpc(PREDICT, tf.predict_request(tf.spec("m"), x=X)))[0] == 0
 
 

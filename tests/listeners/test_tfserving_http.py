@@ -202,7 +202,7 @@ async def test_a_document_weighs_more_than_its_bytes(front: Front) -> None:
     front.a.script = model(gives_its_input)
     answer = await front.ask(request(b'{"instances":[' + b"[]," * 100 + b"[]]}", path=PREDICT))
     assert (answer.status, answer.code) == (413, "conversion_too_large")
-    assert "raise --max-in-flight-bytes" in json.loads(answer.body)["error"]
+    assert "raise the setting max_in_flight_bytes" in json.loads(answer.body)["error"]
     assert await front.post(PREDICT, ROWS) == (200, TWICE)
 
 

@@ -156,7 +156,7 @@ def test_a_refusal_says_when_the_calls_in_flight_will_be_answered() -> None:
     line.run(20, 120, 30.0)
     error = line.refused[-1]
     assert error.retry_after == 7  # 256 calls at 40 a second
-    assert "raise --max-in-flight" in str(error)
+    assert "raise the setting max_in_flight" in str(error)
     line = Line()
     line.run(20, 120, 1.0)
     assert line.refused[-1].retry_after == 1

@@ -168,7 +168,7 @@ MetricsUrl = Annotated[
         envvar="SERVEGATE_METRICS_URL",
         metavar="URL",
         rich_help_panel="Connection",
-        help="URL of the metrics port (default: this folder's gateway).",
+        help="URL of the metrics port (default: the gateway of servegate.toml in this folder).",
     ),
 ]
 Folder = Annotated[
