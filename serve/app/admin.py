@@ -13,7 +13,7 @@ from serve.admin.api.application import create
 from serve.admin.api.context import Control
 from serve.admin.api.membership import membership_router
 from serve.admin.api.sync import sync_router
-from serve.admin.api.waking import waking_router
+from serve.admin.api.waiting_models import waking_router
 from serve.admin.web import site
 from serve.app.ports import inside, listener
 from serve.app.serving import Server

@@ -10,8 +10,8 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from serve.admin.api import schemas
 from serve.admin.api.context import ByWhom, Control, InControl
+from serve.admin.api.long_polls import unless_left
 from serve.admin.api.pages import PAGE_HEADERS
-from serve.admin.api.polling import unless_left
 from serve.control.conversions.job import Asked, Job, JobState
 from serve.conversion.request import Precision
 from serve.conversion.request import Request as Wanted

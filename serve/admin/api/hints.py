@@ -8,7 +8,7 @@ from pydantic import BaseModel
 
 from serve.admin.api import schemas
 from serve.admin.api.context import InControl
-from serve.admin.api.polling import unless_left
+from serve.admin.api.long_polls import unless_left
 from serve.control.scaling.board import Board
 
 LONGEST = 25.0  # seconds that somebody waits for the next round

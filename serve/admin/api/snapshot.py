@@ -6,7 +6,7 @@ from fastapi import APIRouter, Depends, Query, Request, Response
 
 from serve.admin.api import schemas
 from serve.admin.api.context import InControl, worker_only
-from serve.admin.api.polling import unless_left
+from serve.admin.api.long_polls import unless_left
 from serve.core.snapshot import LAST_GENERATION
 
 router = APIRouter()

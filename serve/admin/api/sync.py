@@ -13,7 +13,7 @@ from fastapi.responses import JSONResponse, StreamingResponse
 from pydantic import BaseModel, Field
 
 from serve.admin.api.context import worker_only
-from serve.admin.api.polling import unless_left
+from serve.admin.api.long_polls import unless_left
 from serve.control.delivering.agents import AgentDelivery
 from serve.core.errors import NotFound
 

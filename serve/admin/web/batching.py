@@ -16,11 +16,11 @@ from serve.admin.api.serving_configurations import (
     put_serving_configuration,
     show_serving_configuration,
 )
-from serve.admin.web import batching_form, batching_told
-from serve.admin.web.asking import IfMatch, Reason, as_asked
+from serve.admin.web import batching_form, batching_rows
 from serve.admin.web.batching_form import CALLED
 from serve.admin.web.batching_sheet import Answer, Sheet, asked, config_with, difference, wanted
-from serve.admin.web.rendering import Visit, Visiting, go, page, segment
+from serve.admin.web.form_fields import IfMatch, Reason, as_asked
+from serve.admin.web.page_templates import Visit, Visiting, go, page, segment
 from serve.control.history import Revision
 from serve.control.revision import CONFIGURATION
 from serve.core.errors import Invalid, PreconditionFailed, ServegateError
@@ -72,7 +72,7 @@ async def show_progress(
 ) -> Response:
     """How far the newest change is; nothing where that is what the page shows already."""
     served = await show_serving_configuration(model, number, visit.control, Response())
-    found = batching_told.progress(served.change)
+    found = batching_rows.progress(served.change)
     if found is None or found.mark == mark:
         return Response(status_code=204)
     return page(visit, "batching_progress.html", served=served, progress=found, has_ended=True)
@@ -207,7 +207,7 @@ async def _page(
         status=status,
         sheet=sheet,
         why_not=why_not,
-        progress=batching_told.progress(served.change if served else None),
+        progress=batching_rows.progress(served.change if served else None),
         has_ended=False,
         changed="changed" in visit.request.query_params,
         **_seen(view, served),
@@ -220,11 +220,11 @@ def _seen(view: BatchingView, served: ServingConfigurationView | None) -> dict[s
     return {
         "view": view,
         "served": served,
-        "rows": batching_told.rows(view, served),
-        "bars": batching_told.bars(view.window),
-        "pieces": batching_told.pieces(view.window),
-        "said": batching_told.said(view),
-        "steps": batching_told.steps(view),
+        "rows": batching_rows.rows(view, served),
+        "bars": batching_rows.bars(view.window),
+        "pieces": batching_rows.pieces(view.window),
+        "said": batching_rows.said(view),
+        "steps": batching_rows.steps(view),
     }
 
 

@@ -15,7 +15,7 @@ from serve.admin.api.serving_configurations import (
 )
 from serve.admin.web import batching_form
 from serve.admin.web.batching_form import CALLED, Typed
-from serve.admin.web.rendering import Visit
+from serve.admin.web.page_templates import Visit
 from serve.admin.web.versions import folded
 from serve.control.configurations import compared
 from serve.core.errors import CheckFailed, ServegateError

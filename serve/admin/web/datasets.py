@@ -6,8 +6,8 @@ from fastapi import APIRouter, Query, Response
 
 from serve.admin.api import datasets as api
 from serve.admin.api import models as models_api
-from serve.admin.web.given_again import link_to_row
-from serve.admin.web.rendering import Visiting, go, page
+from serve.admin.web.page_templates import Visiting, go, page
+from serve.admin.web.reused_inputs import link_to_row
 
 router = APIRouter(include_in_schema=False)
 ROWS = 60  # of a page of rows

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from serve.admin.web.rendering import number_text, percent_text
+from serve.admin.web.page_templates import number_text, percent_text
 from serve.admin.web.sentences import chance_text
 
 MOST_SQUARES = 40  # classes of a confusion matrix that a page draws

@@ -11,8 +11,8 @@ from serve.admin.api import evaluations as api
 from serve.admin.api import models as models_api
 from serve.admin.api.evaluation_views import EvaluationBody, EvaluationLine, EvaluationView
 from serve.admin.web.evaluation_report import bucket_text, report_of
-from serve.admin.web.given_again import link_to_row
-from serve.admin.web.rendering import Visit, Visiting, go, page, segment
+from serve.admin.web.page_templates import Visit, Visiting, go, page, segment
+from serve.admin.web.reused_inputs import link_to_row
 from serve.admin.web.selectors import selectors_of, usual_sides
 from serve.admin.web.sentences import p_text
 from serve.control.evaluating.results import Bucket

@@ -13,8 +13,8 @@ from typing import Any
 
 from starlette.datastructures import FormData, UploadFile
 
+from serve.admin.web.preprocessing_text import in_words
 from serve.admin.web.sentences import shape_text
-from serve.admin.web.words import in_words
 from serve.core.errors import Invalid
 from serve.tensors.datatypes import BYTES
 from serve.tensors.metadata import TensorSpec

@@ -4,8 +4,8 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query, Response
 
-from serve.admin.web import rendering
-from serve.admin.web.rendering import Visiting
+from serve.admin.web import page_templates
+from serve.admin.web.page_templates import Visiting
 
 router = APIRouter(include_in_schema=False)
 MINUTES = (1, 2, 5, 10)  # how much of the past can be looked at
@@ -19,6 +19,6 @@ async def page(
 ) -> Response:
     """The page; `model` is the one whose numbers are shown, all of them when it is empty."""
     names = sorted({one.model.name for one in visit.control.models.all()} | {model} - {""})
-    return rendering.page(
+    return page_templates.page(
         visit, "live.html", names=names, chosen=model, minutes=minutes, spans=MINUTES
     )

@@ -5,8 +5,8 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Response
 
 from serve.admin.api import load_reports as api
-from serve.admin.web.asking import as_asked
-from serve.admin.web.rendering import Visiting, go, page
+from serve.admin.web.form_fields import as_asked
+from serve.admin.web.page_templates import Visiting, go, page
 from serve.core.errors import Invalid, NotFound
 
 router = APIRouter(include_in_schema=False)

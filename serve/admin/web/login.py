@@ -7,7 +7,7 @@ from fastapi import APIRouter, Form, Request, Response
 
 from serve.admin.api.context import InControl, shown
 from serve.admin.api.sessions import COOKIE, LASTS, session_of
-from serve.admin.web.rendering import HEADERS, go, page
+from serve.admin.web.page_templates import HEADERS, go, page
 from serve.core.errors import ServegateError
 
 router = APIRouter(include_in_schema=False)

@@ -11,11 +11,11 @@ from serve.admin.api import schemas
 from serve.admin.api.configurations import ConfigurationView, show_configuration
 from serve.admin.api.context import Control
 from serve.admin.api.replicas import list_replicas
-from serve.admin.web.asking import IfMatch, Reason, as_asked
+from serve.admin.web.form_fields import IfMatch, Reason, as_asked
+from serve.admin.web.page_templates import Visiting, go, page, segment
+from serve.admin.web.preprocessing_text import in_words
 from serve.admin.web.recent import recent
-from serve.admin.web.rendering import Visiting, go, page, segment
 from serve.admin.web.shares import shares
-from serve.admin.web.words import in_words
 from serve.core.errors import PreconditionFailed
 
 router = APIRouter(include_in_schema=False)

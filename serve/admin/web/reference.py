@@ -3,7 +3,7 @@
 from fastapi import APIRouter, Response
 
 from serve.admin.web.openapi import Group, groups
-from serve.admin.web.rendering import Visit, Visiting, page
+from serve.admin.web.page_templates import Visit, Visiting, page
 from serve.core.errors import NotHere
 
 router = APIRouter(include_in_schema=False)

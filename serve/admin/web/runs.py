@@ -7,8 +7,8 @@ from fastapi import APIRouter, Form, Query, Response
 
 from serve.admin.api import contracts
 from serve.admin.api import tries as api
-from serve.admin.web.asking import Reason, as_asked
-from serve.admin.web.rendering import Visit, Visiting, go, page, segment
+from serve.admin.web.form_fields import Reason, as_asked
+from serve.admin.web.page_templates import Visit, Visiting, go, page, segment
 from serve.admin.web.results import sides_of, verdict_of
 from serve.control.trying.records import Try
 from serve.core.errors import Invalid

@@ -17,11 +17,11 @@ from serve.admin.web import (
     runs,
     static_files,
     traffic,
-    trying,
+    try_page,
     uploads,
     versions,
 )
-from serve.admin.web.rendering import HEADERS, go, page
+from serve.admin.web.page_templates import HEADERS, go, page
 from serve.core.errors import ServegateError, Unauthenticated
 from serve.wire.status import http_status
 
@@ -34,7 +34,7 @@ def routers() -> tuple[APIRouter, ...]:
     return (
         *(login.router, models.router, versions.router, batching.router, traffic.router),
         *(uploads.router, loadtests.router, reference.router),
-        *(trying.router, runs.router, evaluations.router, datasets.router),
+        *(try_page.router, runs.router, evaluations.router, datasets.router),
         *(live.router, static_files.router),
     )
 

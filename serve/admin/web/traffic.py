@@ -12,8 +12,8 @@ from serve.admin.api import models as models_api
 from serve.admin.api import routes as api
 from serve.admin.api import schemas
 from serve.admin.api.context import Control
-from serve.admin.web.asking import IfMatch, Reason, Word, as_asked
-from serve.admin.web.rendering import Visiting, go, page, segment
+from serve.admin.web.form_fields import IfMatch, Reason, Word, as_asked
+from serve.admin.web.page_templates import Visiting, go, page, segment
 from serve.admin.web.shares import shares
 from serve.control.decisions import LABEL, MODEL, ROUTE, SERVING
 from serve.control.history import Difference, Revision, differences

@@ -4,7 +4,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query, Response
 
-from serve.admin.web.rendering import Visiting, page
+from serve.admin.web.page_templates import Visiting, page
 
 router = APIRouter(include_in_schema=False)
 

@@ -16,9 +16,9 @@ from serve.admin.api.configurations import (
 )
 from serve.admin.api.context import Control
 from serve.admin.api.contracts import ContractView, remove_case, show_contract
-from serve.admin.web.asking import IfMatch, Reason, Word, as_asked
-from serve.admin.web.rendering import Visit, Visiting, go, page, segment
-from serve.admin.web.words import in_words
+from serve.admin.web.form_fields import IfMatch, Reason, Word, as_asked
+from serve.admin.web.page_templates import Visit, Visiting, go, page, segment
+from serve.admin.web.preprocessing_text import in_words
 from serve.core.errors import NotFound, PreconditionFailed
 from serve.core.versions import CONVERSION, State
 

@@ -8,7 +8,7 @@ import httpx2
 import pytest
 
 from serve.admin.api.serving_configurations import ChangeView
-from serve.admin.web.batching_told import progress
+from serve.admin.web.batching_rows import progress
 
 from .batching_pages import (
     API,

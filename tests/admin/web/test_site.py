@@ -5,8 +5,8 @@ from urllib.parse import quote
 
 from starlette.datastructures import URL
 
-from serve.admin.web import rendering, static_files
-from serve.admin.web.rendering import _from_there
+from serve.admin.web import page_templates, static_files
+from serve.admin.web.page_templates import _from_there
 
 from .pages_scene import Pages, words
 from .web_scene import HTMX, got, site_over
@@ -36,7 +36,7 @@ def test_a_file_is_kept_for_ever_under_the_name_of_its_content(tmp_path: Path) -
 
 
 def test_templates_write_no_style_script_or_handler_inline() -> None:
-    for path in sorted(Path(rendering.__file__).parent.glob("templates/**/*.html")):
+    for path in sorted(Path(page_templates.__file__).parent.glob("templates/**/*.html")):
         text = path.read_text()
         for word in (" style=", "onclick=", "onload=", "onerror=", "hx-on", "|safe", "javascript:"):
             assert word not in text, f"{path.name}: {word}"
@@ -45,11 +45,11 @@ def test_templates_write_no_style_script_or_handler_inline() -> None:
 
 def test_numbers_have_units() -> None:
     sizes = {None: "—", 0: "0 B", 999: "999 B", 1_250_000: "1.25 MB", 3e12: "3 TB"}
-    assert {value: rendering.bytes_text(value) for value in sizes} == sizes
+    assert {value: page_templates.bytes_text(value) for value in sizes} == sizes
     times = {None: "—", 0.0: "0 µs", 0.00042: "420 µs", 0.00099999: "1 ms", 75.0: "75 s"}
-    assert {value: rendering.seconds_text(value) for value in times} == times
+    assert {value: page_templates.seconds_text(value) for value in times} == times
     ago = {2: "just now", 30: "30 s ago", 150: "2 min ago", 7300: "2 h ago", 200000: "2 d ago"}
-    assert {passed: rendering.ago_text(1000.0, 1000.0 + passed) for passed in ago} == ago
+    assert {passed: page_templates.ago_text(1000.0, 1000.0 + passed) for passed in ago} == ago
 
 
 def test_commands_on_pages_have_the_addresses_that_are_not_the_defaults(tmp_path: Path) -> None:

@@ -1,8 +1,8 @@
 """Preprocessing in words, sentences for people, and shares of calls."""
 
+from serve.admin.web.preprocessing_text import in_words
 from serve.admin.web.sentences import chance_text, decision_text, p_text, shape_text
 from serve.admin.web.shares import Share, shares
-from serve.admin.web.words import in_words
 
 
 def test_steps_are_told_in_their_order() -> None:

@@ -11,9 +11,9 @@ from starlette.datastructures import FormData
 
 from serve.admin.api import models as api
 from serve.admin.web.forms import form_of
-from serve.admin.web.given_again import Again, again_of, offered_again
 from serve.admin.web.input_fields import ALL, TITLES, Field, fields_of, given_of, together
-from serve.admin.web.rendering import Visit, Visiting, go, page, segment
+from serve.admin.web.page_templates import Visit, Visiting, go, page, segment
+from serve.admin.web.reused_inputs import Again, again_of, offered_again
 from serve.admin.web.runs import result_values
 from serve.admin.web.selectors import ready_of, selectors_of, usual_sides
 from serve.control.trying.asking import Ask, Offered

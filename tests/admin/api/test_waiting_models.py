@@ -7,7 +7,7 @@ import pytest
 from admin.api.admin_scene import SECRET, beside_app, send
 from fastapi import FastAPI
 
-from serve.admin.api.waking import waking_router
+from serve.admin.api.waiting_models import waking_router
 
 WORKER = {"authorization": f"Bearer {SECRET}"}
 

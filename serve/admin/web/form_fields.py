@@ -5,7 +5,7 @@ from typing import Annotated
 
 from fastapi import Form
 
-from serve.admin.web.rendering import Visit
+from serve.admin.web.page_templates import Visit
 from serve.control.models import By
 
 Reason = Annotated[str, Form(max_length=1000)]

@@ -8,7 +8,7 @@ from urllib.parse import quote
 from starlette.datastructures import FormData
 
 from serve.admin.api.context import Control
-from serve.admin.web.rendering import segment
+from serve.admin.web.page_templates import segment
 from serve.control.evaluating.results import Kind
 from serve.control.evaluating.sides import Side
 from serve.control.trying.asking import Offered

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from serve.admin.api.batching import BatchingView, StepView, WindowView
 from serve.admin.api.serving_configurations import ChangeView, ServingConfigurationView
 from serve.admin.web.batching_form import filled
-from serve.admin.web.rendering import segment
+from serve.admin.web.page_templates import segment
 from serve.control.batching.reconfiguration import Outcome, Phase
 from serve.triton.batching_words import Meaning, meaning
 from serve.triton.config import parse
