@@ -34,7 +34,7 @@ from loadtests.bench.upstreams import start_cheap, start_tritons
 
 NEW, OLD = "new", "old"
 ROOT = Path(__file__).parents[2]
-VENDOR = Path("serve/admin/web/static/vendor")
+STATIC = "serve/*/web/static"  # of the web UI; its folder has moved
 BATCH, MOST_ROUNDS = 5, 30
 WIDTH = 0.03  # of half the interval
 ROW_LIMIT, MEAN_LIMIT = 1.03, 1.02
@@ -142,8 +142,9 @@ def main() -> int:
     if not (chosen.other / "serve").is_dir():
         parser.error(f"'{chosen.other}' is not a checkout, because it has no folder serve")
     wanted = rows.choose(chosen.only, quick=chosen.quick)
-    if not (chosen.other / VENDOR).exists():
-        shutil.copytree(ROOT / VENDOR, chosen.other / VENDOR)
+    theirs, ours = next(chosen.other.glob(STATIC)), next(ROOT.glob(STATIC))
+    if not (theirs / "vendor").exists():
+        shutil.copytree(ours / "vendor", theirs / "vendor")
     compared = run(chosen.other.resolve(), wanted, seconds=chosen.seconds)
     mean = math.exp(statistics.fmean([math.log(one.ratio) for one in compared]))
     print(f"{'geometric mean':22}{mean:7.3f}")
