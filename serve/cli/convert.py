@@ -75,12 +75,12 @@ def onnx(
     Example: servegate convert onnx net.keras --name net --out repo --precision fp16 --samples x.npz
     """
     from serve.cli.converting import STOPPED, Converting, show
-    from serve.cli.endings import told
+    from serve.cli.endings import report_end
     from serve.cli.talk import talk
     from serve.core.naming import check_model_name
 
     talking = talk(json=json)
-    with told(talking, lambda: STOPPED):
+    with report_end(talking, lambda: STOPPED):
         check_model_name(name)
         request = options.make_request(
             str(source),
@@ -131,12 +131,12 @@ def verify(
     Example: servegate convert verify saved_model model_repo/digits/1/model.onnx
     """
     from serve.cli.converting import STOPPED, Converting, show
-    from serve.cli.endings import told
+    from serve.cli.endings import report_end
     from serve.cli.talk import talk
     from serve.core.errors import Invalid
 
     talking = talk(json=json)
-    with told(talking, lambda: STOPPED):
+    with report_end(talking, lambda: STOPPED):
         if not model.is_file():
             raise Invalid(f"the file '{model}' does not exist", try_this="servegate convert onnx")
         request = options.make_request(

@@ -117,11 +117,11 @@ def _path(identity: str) -> str:
 
 def _follow(admin: AdminClient, identity: str, *, json: bool) -> None:
     """Tell until it has ended; the error that it ended with is raised."""
-    from serve.cli.endings import told
+    from serve.cli.endings import report_end
     from serve.cli.talk import talk
 
     talking = talk(json=json)
-    with told(talking, lambda: f"stopped following; conversion {identity} continues"):
+    with report_end(talking, lambda: f"stopped following; conversion {identity} continues"):
         page = asyncio.run(_ended(admin, identity, talking))
         if page["state"] != "done":
             raise _error_of(page)

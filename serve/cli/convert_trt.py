@@ -8,7 +8,7 @@ import typer
 
 from serve.cli import convert_options as options
 from serve.cli.converting import Converting
-from serve.cli.endings import told
+from serve.cli.endings import report_end
 from serve.cli.flavouring import Asked, Form, Level, Shown, run
 from serve.cli.options import AsJson
 from serve.cli.talk import talk
@@ -194,7 +194,7 @@ def trt(
         gpu_product,
     )
     talking = talk(json=json)
-    with told(talking, lambda: "stopped; no plan was added"):
+    with report_end(talking, lambda: "stopped; no plan was added"):
         limits = options.limits_of(memory, timeout)
         if name or out is not None:
             if not name or out is None:

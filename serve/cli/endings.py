@@ -14,8 +14,8 @@ INTERRUPTED = 130
 
 
 @contextlib.contextmanager
-def told(talk: Talk, stopped: Callable[[], str]) -> Iterator[None]:
-    """Tell a failure as the last event and raise it again; say `stopped()` after Ctrl-C."""
+def report_end(talk: Talk, stopped: Callable[[], str]) -> Iterator[None]:
+    """Report a failure as the last event and raise it again; print `stopped()` after Ctrl-C."""
     try:
         yield
     except BaseExceptionGroup as errors:

@@ -175,7 +175,7 @@ def push(
 
     Example: servegate model push saved_model digits --convert --samples rows.npz
     """
-    from serve.cli.endings import told
+    from serve.cli.endings import report_end
     from serve.cli.golden import with_golden
     from serve.cli.push_convert import converted
     from serve.cli.pushing import Pushing, Wish
@@ -183,7 +183,7 @@ def push(
     from serve.cli.talk import talk
 
     pushing = Pushing(connect(admin_url, key_file, reason=reason), talk(json=json), model=name)
-    with told(pushing.talk, pushing.stopped), contextlib.ExitStack() as kept:
+    with report_end(pushing.talk, pushing.stopped), contextlib.ExitStack() as kept:
         wish = Wish(
             labels=tuple(check_label(label) for label in labels or ()),
             live=live,

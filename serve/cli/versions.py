@@ -85,12 +85,14 @@ def pull(
 
     Example: servegate model pull digits@3 --out copies/digits
     """
-    from serve.cli.endings import told
+    from serve.cli.endings import report_end
     from serve.cli.pulling import Pulling
     from serve.cli.talk import amount, talk
 
     channel = talk(json=json)
-    with told(channel, lambda: "stopped; run the same command again to fetch the missing files"):
+    with report_end(
+        channel, lambda: "stopped; run the same command again to fetch the missing files"
+    ):
         asked = parse_asked(which)
         admin = connect(admin_url, key_file)
         number = number_of(admin, asked)

@@ -72,11 +72,13 @@ def set_configuration(
 
     Example: servegate batching set digits --queue size=200,timeout=50ms,action=reject --dry-run
     """
-    from serve.cli.endings import told
+    from serve.cli.endings import report_end
     from serve.cli.talk import talk
 
     talking = talk(json=json)
-    with told(talking, lambda: f"stopped; the change continues: servegate batching show {which}"):
+    with report_end(
+        talking, lambda: f"stopped; the change continues: servegate batching show {which}"
+    ):
         seconds = _seconds(watch)
         admin = connect(admin_url, key_file, reason=reason)
         change = planned(admin, which, edits)

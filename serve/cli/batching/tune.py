@@ -146,7 +146,7 @@ def tune(
     """
     from serve.cli.batching.tune_wish import Wish
     from serve.cli.batching.tuning import run
-    from serve.cli.endings import told
+    from serve.cli.endings import report_end
     from serve.cli.load.command import command_of
     from serve.cli.server import admin_server, announced
     from serve.cli.talk import talk
@@ -154,7 +154,7 @@ def tune(
     from serve.load.running import require_locust
 
     talking = talk(json=json)
-    with told(talking, lambda: "stopped; the measurements are saved"):
+    with report_end(talking, lambda: "stopped; the measurements are saved"):
         require_locust()
         admin = announced(admin_server(admin_url))
         wish = Wish(

@@ -124,7 +124,7 @@ def run(
     Example: servegate eval run digits --dataset held-out -a stable -b candidate
     --gate 'accuracy(b)>=0.95' --gate 'drop<=0.5pp'
     """
-    from serve.cli.endings import told
+    from serve.cli.endings import report_end
     from serve.cli.talk import talk
 
     admin = connect(admin_url, key_file)
@@ -141,7 +141,7 @@ def run(
         "limit": limit,
     }
     talking, begun = talk(json=json), ""
-    with told(talking, lambda: _goes_on(begun)):
+    with report_end(talking, lambda: _goes_on(begun)):
         body |= _dataset(admin, dataset, label, slices)
         begun = admin.post(PATH, body)["id"]
         talking.tell("begun", f"started evaluation {begun}", id=begun)

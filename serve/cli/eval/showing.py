@@ -60,11 +60,11 @@ def show_evaluation(
     """
     admin = connect(admin_url, key_file)
     if follow:
-        from serve.cli.endings import told
+        from serve.cli.endings import report_end
         from serve.cli.talk import talk
 
         talking = talk(json=json)
-        with told(talking, lambda: f"stopped following; evaluation {identity} continues"):
+        with report_end(talking, lambda: f"stopped following; evaluation {identity} continues"):
             finish(admin, identity, talking)
         return
     page = admin.get(path_of(identity))

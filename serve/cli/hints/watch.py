@@ -31,13 +31,13 @@ def watch(
     import asyncio
 
     from serve.cli.client import connect
-    from serve.cli.endings import told
+    from serve.cli.endings import report_end
     from serve.cli.hints.watching import Watching
     from serve.cli.talk import talk
     from serve.load.arrivals import parse_seconds
 
     talking = talk(json=json)
-    with told(talking, lambda: "stopped watching"):
+    with report_end(talking, lambda: "stopped watching"):
         seconds = parse_seconds(length) if length else None
         admin = connect(admin_url, key_file)
         asyncio.run(Watching(admin, talking, pool).until(seconds))

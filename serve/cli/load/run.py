@@ -122,7 +122,7 @@ def run(
     from functools import partial
 
     from serve.cli.asked import parse_asked
-    from serve.cli.endings import told
+    from serve.cli.endings import report_end
     from serve.cli.load.command import command_of
     from serve.cli.load.inputs import Wish
     from serve.cli.load.keeping import Shelf
@@ -135,7 +135,7 @@ def run(
     from serve.load.running import require_locust
 
     talking = talk(json=json)
-    with told(talking, lambda: STOPPED):
+    with report_end(talking, lambda: STOPPED):
         require_locust()
         ends = ends_of(url, grpc_url, admin_url, metrics_url, key_file)
         calls = Calls(

@@ -98,7 +98,7 @@ def run_scenario(
     """
     from serve.cli.asked import parse_asked
     from serve.cli.client import connect
-    from serve.cli.endings import told
+    from serve.cli.endings import report_end
     from serve.cli.load.command import command_of
     from serve.cli.load.inputs import Wish
     from serve.cli.load.keeping import Shelf
@@ -113,7 +113,7 @@ def run_scenario(
     from serve.load.scenarios.catalogue import scenario_of
 
     talking = talk(json=json)
-    with told(talking, lambda: STOPPED):
+    with report_end(talking, lambda: STOPPED):
         require_locust()
         chosen, asked = scenario_of(scenario), parse_asked(model)
         if slo:
