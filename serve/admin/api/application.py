@@ -124,10 +124,7 @@ def _api() -> tuple[BaseRoute, ...]:
         *(models, routes, replicas, discovery, keys, history, versions, configurations, snapshot),
         *(skew, load_reports, live, tries, contracts, metadata),
         *(datasets, evaluations, batching, serving_configurations, benches),
-        *(
-            pools,
-            hints,
-        ),
+        *(pools, hints),
     ):
         api.include_router(module.router, dependencies=_GUARDED, responses=_REFUSED)
     for module in (uploads, conversions):

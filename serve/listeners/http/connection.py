@@ -73,8 +73,8 @@ class RefusedRequest:
     def written(self, *, keeps_alive: bool) -> bytes:
         """The whole answer."""
         reply = http_error(self.error, self.verb)
-        told = dataclasses.replace(reply, headers=(*reply.headers, (TOLD, self.request_id)))
-        return written(told, keeps_alive=keeps_alive)
+        named = dataclasses.replace(reply, headers=(*reply.headers, (TOLD, self.request_id)))
+        return written(named, keeps_alive=keeps_alive)
 
 
 QueuedRequest = HttpPredictCall | RequestResponseCycle | RefusedRequest
@@ -312,7 +312,7 @@ class HttpClientConnection(HttpToolsProtocol):
     def _check_head(self, version: str) -> None:
         limit = self._context.limits.head
         if version not in ("1.1", "1.0"):
-            raise BadRequest(f"HTTP/{version} is not supported", try_this="HTTP/1.1")
+            raise BadRequest(f"HTTP/{version} is not supported", try_this="use HTTP/1.1")
         if self._fed > limit:  # most of it may be a body: count
             size = sum(len(name) + len(value) + 4 for name, value in self.headers)
             if size + len(self.url) > limit:

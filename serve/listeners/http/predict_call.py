@@ -194,7 +194,7 @@ class HttpPredictCall:
         """What came with the head has been read: route the call, as soon as that is possible."""
         if self.is_over or self.attempt is not None:
             return
-        context, asked = self._context, self.asked
+        context = self._context
         if self.deadline == math.inf:
             self.deadline = context.now + context.limits.call
         if context.held > context.limits.in_flight:
@@ -203,8 +203,8 @@ class HttpPredictCall:
         if not self.is_complete and self._has_to_wait():
             self._wait_for_body()
             return
-        key, until, sequence = self.head.credential, self.deadline, ""
-        if context.gateway.serves_sequences(asked.model, key):
+        sequence = ""
+        if context.gateway.serves_sequences(self.asked.model, self.head.credential):
             if not self._has_json_head():
                 self._invite()
                 return
@@ -213,8 +213,7 @@ class HttpPredictCall:
             except ServegateError as error:
                 self.give_up(error)
                 return
-        model, selector = asked.model, asked.selector
-        call = Call("http", asked.verb, model, selector, until, sequence, "", key, self)
+        call = self._call(sequence)
         since = self._owed_since
         if since:
             self._owed_since = 0.0
@@ -247,11 +246,10 @@ class HttpPredictCall:
         self._owed_since = self._context.clock()
         self._invite()
 
-    def _call(self) -> Call:
+    def _call(self, sequence: str = "") -> Call:
         asked, key = self.asked, self.head.credential
-        return Call(
-            "http", asked.verb, asked.model, asked.selector, self.deadline, "", "", key, self
-        )
+        model, selector, until = asked.model, asked.selector, self.deadline
+        return Call("http", asked.verb, model, selector, until, sequence, "", key, self)
 
     def _count_unsent(self, code: str) -> None:
         """It ends while it waits for its body."""
