@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from serve.cli.panels import option
 from serve.core.errors import Invalid
 
 if TYPE_CHECKING:
@@ -29,134 +30,104 @@ CONVERSION, VERIFICATION, LIMITS = "Conversion", "Verification", "Limits"
 
 Signature = Annotated[
     str,
-    typer.Option(
-        "--signature",
-        metavar="NAME",
-        help="Signature to convert, if the model has more than one.",
-        rich_help_panel=CONVERSION,
+    option(
+        CONVERSION, "NAME", "Signature to convert, if the model has more than one.", "--signature"
     ),
 ]
 Precision = Annotated[
-    str,
-    typer.Option(
-        "--precision",
-        metavar="fp32|fp16|int8",
-        help="Precision of the computation.",
-        rich_help_panel=CONVERSION,
-    ),
+    str, option(CONVERSION, "fp32|fp16|int8", "Precision of the computation.", "--precision")
 ]
 Samples = Annotated[
     str,
-    typer.Option(
+    option(
+        VERIFICATION,
+        "FILE.npz",
+        "Input rows to compare and calibrate with, one array per input.",
         "--samples",
-        metavar="FILE.npz",
-        help="Input rows to compare and calibrate with, one array per input.",
-        rich_help_panel=VERIFICATION,
     ),
 ]
 Labelled = Annotated[
     str,
-    typer.Option(
+    option(
+        VERIFICATION,
+        "FILE.npz",
+        "Input rows with an array `labels`, to compare the accuracy.",
         "--labelled",
-        metavar="FILE.npz",
-        help="Input rows with an array `labels`, to compare the accuracy.",
-        rich_help_panel=VERIFICATION,
     ),
 ]
 MaxDrop = Annotated[
     str,
-    typer.Option(
+    option(
+        VERIFICATION,
+        "SHARE",
+        "Largest accepted drop of the accuracy on the labelled rows, such as 0.5pp or 0.005.",
         "--max-drop",
-        metavar="SHARE",
-        help="Largest accepted drop of the accuracy on the labelled rows, such as 0.5pp or 0.005.",
-        rich_help_panel=VERIFICATION,
     ),
 ]
 Atol = Annotated[
     list[str] | None,
-    typer.Option(
-        "--atol",
-        metavar="[OUTPUT=]NUMBER",
-        help="Absolute tolerance of one output or of all (repeatable; the default depends on the "
+    option(
+        VERIFICATION,
+        "[OUTPUT=]NUMBER",
+        "Absolute tolerance of one output or of all (repeatable; the default depends on the "
         "precision).",
-        rich_help_panel=VERIFICATION,
+        "--atol",
     ),
 ]
 Rtol = Annotated[
     list[str] | None,
-    typer.Option(
-        "--rtol",
-        metavar="[OUTPUT=]NUMBER",
-        help="Relative tolerance of one output or of all (repeatable; the default depends on the "
+    option(
+        VERIFICATION,
+        "[OUTPUT=]NUMBER",
+        "Relative tolerance of one output or of all (repeatable; the default depends on the "
         "precision).",
-        rich_help_panel=VERIFICATION,
+        "--rtol",
     ),
 ]
 Nchw = Annotated[
     list[str] | None,
-    typer.Option(
+    option(
+        CONVERSION,
+        "INPUT",
+        "Input that the converted model takes in NCHW layout (repeatable).",
         "--nchw",
-        metavar="INPUT",
-        help="Input that the converted model takes in NCHW layout (repeatable).",
-        rich_help_panel=CONVERSION,
     ),
 ]
 MaxBatchSize = Annotated[
     int | None,
-    typer.Option(
+    option(
+        CONVERSION,
+        "N",
+        "Largest batch; 0 for no batching (default: 8).",
         "--max-batch-size",
         min=0,
         max=4096,
-        metavar="N",
-        help="Largest batch; 0 for no batching (default: 8).",
-        rich_help_panel=CONVERSION,
     ),
 ]
 Memory = Annotated[
     str,
-    typer.Option(
-        "--memory",
-        metavar="SIZE",
-        help="Memory limit, such as 4GB (default: 3/4 of the free memory).",
-        rich_help_panel=LIMITS,
+    option(
+        LIMITS, "SIZE", "Memory limit, such as 4GB (default: 3/4 of the free memory).", "--memory"
     ),
 ]
-Timeout = Annotated[
-    str,
-    typer.Option(
-        "--timeout",
-        metavar="DURATION",
-        help="Time limit, such as 90s or 1h.",
-        rich_help_panel=LIMITS,
-    ),
-]
+Timeout = Annotated[str, option(LIMITS, "DURATION", "Time limit, such as 90s or 1h.", "--timeout")]
 AcceptUnverified = Annotated[
     bool,
-    typer.Option(
+    option(
+        VERIFICATION,
+        "",
+        "Accept an INT8 model that could not be verified; its report is marked.",
         "--accept-unverified",
-        help="Accept an INT8 model that could not be verified; its report is marked.",
-        rich_help_panel=VERIFICATION,
     ),
 ]
 Seed = Annotated[
     int,
-    typer.Option(
-        "--seed",
-        min=0,
-        max=(1 << 32) - 1,
-        metavar="N",
-        help="Seed of the generated inputs.",
-        rich_help_panel=VERIFICATION,
-    ),
+    option(VERIFICATION, "N", "Seed of the generated inputs.", "--seed", min=0, max=(1 << 32) - 1),
 ]
 Golden = Annotated[
     int,
     typer.Option(
-        "--golden",
-        min=1,
-        max=100,
-        metavar="N",
-        help="Number of rows to store as golden cases.",
+        "--golden", min=1, max=100, metavar="N", help="Number of rows to store as golden cases."
     ),
 ]
 
@@ -184,9 +155,9 @@ def make_request(
         raise Invalid(
             f"--precision cannot be '{precision}'", why=f"expected one of {', '.join(Precision)}"
         )
-    for option, path in (("--samples", samples), ("--labelled", labelled)):
+    for flag, path in (("--samples", samples), ("--labelled", labelled)):
         if path and not Path(path).is_file():
-            raise Invalid(f"the file '{path}' does not exist", try_this=f"{option} FILE.npz")
+            raise Invalid(f"the file '{path}' does not exist", try_this=f"pass {flag} FILE.npz")
     return Request(
         source=source,
         signature=signature,

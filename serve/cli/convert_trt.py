@@ -11,6 +11,7 @@ from serve.cli.converting import Converting
 from serve.cli.endings import report_end
 from serve.cli.flavouring import Asked, Form, Level, Shown, run
 from serve.cli.options import AsJson
+from serve.cli.panels import option
 from serve.cli.talk import talk
 from serve.core.errors import Invalid
 
@@ -49,116 +50,88 @@ def trt(
     accept_unverified: options.AcceptUnverified = False,
     flavour: Annotated[
         list[Form] | None,
-        typer.Option(
-            "--flavour",
-            metavar="plan|onnx+trt",
-            help="Flavour to add (repeatable; default: plan).",
-            rich_help_panel=_PLAN,
-        ),
+        option(_PLAN, "plan|onnx+trt", "Flavour to add (repeatable; default: plan).", "--flavour"),
     ] = None,
     profile: Annotated[
         list[str] | None,
-        typer.Option(
-            "--profile",
-            metavar="INPUT=MIN:OPT:MAX",
-            help="Minimum, optimum and maximum shape of an input, such as "
+        option(
+            _PLAN,
+            "INPUT=MIN:OPT:MAX",
+            "Minimum, optimum and maximum shape of an input, such as "
             "x=1x8x8x1:8x8x8x1:32x8x8x1 (repeatable; default: from max_batch_size).",
-            rich_help_panel=_PLAN,
+            "--profile",
         ),
     ] = None,
     version_compatible: Annotated[
         bool,
-        typer.Option(
+        option(
+            _PLAN,
+            "",
+            "Build a plan that also runs on later TensorRT versions.",
             "--version-compatible",
-            help="Build a plan that also runs on later TensorRT versions.",
-            rich_help_panel=_PLAN,
         ),
     ] = False,
     hardware_compatible: Annotated[
         Level,
-        typer.Option(
+        option(
+            _PLAN,
+            "none|ampere+|same-capability",
+            "Other GPUs on which the plan has to run.",
             "--hardware-compatible",
-            metavar="none|ampere+|same-capability",
-            help="Other GPUs on which the plan has to run.",
-            rich_help_panel=_PLAN,
         ),
     ] = Level.NONE,
     tf32: Annotated[
         bool,
-        typer.Option("--tf32", help="Allow TF32 for FP32 operations.", rich_help_panel=_PLAN),
+        option(_PLAN, "", "Allow TF32 for FP32 operations.", "--tf32"),
     ] = False,
     workspace: Annotated[
         int,
-        typer.Option(
-            "--workspace",
-            min=0,
-            metavar="MIB",
-            help="GPU memory for the build in MiB; 0 for no limit.",
-            rich_help_panel=_PLAN,
+        option(
+            _PLAN, "MIB", "GPU memory for the build in MiB; 0 for no limit.", "--workspace", min=0
         ),
     ] = 0,
     timing_cache: Annotated[
         Path | None,
-        typer.Option(
+        option(
+            _PLAN,
+            "FILE",
+            "TensorRT timing cache, which makes later builds faster.",
             "--timing-cache",
-            metavar="FILE",
-            help="TensorRT timing cache, which makes later builds faster.",
-            rich_help_panel=_PLAN,
         ),
     ] = None,
     image: Annotated[
         str,
-        typer.Option(
-            "--image",
-            metavar="IMAGE",
-            help="Triton image that will serve the plan.",
-            rich_help_panel=_KIT,
-        ),
+        option(_KIT, "IMAGE", "Triton image that will serve the plan.", "--image"),
     ] = "",
     shown: Annotated[
         Shown | None,
-        typer.Option(
-            "--print",
-            metavar="job|docker|trtexec",
-            help="Print a Kubernetes Job or a command line that builds the plan, instead of "
+        option(
+            _KIT,
+            "job|docker|trtexec",
+            "Print a Kubernetes Job or a command line that builds the plan, instead of "
             "building it.",
-            rich_help_panel=_KIT,
+            "--print",
         ),
     ] = None,
     kit: Annotated[
         Path | None,
-        typer.Option(
-            "--kit",
-            metavar="DIR",
-            help="Folder of the build kit (default: NAME-kit).",
-            rich_help_panel=_KIT,
-        ),
+        option(_KIT, "DIR", "Folder of the build kit (default: NAME-kit).", "--kit"),
     ] = None,
     built: Annotated[
         Path | None,
-        typer.Option(
-            "--built",
-            metavar="DIR",
-            help="Add the plan that was built in this kit.",
-            rich_help_panel=_KIT,
-        ),
+        option(_KIT, "DIR", "Add the plan that was built in this kit.", "--built"),
     ] = None,
     claim: Annotated[
         str,
-        typer.Option(
-            "--claim",
-            metavar="NAME",
-            help="PersistentVolumeClaim with the kit, for a Job.",
-            rich_help_panel=_KIT,
-        ),
+        option(_KIT, "NAME", "PersistentVolumeClaim with the kit, for a Job.", "--claim"),
     ] = "servegate-kits",
     gpu_product: Annotated[
         str,
-        typer.Option(
+        option(
+            _KIT,
+            "PRODUCT",
+            "GPU of the node, for a Job, such as NVIDIA-H100-80GB-HBM3.",
             "--gpu-product",
-            metavar="PRODUCT",
-            help="GPU of the node, for a Job, such as NVIDIA-H100-80GB-HBM3.",
-            rich_help_panel=_KIT,
         ),
     ] = "",
     memory: options.Memory = "",

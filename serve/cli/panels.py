@@ -5,7 +5,14 @@ Typer itself draws groups only where Rich formats the help, which it does not do
 
 from typing import Any
 
+import typer
 from typer.core import TyperCommand
+
+
+def option(group: str, metavar: str, text: str, *names: str, **more: Any) -> Any:
+    """An option in a group of the help; `names` and `more` are those of `typer.Option`."""
+    shown = metavar or None
+    return typer.Option(*names, metavar=shown, rich_help_panel=group, help=text, **more)
 
 
 class Grouped(TyperCommand):

@@ -15,6 +15,7 @@ from serve.cli import convert_options as converting
 from serve.cli.client import connect
 from serve.cli.options import AdminUrl, AsJson, KeyFile, Reason
 from serve.cli.output import table
+from serve.cli.panels import option
 from serve.core.errors import Invalid
 from serve.core.naming import check_label
 
@@ -49,41 +50,29 @@ Again = Annotated[
 ]
 Golden = Annotated[
     list[Path] | None,
-    typer.Option(
+    option(
+        _GOLDEN,
+        "FILE",
+        "Golden cases: an .npz file with inputs and expected outputs (repeatable).",
         "--golden",
-        metavar="FILE",
-        rich_help_panel=_GOLDEN,
-        help="Golden cases: an .npz file with inputs and expected outputs (repeatable).",
     ),
 ]
 Atol = Annotated[
     float | None,
-    typer.Option(
-        "--golden-atol",
-        min=0,
-        metavar="TOLERANCE",
-        rich_help_panel=_GOLDEN,
-        help="Absolute tolerance of the golden cases.",
-    ),
+    option(_GOLDEN, "TOLERANCE", "Absolute tolerance of the golden cases.", "--golden-atol", min=0),
 ]
 Rtol = Annotated[
     float | None,
-    typer.Option(
-        "--golden-rtol",
-        min=0,
-        metavar="TOLERANCE",
-        rich_help_panel=_GOLDEN,
-        help="Relative tolerance of the golden cases.",
-    ),
+    option(_GOLDEN, "TOLERANCE", "Relative tolerance of the golden cases.", "--golden-rtol", min=0),
 ]
 Top1 = Annotated[
     float | None,
-    typer.Option(
+    option(
+        _GOLDEN,
+        "SHARE",
+        "Share of rows whose top-1 class must agree, from 0 to 1.",
         "--golden-top1",
         max=1,
-        metavar="SHARE",
-        rich_help_panel=_GOLDEN,
-        help="Share of rows whose top-1 class must agree, from 0 to 1.",
     ),
 ]
 SourceVersion = Annotated[
@@ -97,20 +86,16 @@ SourceVersion = Annotated[
 ]
 Convert = Annotated[
     bool,
-    typer.Option(
+    option(
+        converting.CONVERSION,
+        "",
+        "Convert a TensorFlow model to ONNX, and verify the result.",
         "--convert",
-        rich_help_panel=converting.CONVERSION,
-        help="Convert a TensorFlow model to ONNX, and verify the result.",
     ),
 ]
 ConvertTimeout = Annotated[
     str,
-    typer.Option(
-        "--convert-timeout",
-        metavar="DURATION",
-        rich_help_panel=converting.LIMITS,
-        help="Time limit of the conversion.",
-    ),
+    option(converting.LIMITS, "DURATION", "Time limit of the conversion.", "--convert-timeout"),
 ]
 Tags = Annotated[
     list[str] | None,

@@ -7,11 +7,10 @@ came with.
 
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
-
-import typer
+from typing import TYPE_CHECKING, Annotated
 
 from serve.cli.batching.fields import put_field
+from serve.cli.panels import option
 from serve.core.errors import Invalid
 from serve.triton.edits.samples import set_warmup
 from serve.triton.edits.table import EDITS, OF_DYNAMIC, Fields, to_send
@@ -24,195 +23,166 @@ BATCHING, QUEUE, EXECUTION = "Batching", "Queue and priorities", "Execution"  # 
 SEQUENCES, OTHER = "Sequences", "Other fields"
 
 
-def _option(
-    group: str, *names: str, help: str, metavar: str | None = None, least: int | None = None
-) -> Any:
-    return typer.Option(*names, help=help, metavar=metavar, min=least, rich_help_panel=group)
-
-
 @dataclass(frozen=True, slots=True)
 class Edits:
     """What was said; None and empty stand for nothing. The annotations are the options."""
 
     largest: Annotated[
         int | None,
-        _option(
-            BATCHING,
-            "--max-batch-size",
-            metavar="N",
-            least=0,
-            help="Largest batch; 0 for no batching.",
-        ),
+        option(BATCHING, "N", "Largest batch; 0 for no batching.", "--max-batch-size", min=0),
     ] = None
     dynamic: Annotated[
-        bool | None, _option(BATCHING, "--on/--off", help="Turn dynamic batching on or off.")
+        bool | None, option(BATCHING, "", "Turn dynamic batching on or off.", "--on/--off")
     ] = None
     delay: Annotated[
         str | None,
-        _option(
+        option(
             BATCHING,
+            "DURATION",
+            "Longest time that a call waits for a batch, for example 500us or 2ms.",
             "--delay",
-            metavar="DURATION",
-            help="Longest time that a call waits for a batch, for example 500us or 2ms.",
         ),
     ] = None
     preferred: Annotated[
         str | None,
-        _option(
+        option(
             BATCHING,
+            "N,…",
+            "Preferred batch sizes, for example 8,16; none removes them.",
             "--preferred",
-            metavar="N,…",
-            help="Preferred batch sizes, for example 8,16; none removes them.",
         ),
     ] = None
     ordering: Annotated[
         bool | None,
-        _option(
+        option(
             BATCHING,
+            "",
+            "Return responses in the order of the calls.",
             "--preserve-ordering/--no-preserve-ordering",
-            help="Return responses in the order of the calls.",
         ),
     ] = None
     levels: Annotated[
         int | None,
-        _option(
+        option(
             QUEUE,
+            "N",
+            "Number of priority levels; 0 for no priorities.",
             "--priority-levels",
-            metavar="N",
-            least=0,
-            help="Number of priority levels; 0 for no priorities.",
+            min=0,
         ),
     ] = None
     default_level: Annotated[
         int | None,
-        _option(
-            QUEUE,
-            "--default-priority",
-            metavar="N",
-            least=1,
-            help="Priority of calls that do not set one.",
-        ),
+        option(QUEUE, "N", "Priority of calls that do not set one.", "--default-priority", min=1),
     ] = None
     queue: Annotated[
         str | None,
-        _option(
+        option(
             QUEUE,
+            "size=N,timeout=TIME,action=reject|delay,override=yes|no",
+            "Queue policy; parts that you leave out stay as they are; none removes it.",
             "--queue",
-            metavar="size=N,timeout=TIME,action=reject|delay,override=yes|no",
-            help="Queue policy; parts that you leave out stay as they are; none removes it.",
         ),
     ] = None
     priority_queues: Annotated[
         list[str] | None,
-        _option(
+        option(
             QUEUE,
+            "LEVEL:size=N,…",
+            "Queue policy of one priority level (repeatable).",
             "--priority-queue",
-            metavar="LEVEL:size=N,…",
-            help="Queue policy of one priority level (repeatable).",
         ),
     ] = None
     instances: Annotated[
         list[str] | None,
-        _option(
+        option(
             EXECUTION,
+            "[cpu|gpu:]N[@GPU,…]",
+            "Group of instances (repeatable); none uses Triton's default.",
             "--instances",
-            metavar="[cpu|gpu:]N[@GPU,…]",
-            help="Group of instances (repeatable); none uses Triton's default.",
         ),
     ] = None
     rate_limit: Annotated[
         list[str] | None,
-        _option(
+        option(
             EXECUTION,
+            "RESOURCE:N[:global]",
+            "Rate limiter resource that an instance needs to run (repeatable); none removes them.",
             "--rate-limit",
-            metavar="RESOURCE:N[:global]",
-            help="Rate limiter resource that an instance needs to run (repeatable); none removes "
-            "them.",
         ),
     ] = None
     rate_priority: Annotated[
         int | None,
-        _option(
+        option(
             EXECUTION,
+            "N",
+            "Priority of the instances in the rate limiter.",
             "--rate-priority",
-            metavar="N",
-            least=0,
-            help="Priority of the instances in the rate limiter.",
+            min=0,
         ),
     ] = None
     cache: Annotated[
-        bool | None,
-        _option(EXECUTION, "--cache/--no-cache", help="Use Triton's response cache."),
+        bool | None, option(EXECUTION, "", "Use Triton's response cache.", "--cache/--no-cache")
     ] = None
     warmup: Annotated[
         list[str] | None,
-        _option(
+        option(
             EXECUTION,
+            "batch=N,data=zero|random,count=N,dims=INPUT:3x224",
+            "Warm-up request, sent before the model is ready (repeatable); none removes them.",
             "--warmup",
-            metavar="batch=N,data=zero|random,count=N,dims=INPUT:3x224",
-            help="Warm-up request, sent before the model is ready (repeatable); none removes them.",
         ),
     ] = None
     sequence: Annotated[
         str | None,
-        _option(
-            SEQUENCES,
-            "--sequence",
-            metavar="direct|oldest",
-            help="Scheduling strategy of the sequence batcher.",
+        option(
+            SEQUENCES, "direct|oldest", "Scheduling strategy of the sequence batcher.", "--sequence"
         ),
     ] = None
     sequence_idle: Annotated[
         str | None,
-        _option(
+        option(
             SEQUENCES,
+            "DURATION",
+            "Time without a call after which a sequence ends, for example 10s.",
             "--sequence-idle",
-            metavar="DURATION",
-            help="Time without a call after which a sequence ends, for example 10s.",
         ),
     ] = None
     candidates: Annotated[
         int | None,
-        _option(
+        option(
             SEQUENCES,
+            "N",
+            "Largest number of concurrent sequences (strategy oldest).",
             "--candidates",
-            metavar="N",
-            least=1,
-            help="Largest number of concurrent sequences (strategy oldest).",
+            min=1,
         ),
     ] = None
     sequence_delay: Annotated[
         str | None,
-        _option(
+        option(
             SEQUENCES,
+            "DURATION",
+            "Longest time that a call of a sequence waits for a batch.",
             "--sequence-delay",
-            metavar="DURATION",
-            help="Longest time that a call of a sequence waits for a batch.",
         ),
     ] = None
     others: Annotated[
         list[str] | None,
-        _option(
+        option(
             OTHER,
+            "PATH=VALUE",
+            "Any field of config.pbtxt, with a JSON value; null removes it (repeatable).",
             "--field",
-            metavar="PATH=VALUE",
-            help="Any field of config.pbtxt, with a JSON value; null removes it (repeatable).",
         ),
     ] = None
     source: Annotated[
         Path | None,
-        _option(
-            OTHER,
-            "--from",
-            metavar="FILE",
-            help="Read the fields from a .json or config.pbtxt file.",
-        ),
+        option(OTHER, "FILE", "Read the fields from a .json or config.pbtxt file.", "--from"),
     ] = None
     reset: Annotated[
         bool,
-        _option(
-            OTHER, "--reset", help="Restore the configuration that the version was pushed with."
-        ),
+        option(OTHER, "", "Restore the configuration that the version was pushed with.", "--reset"),
     ] = False
 
     @property

@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from serve.cli.options import AdminUrl, AsJson, KeyFile
+from serve.cli.panels import option
 
 _SEARCH, _CALLS, _RESULT = "Search", "Calls", "Result"  # groups in the help
 
@@ -17,116 +18,74 @@ def tune(
     ],
     slo: Annotated[
         str,
-        typer.Option(
+        option(
+            _SEARCH,
+            "OBJECTIVE",
+            "Objective, for example p99<50ms (default: the model's objective).",
             "--slo",
-            metavar="OBJECTIVE",
-            help="Objective, for example p99<50ms (default: the model's objective).",
-            rich_help_panel=_SEARCH,
         ),
     ] = "",
     budget: Annotated[
         str,
-        typer.Option(
-            "--budget",
-            metavar="DURATION",
-            help="Duration of the search, for example 5m.",
-            rich_help_panel=_SEARCH,
-        ),
+        option(_SEARCH, "DURATION", "Duration of the search, for example 5m.", "--budget"),
     ] = "5m",
     replica: Annotated[
         str,
-        typer.Option(
-            "--replica",
-            metavar="NAME",
-            help="Replica to measure on; it gets no other calls meanwhile (default: a temporary "
+        option(
+            _SEARCH,
+            "NAME",
+            "Replica to measure on; it gets no other calls meanwhile (default: a temporary "
             "Triton).",
-            rich_help_panel=_SEARCH,
+            "--replica",
         ),
     ] = "",
     trace: Annotated[
         Path | None,
-        typer.Option(
-            "--trace",
-            metavar="FILE.csv",
-            help="Arrival times of real calls (default: random arrivals).",
-            rich_help_panel=_CALLS,
+        option(
+            _CALLS, "FILE.csv", "Arrival times of real calls (default: random arrivals).", "--trace"
         ),
     ] = None,
     samples: Annotated[
         Path | None,
-        typer.Option(
-            "--samples",
-            metavar="FILE.npz",
-            help="Rows of real inputs (default: random values).",
-            rich_help_panel=_CALLS,
-        ),
+        option(_CALLS, "FILE.npz", "Rows of real inputs (default: random values).", "--samples"),
     ] = None,
     inputs: Annotated[
         list[str] | None,
-        typer.Option(
-            "--input",
-            metavar="[NAME=]@FILE|random",
-            help="Input, as in servegate infer (repeatable).",
-            rich_help_panel=_CALLS,
+        option(
+            _CALLS, "[NAME=]@FILE|random", "Input, as in servegate infer (repeatable).", "--input"
         ),
     ] = None,
     rows: Annotated[
         str,
-        typer.Option(
-            "--rows",
-            metavar="N|N:WEIGHT,…",
-            help="Rows per call, or a mixture such as 1:80,8:20.",
-            rich_help_panel=_CALLS,
-        ),
+        option(_CALLS, "N|N:WEIGHT,…", "Rows per call, or a mixture such as 1:80,8:20.", "--rows"),
     ] = "1",
     instances: Annotated[
         str,
-        typer.Option(
-            "--instances",
-            metavar="N,…",
-            help="Numbers of instances to try.",
-            rich_help_panel=_SEARCH,
-        ),
+        option(_SEARCH, "N,…", "Numbers of instances to try.", "--instances"),
     ] = "1,2",
     max_batch: Annotated[
         int,
-        typer.Option(
-            "--max-batch",
-            min=0,
-            metavar="N",
-            help="Largest batch to try.",
-            rich_help_panel=_SEARCH,
-        ),
+        option(_SEARCH, "N", "Largest batch to try.", "--max-batch", min=0),
     ] = 32,
     resume: Annotated[
         Path | None,
-        typer.Option(
-            "--resume",
-            metavar="DIR",
-            help="Continue the search in this report folder.",
-            rich_help_panel=_SEARCH,
-        ),
+        option(_SEARCH, "DIR", "Continue the search in this report folder.", "--resume"),
     ] = None,
     out: Annotated[
         Path,
-        typer.Option(
-            "--out",
-            metavar="DIR",
-            help="Parent of the new report folder.",
-            rich_help_panel=_RESULT,
-        ),
+        option(_RESULT, "DIR", "Parent of the new report folder.", "--out"),
     ] = Path("tune-reports"),
     apply: Annotated[
         bool,
-        typer.Option("--apply", help="Apply the result if it is a gain.", rich_help_panel=_RESULT),
+        option(_RESULT, "", "Apply the result if it is a gain.", "--apply"),
     ] = False,
     watch: Annotated[
         str,
-        typer.Option(
+        option(
+            _RESULT,
+            "DURATION",
+            "Time for which --apply watches the objective, and rolls back if it is missed.",
             "--watch",
-            metavar="DURATION",
-            help="Time for which --apply watches the objective, and rolls back if it is missed.",
-            rich_help_panel=_RESULT,
         ),
     ] = "60s",
     admin_url: AdminUrl = None,

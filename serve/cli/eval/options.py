@@ -5,25 +5,21 @@ from typing import Annotated
 import typer
 
 from serve.cli.client import segment
+from serve.cli.panels import option
 
 Identity = Annotated[str, typer.Argument(metavar="ID", help="Id from `servegate eval ls`.")]
 Label = Annotated[
     str,
-    typer.Option(
+    option(
+        "Dataset",
+        "COLUMN",
+        "Column or array with the labels (default: label, labels, y, …).",
         "--label",
-        metavar="COLUMN",
-        help="Column or array with the labels (default: label, labels, y, …).",
-        rich_help_panel="Dataset",
     ),
 ]
 Slices = Annotated[
     str,
-    typer.Option(
-        "--slices",
-        metavar="COLUMN,…",
-        help="Columns to group the rows by.",
-        rich_help_panel="Dataset",
-    ),
+    option("Dataset", "COLUMN,…", "Columns to group the rows by.", "--slices"),
 ]
 PATH = "/api/evaluations"
 

@@ -10,6 +10,7 @@ import typer
 from serve.cli.client import AdminClient, connect
 from serve.cli.eval.options import PATH, Label, Slices
 from serve.cli.options import AdminUrl, AsJson, KeyFile
+from serve.cli.panels import option
 from serve.core.errors import CheckFailed, Conflict, ServegateError, Unavailable
 
 if TYPE_CHECKING:
@@ -22,94 +23,65 @@ def run(
     model: Annotated[str, typer.Argument(metavar="MODEL", help="Model to evaluate.")],
     dataset: Annotated[
         str,
-        typer.Option(
+        option(
+            _DATASET,
+            "NAME|PATH",
+            "Dataset on the gateway, or a local file or folder to upload first.",
             "--dataset",
-            metavar="NAME|PATH",
-            help="Dataset on the gateway, or a local file or folder to upload first.",
-            rich_help_panel=_DATASET,
         ),
     ],
     a: Annotated[
         str,
-        typer.Option(
+        option(
+            _EVALUATION,
+            "V|LABEL",
+            "Version to evaluate (default: the one that receives most traffic).",
             "-a",
-            metavar="V|LABEL",
-            help="Version to evaluate (default: the one that receives most traffic).",
-            rich_help_panel=_EVALUATION,
         ),
     ] = "",
     b: Annotated[
         str,
-        typer.Option(
-            "-b",
-            metavar="V|LABEL",
-            help="Second version, to compare with the first.",
-            rich_help_panel=_EVALUATION,
-        ),
+        option(_EVALUATION, "V|LABEL", "Second version, to compare with the first.", "-b"),
     ] = "",
     gate: Annotated[
         list[str] | None,
-        typer.Option(
+        option(
+            _EVALUATION,
+            "CONDITION",
+            "Condition such as 'drop<=0.5pp'; exit status 7 if it is not met (repeatable).",
             "--gate",
-            metavar="CONDITION",
-            help="Condition such as 'drop<=0.5pp'; exit status 7 if it is not met (repeatable).",
-            rich_help_panel=_EVALUATION,
         ),
     ] = None,
     limit: Annotated[
         int | None,
-        typer.Option(
-            "--limit",
-            min=1,
-            metavar="N",
-            help="Number of rows to evaluate (default: all).",
-            rich_help_panel=_DATASET,
-        ),
+        option(_DATASET, "N", "Number of rows to evaluate (default: all).", "--limit", min=1),
     ] = None,
     batch: Annotated[
         int,
-        typer.Option(
-            "--batch",
-            min=1,
-            max=1024,
-            metavar="N",
-            help="Rows per call.",
-            rich_help_panel=_CALLS,
-        ),
+        option(_CALLS, "N", "Rows per call.", "--batch", min=1, max=1024),
     ] = 1,
     concurrency: Annotated[
         int,
-        typer.Option(
-            "--concurrency",
-            min=1,
-            max=64,
-            metavar="N",
-            help="Number of concurrent calls.",
-            rich_help_panel=_CALLS,
-        ),
+        option(_CALLS, "N", "Number of concurrent calls.", "--concurrency", min=1, max=64),
     ] = 4,
     grpc: Annotated[
         bool,
-        typer.Option("--grpc", help="Call over gRPC instead of HTTP.", rich_help_panel=_CALLS),
+        option(_CALLS, "", "Call over gRPC instead of HTTP.", "--grpc"),
     ] = False,
     output: Annotated[
         str,
-        typer.Option(
+        option(
+            _CALLS,
+            "NAME",
+            "Output with the scores, if the model has more than one output.",
             "--output",
-            metavar="NAME",
-            help="Output with the scores, if the model has more than one output.",
-            rich_help_panel=_CALLS,
         ),
     ] = "",
     label: Label = "",
     slices: Slices = "",
     detach: Annotated[
         bool,
-        typer.Option(
-            "--detach",
-            help="Start the evaluation, and do not wait for it.",
-            rich_help_panel=_EVALUATION,
-        ),
+        option(_EVALUATION, "", "Start the evaluation, and do not wait for it.", "--detach"),
     ] = False,
     admin_url: AdminUrl = None,
     key_file: KeyFile = None,

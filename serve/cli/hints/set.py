@@ -9,6 +9,7 @@ from serve.cli.client import AdminClient, connect, segment
 from serve.cli.models import tell_done
 from serve.cli.options import AdminUrl, AsJson, KeyFile, Reason
 from serve.cli.output import as_json, say
+from serve.cli.panels import option
 from serve.core.errors import Invalid
 
 _USUAL: Mapping[str, Any] = {"settings": {}, "etag": '"0"', "set": False, "replicas": []}
@@ -20,55 +21,41 @@ def set_pool(
     pool: Annotated[str, typer.Argument(metavar="POOL", help="Pool to change.")],
     least: Annotated[
         int | None,
-        typer.Option(
-            min=1, metavar="N", help="Minimum number of replicas.", rich_help_panel=_BOUNDS
-        ),
+        option(_BOUNDS, "N", "Minimum number of replicas.", min=1),
     ] = None,
     most: Annotated[
         int | None,
-        typer.Option(
-            min=1, metavar="N", help="Maximum number of replicas.", rich_help_panel=_BOUNDS
-        ),
+        option(_BOUNDS, "N", "Maximum number of replicas.", min=1),
     ] = None,
     gpu_budget: Annotated[
         str | None,
-        typer.Option(
-            metavar="N",
-            help="Number of replicas that have GPUs; '' for no limit.",
-            rich_help_panel=_BOUNDS,
-        ),
+        option(_BOUNDS, "N", "Number of replicas that have GPUs; '' for no limit."),
     ] = None,
     to_zero: Annotated[
         bool | None,
-        typer.Option(
-            "--to-zero/--no-to-zero", help="Scale an idle pool to zero.", rich_help_panel=_BOUNDS
-        ),
+        option(_BOUNDS, "", "Scale an idle pool to zero.", "--to-zero/--no-to-zero"),
     ] = None,
     schedule: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="TEXT",
-            help="Bounds for a time of day: '[DAYS] FROM-TO [ZONE] least=N most=N' (repeatable). "
+        option(
+            _BOUNDS,
+            "TEXT",
+            "Bounds for a time of day: '[DAYS] FROM-TO [ZONE] least=N most=N' (repeatable). "
             "The first schedule that applies is used. Replaces all schedules; '' removes them.",
-            rich_help_panel=_BOUNDS,
         ),
     ] = None,
     group: Annotated[
         str | None,
-        typer.Option(
-            metavar="NAME",
-            help="Group whose pools load the same models; '' for none.",
-            rich_help_panel=_GROUP,
-        ),
+        option(_GROUP, "NAME", "Group whose pools load the same models; '' for none."),
     ] = None,
     cost: Annotated[
         float | None,
-        typer.Option(
-            min=0.0,
-            metavar="NUMBER",
-            help="Cost of one replica per hour, in any unit. The pool with the lowest cost per "
+        option(
+            _GROUP,
+            "NUMBER",
+            "Cost of one replica per hour, in any unit. The pool with the lowest cost per "
             "call gets the demand first.",
-            rich_help_panel=_GROUP,
+            min=0.0,
         ),
     ] = None,
     clear: Annotated[bool, typer.Option("--clear", help="Reset the pool to the defaults.")] = False,

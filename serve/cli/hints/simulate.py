@@ -6,135 +6,103 @@ from typing import Annotated
 import typer
 
 from serve.cli.options import AdminUrl, AsJson, KeyFile
+from serve.cli.panels import option
 
 _LOAD, _POLICIES, _REPLICAS = "Load", "Policies", "Replicas"  # groups in the help
 
 Loads = Annotated[
     list[str] | None,
-    typer.Option(
-        "--load",
-        metavar="NAME",
-        help="Named load: steady, diurnal, ramp, step, spikes, mmpp, on-off, gamma-1, gamma-2 or "
+    option(
+        _LOAD,
+        "NAME",
+        "Named load: steady, diurnal, ramp, step, spikes, mmpp, on-off, gamma-1, gamma-2 or "
         "gamma-4 (repeatable; default: all).",
-        rich_help_panel=_LOAD,
+        "--load",
     ),
 ]
 Policies = Annotated[
     list[str] | None,
-    typer.Option(
-        "--policy",
-        metavar="NAME",
-        help="Policy: servegate, fixed, hpa-calls, hpa-utilisation, kpa or ray (repeatable; "
+    option(
+        _POLICIES,
+        "NAME",
+        "Policy: servegate, fixed, hpa-calls, hpa-utilisation, kpa or ray (repeatable; "
         "default: all).",
-        rich_help_panel=_POLICIES,
+        "--policy",
     ),
 ]
 Seeds = Annotated[
-    int,
-    typer.Option(
-        "--seeds",
-        min=1,
-        max=1000,
-        metavar="N",
-        help="Number of repetitions of each load.",
-        rich_help_panel=_LOAD,
-    ),
+    int, option(_LOAD, "N", "Number of repetitions of each load.", "--seeds", min=1, max=1000)
 ]
 TraceFile = Annotated[
     Path | None,
-    typer.Option(
-        "--trace",
-        metavar="FILE.csv",
-        help="Arrival times of your own calls, in the first column.",
-        rich_help_panel=_LOAD,
-    ),
+    option(_LOAD, "FILE.csv", "Arrival times of your own calls, in the first column.", "--trace"),
 ]
 Rate = Annotated[
     float | None,
-    typer.Option(
+    option(
+        _LOAD,
+        "NUMBER",
+        "Mean calls per second (default: 100, or the rate of the trace).",
         "--rate",
         min=0.01,
         max=1e5,
-        metavar="NUMBER",
-        help="Mean calls per second (default: 100, or the rate of the trace).",
-        rich_help_panel=_LOAD,
     ),
 ]
 Minutes = Annotated[
     float,
-    typer.Option(
-        "--minutes",
-        min=5,
-        max=1440,
-        metavar="NUMBER",
-        help="Duration of a named load in minutes.",
-        rich_help_panel=_LOAD,
-    ),
+    option(_LOAD, "NUMBER", "Duration of a named load in minutes.", "--minutes", min=5, max=1440),
 ]
 ServiceTime = Annotated[
     str,
-    typer.Option(
+    option(
+        _REPLICAS,
+        "FIXED+PER_ROW",
+        "Duration of an execution in milliseconds (default: 160+40).",
         "--service",
-        metavar="FIXED+PER_ROW",
-        help="Duration of an execution in milliseconds (default: 160+40).",
-        rich_help_panel=_REPLICAS,
     ),
 ]
 OfModel = Annotated[
     str,
-    typer.Option(
+    option(
+        _REPLICAS,
+        "NAME",
+        "Use the durations that the gateway has measured for this model.",
         "--model",
-        metavar="NAME",
-        help="Use the durations that the gateway has measured for this model.",
-        rich_help_panel=_REPLICAS,
     ),
 ]
 Batch = Annotated[
     int | None,
-    typer.Option(
+    option(
+        _REPLICAS,
+        "N",
+        "Largest batch (default: 8, or that of --model).",
         "--batch",
         min=1,
         max=1024,
-        metavar="N",
-        help="Largest batch (default: 8, or that of --model).",
-        rich_help_panel=_REPLICAS,
     ),
 ]
 Within = Annotated[
     str,
-    typer.Option(
-        "--objective",
-        metavar="OBJECTIVE",
-        help="Objective (default: p99<2s, or that of --model).",
-        rich_help_panel=_REPLICAS,
+    option(
+        _REPLICAS, "OBJECTIVE", "Objective (default: p99<2s, or that of --model).", "--objective"
     ),
 ]
 ColdStart = Annotated[
     float,
-    typer.Option(
-        "--cold-start",
-        min=0,
-        max=3600,
-        metavar="SECONDS",
-        help="Time until a new replica is ready.",
-        rich_help_panel=_REPLICAS,
+    option(
+        _REPLICAS, "SECONDS", "Time until a new replica is ready.", "--cold-start", min=0, max=3600
     ),
 ]
 Between = Annotated[
-    str,
-    typer.Option(
-        "--bounds",
-        metavar="MIN..MAX",
-        help="Minimum and maximum number of replicas.",
-        rich_help_panel=_REPLICAS,
-    ),
+    str, option(_REPLICAS, "MIN..MAX", "Minimum and maximum number of replicas.", "--bounds")
 ]
 Every = Annotated[
     bool,
-    typer.Option(
+    option(
+        _POLICIES,
+        "",
+        "Run each policy with several parameters, not only its usual one.",
         "--all-parameters",
-        help="Run each policy with several parameters, not only its usual one.",
-        rich_help_panel=_POLICIES,
     ),
 ]
 Plot = Annotated[

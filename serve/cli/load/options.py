@@ -8,6 +8,7 @@ from urllib.parse import urlsplit
 
 import typer
 
+from serve.cli.panels import option
 from serve.core.errors import Invalid
 
 if TYPE_CHECKING:
@@ -25,63 +26,50 @@ Model = Annotated[
 ]
 Protocols = Annotated[
     list[str] | None,
-    typer.Option(
-        "--protocol",
-        metavar="P[=WEIGHT],…",
-        rich_help_panel=CALLS,
-        help="Protocols, with an optional weight: http-binary, http-json, grpc, grpc-stream or "
+    option(
+        CALLS,
+        "P[=WEIGHT],…",
+        "Protocols, with an optional weight: http-binary, http-json, grpc, grpc-stream or "
         "tfserving, for example http-binary,grpc=2 (repeatable; default: http-binary).",
+        "--protocol",
     ),
 ]
 Inputs = Annotated[
     list[str] | None,
-    typer.Option(
-        "--input",
-        metavar="[NAME=]@FILE|random",
-        rich_help_panel=CALLS,
-        help="Input: an image, .npy, .npz or .json file, or random values (repeatable; default: "
+    option(
+        CALLS,
+        "[NAME=]@FILE|random",
+        "Input: an image, .npy, .npz or .json file, or random values (repeatable; default: "
         "random).",
+        "--input",
     ),
 ]
 Batch = Annotated[
-    int,
-    typer.Option(
-        "--batch",
-        min=0,
-        metavar="N",
-        rich_help_panel=CALLS,
-        help="Rows per call (default: 1).",
-        show_default=False,
-    ),
+    int, option(CALLS, "N", "Rows per call (default: 1).", "--batch", min=0, show_default=False)
 ]
 Expect = Annotated[
     str,
-    typer.Option(
+    option(
+        CALLS,
+        "[OUTPUT=]@FILE",
+        "Expected class of each row (.npy or .npz), to check the top-1 class of responses.",
         "--expect",
-        metavar="[OUTPUT=]@FILE",
-        rich_help_panel=CALLS,
-        help="Expected class of each row (.npy or .npz), to check the top-1 class of responses.",
     ),
 ]
 RandomBodies = Annotated[
     int,
-    typer.Option(
-        "--random-bodies",
-        min=1,
-        max=100_000,
-        metavar="N",
-        rich_help_panel=CALLS,
-        help="Number of different random requests.",
+    option(
+        CALLS, "N", "Number of different random requests.", "--random-bodies", min=1, max=100_000
     ),
 ]
 SequenceLength = Annotated[
     int,
-    typer.Option(
+    option(
+        CALLS,
+        "LENGTH",
+        "Calls per sequence, for stateful models (default: no sequences).",
         "--sequences",
         min=0,
-        metavar="LENGTH",
-        rich_help_panel=CALLS,
-        help="Calls per sequence, for stateful models (default: no sequences).",
         show_default=False,
     ),
 ]
@@ -95,120 +83,70 @@ Objective = Annotated[
 ]
 Connections = Annotated[
     int,
-    typer.Option(
+    option(
+        GENERATOR,
+        "N",
+        "Limit of calls in flight per worker; further calls wait.",
         "--connections",
         min=1,
         max=60_000,
-        metavar="N",
-        rich_help_panel=GENERATOR,
-        help="Limit of calls in flight per worker; further calls wait.",
     ),
 ]
-Timeout = Annotated[
-    str,
-    typer.Option(
-        "--timeout", metavar="DURATION", rich_help_panel=CALLS, help="Time limit of a call."
-    ),
-]
+Timeout = Annotated[str, option(CALLS, "DURATION", "Time limit of a call.", "--timeout")]
 WarmUp = Annotated[
-    str,
-    typer.Option(
-        "--warm-up",
-        metavar="DURATION",
-        rich_help_panel=LOAD,
-        help="Duration of the warm-up, which is not recorded.",
-    ),
+    str, option(LOAD, "DURATION", "Duration of the warm-up, which is not recorded.", "--warm-up")
 ]
 Seed = Annotated[
     int,
-    typer.Option(
-        "--seed",
-        min=0,
-        max=(1 << 32) - 1,
-        metavar="N",
-        rich_help_panel=LOAD,
-        help="Seed of arrivals and random values.",
-    ),
+    option(LOAD, "N", "Seed of arrivals and random values.", "--seed", min=0, max=(1 << 32) - 1),
 ]
 Workers = Annotated[
     int,
-    typer.Option(
+    option(
+        GENERATOR,
+        "N",
+        "Load generator processes on this machine.",
         "--workers",
         "--processes",
         min=1,
         max=256,
-        metavar="N",
-        rich_help_panel=GENERATOR,
-        help="Load generator processes on this machine.",
     ),
 ]
 Listen = Annotated[
     str,
-    typer.Option(
+    option(
+        GENERATOR,
+        "HOST:PORT",
+        "Address on which `servegate load worker` processes of other machines connect.",
         "--listen",
-        metavar="HOST:PORT",
-        rich_help_panel=GENERATOR,
-        help="Address on which `servegate load worker` processes of other machines connect.",
     ),
 ]
 ExpectWorkers = Annotated[
-    int,
-    typer.Option(
-        "--expect-workers",
-        min=0,
-        metavar="N",
-        rich_help_panel=GENERATOR,
-        help="Number of these workers to wait for.",
-    ),
+    int, option(GENERATOR, "N", "Number of these workers to wait for.", "--expect-workers", min=0)
 ]
 MetricsUrl = Annotated[
     str | None,
-    typer.Option(
+    option(
+        "Connection",
+        "URL",
+        "URL of the metrics port (default: the gateway of servegate.toml in this folder).",
         "--metrics-url",
         envvar="SERVEGATE_METRICS_URL",
-        metavar="URL",
-        rich_help_panel="Connection",
-        help="URL of the metrics port (default: the gateway of servegate.toml in this folder).",
     ),
 ]
 Folder = Annotated[
-    Path,
-    typer.Option(
-        "--out",
-        metavar="DIR",
-        rich_help_panel=REPORT,
-        help="Folder of the reports; each report gets a subfolder.",
-    ),
+    Path, option(REPORT, "DIR", "Folder of the reports; each report gets a subfolder.", "--out")
 ]
 Name = Annotated[
-    str,
-    typer.Option(
-        "--name",
-        metavar="NAME",
-        rich_help_panel=REPORT,
-        help="Name of the report (default: time, model and kind).",
-    ),
+    str, option(REPORT, "NAME", "Name of the report (default: time, model and kind).", "--name")
 ]
 NoObserve = Annotated[
-    bool,
-    typer.Option(
-        "--no-observe",
-        rich_help_panel=REPORT,
-        help="Leave the metrics of the gateway out of the report.",
-    ),
+    bool, option(REPORT, "", "Leave the metrics of the gateway out of the report.", "--no-observe")
 ]
 NoCheck = Annotated[
-    bool,
-    typer.Option(
-        "--no-check",
-        rich_help_panel=CALLS,
-        help="Skip the test call that must succeed before the run.",
-    ),
+    bool, option(CALLS, "", "Skip the test call that must succeed before the run.", "--no-check")
 ]
-Share = Annotated[
-    bool,
-    typer.Option("--share", rich_help_panel=REPORT, help="Also upload the report to the gateway."),
-]
+Share = Annotated[bool, option(REPORT, "", "Also upload the report to the gateway.", "--share")]
 
 DEFAULT_FOLDER = Path("load-reports")
 

@@ -7,6 +7,7 @@ import typer
 from serve.cli.load import options
 from serve.cli.load.reports import shared
 from serve.cli.options import AdminUrl, AsJson, GrpcUrl, KeyFile, Url
+from serve.cli.panels import option
 
 
 def run(
@@ -14,54 +15,54 @@ def run(
     model: options.Model,
     rate: Annotated[
         float,
-        typer.Option(
+        option(
+            options.LOAD,
+            "RATE",
+            "Calls per second, over all protocols.",
             "--rate",
             min=0,
-            metavar="RATE",
-            rich_help_panel=options.LOAD,
-            help="Calls per second, over all protocols.",
             show_default=False,
         ),
     ] = 0.0,
     seconds: Annotated[
         str,
-        typer.Option(
-            "--for",
-            metavar="DURATION",
-            rich_help_panel=options.LOAD,
-            help="Duration of the run, for example 30s or 5m (default: 60s, or the length of the "
+        option(
+            options.LOAD,
+            "DURATION",
+            "Duration of the run, for example 30s or 5m (default: 60s, or the length of the "
             "trace).",
+            "--for",
         ),
     ] = "",
     arrivals: Annotated[
         str,
-        typer.Option(
-            "--arrivals",
-            metavar="PROCESS",
-            rich_help_panel=options.LOAD,
-            help="Arrival process: poisson, constant, ramp:10..200, step:50,100, spike:x5@30s+10s, "
+        option(
+            options.LOAD,
+            "PROCESS",
+            "Arrival process: poisson, constant, ramp:10..200, step:50,100, spike:x5@30s+10s, "
             "diurnal:x9@60s or trace:FILE.csv[*2].",
+            "--arrivals",
         ),
     ] = "poisson",
     closed: Annotated[
         int,
-        typer.Option(
-            "--closed",
-            metavar="USERS",
-            min=0,
-            rich_help_panel=options.LOAD,
-            help="Closed loop: number of users, each of whom waits for a response before the next "
+        option(
+            options.LOAD,
+            "USERS",
+            "Closed loop: number of users, each of whom waits for a response before the next "
             "call (default: open loop).",
+            "--closed",
+            min=0,
             show_default=False,
         ),
     ] = 0,
     think: Annotated[
         str,
-        typer.Option(
+        option(
+            options.LOAD,
+            "DURATION",
+            "Pause of a closed-loop user between a response and the next call.",
             "--think",
-            metavar="DURATION",
-            rich_help_panel=options.LOAD,
-            help="Pause of a closed-loop user between a response and the next call.",
         ),
     ] = "0s",
     protocol: options.Protocols = None,
@@ -73,20 +74,16 @@ def run(
     slo: options.Objective = "",
     find_max: Annotated[
         bool,
-        typer.Option(
-            "--find-max",
-            rich_help_panel=options.LOAD,
-            help="Search for the highest rate that meets --slo.",
-        ),
+        option(options.LOAD, "", "Search for the highest rate that meets --slo.", "--find-max"),
     ] = False,
     most: Annotated[
         float,
-        typer.Option(
+        option(
+            options.LOAD,
+            "RATE",
+            "Highest rate that --find-max tries, in calls per second (default: 100000).",
             "--most",
             min=0,
-            metavar="RATE",
-            rich_help_panel=options.LOAD,
-            help="Highest rate that --find-max tries, in calls per second (default: 100000).",
             show_default=False,
         ),
     ] = 0.0,

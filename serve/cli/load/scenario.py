@@ -10,6 +10,7 @@ from serve.cli.load import options
 from serve.cli.load.reports import shared
 from serve.cli.options import AdminUrl, AsJson, GrpcUrl, KeyFile, Url
 from serve.cli.output import as_json, table
+from serve.cli.panels import option
 
 
 def list_scenarios(json: AsJson = False) -> None:
@@ -41,22 +42,22 @@ def run_scenario(
     model: options.Model,
     rate: Annotated[
         float,
-        typer.Option(
+        option(
+            options.LOAD,
+            "RATE",
+            "Calls per second (default: as the scenario defines).",
             "--rate",
             min=0,
-            metavar="RATE",
-            rich_help_panel=options.LOAD,
-            help="Calls per second (default: as the scenario defines).",
             show_default=False,
         ),
     ] = 0.0,
     seconds: Annotated[
         str,
-        typer.Option(
+        option(
+            options.LOAD,
+            "DURATION",
+            "Duration, for example 30s or 5m (default: as the scenario defines).",
             "--for",
-            metavar="DURATION",
-            rich_help_panel=options.LOAD,
-            help="Duration, for example 30s or 5m (default: as the scenario defines).",
         ),
     ] = "",
     protocol: options.Protocols = None,
@@ -67,11 +68,11 @@ def run_scenario(
     slo: options.Objective = "",
     kill_command: Annotated[
         str,
-        typer.Option(
+        option(
+            options.LOAD,
+            "COMMAND",
+            "Shell command that kills a replica on another machine.",
             "--kill-command",
-            metavar="COMMAND",
-            rich_help_panel=options.LOAD,
-            help="Shell command that kills a replica on another machine.",
         ),
     ] = "",
     workers: options.Workers = 1,
