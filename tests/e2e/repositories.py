@@ -91,7 +91,10 @@ def serve(
     def states() -> dict[str, str]:
         return {model["name"]: model["state"] for model in gateway.get("/api/models")}
 
-    harness.until(lambda: wanted.items() <= states().items(), what=f"{wanted}")
+    try:
+        harness.until(lambda: wanted.items() <= states().items())
+    except AssertionError:
+        raise AssertionError(f"{gateway.get('/api/models')} instead of {wanted}") from None
 
 
 def ensemble(repository: Path, name: str, first: str, second: str) -> None:

@@ -109,7 +109,7 @@ def test_a_child_that_is_killed_is_told_and_leaves_nothing(bench: Bench) -> None
 
 
 def test_a_full_disk_leaves_no_half_entry(bench: Bench) -> None:
-    for size, where in ((1000, "writing the result"), (6000, "in ")):
+    for size, where in ((1000, "writing the result"), (6000, "repo is full")):
         limit = partial(resource.setrlimit, resource.RLIMIT_FSIZE, (size, size))
         code, said = end(bench.start(before=limit))
         assert code == 1 and "code: no_space" in said and where in said

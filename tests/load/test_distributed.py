@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
+import load_plans
 import pytest
 from living import ends
 from load_plans import PAYLOAD, generators, plan_of
@@ -110,7 +111,7 @@ def test_a_run_without_any_worker_left_has_no_result(server: ModelServer) -> Non
 
 @pytest.mark.slow
 def test_all_processes_die_with_the_one_that_wanted_the_run(server: ModelServer) -> None:
-    words = [sys.executable, "-c", PARENT, str(Path(__file__).parents[1]), server.address]
+    words = [sys.executable, "-c", PARENT, str(Path(load_plans.__file__).parent), server.address]
     with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as parent:
         assert parent.stdout is not None
         pids = [int(word) for word in parent.stdout.readline().split()]

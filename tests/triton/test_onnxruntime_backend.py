@@ -477,8 +477,8 @@ def test_a_model_that_cannot_be_served_is_refused_with_the_reason(
 
 
 def test_a_missing_provider_names_the_package_that_has_it(served: Served) -> None:
-    assert "install onnxruntime-gpu in its place" in served.refusals["no_tensorrt"]
-    assert "install onnxruntime-openvino in its place" in served.refusals["no_openvino"]
+    assert "install onnxruntime-gpu instead" in served.refusals["no_tensorrt"]
+    assert "install onnxruntime-openvino instead" in served.refusals["no_openvino"]
 
 
 # --- Versions and files -------------------------------------------------------------------------
