@@ -12,7 +12,9 @@ any is answered in time. So the limit follows those who give up:
 
 (Little's law: calls in flight = rate · time. Half of the patience leaves room for what varies.) It
 never falls below what keeps Triton busy, rate · usual time, so callers who leave early cost the
-others no throughput. Only `infer` calls are looked at: others take as long as they like.
+others no throughput. A client process that ends leaves all its calls in one moment, which does not
+show how long callers wait: those who gave up must be spread over three moments. Only `infer` calls
+are looked at: others take as long as they like.
 """
 
 import math
@@ -27,6 +29,8 @@ WINDOW = 0.3  # seconds between two looks
 ENOUGH = 10  # calls that a look needs
 STALE = 60.0  # seconds after which fewer calls than that are forgotten, and the limit as well
 SHARE = 0.1  # of the calls that may give up
+MOMENTS = 3  # between two sweeps each, in which callers gave up
+LONGEST_LOOK = 2.0  # seconds in which these must lie
 FORGETTING = 300.0  # seconds in which the usual time may double
 RISE, PAUSE = 1.05, 5.0  # the factor by which the limit rises, and seconds between two rises
 LONGEST_RETRY = 30  # seconds
@@ -38,7 +42,9 @@ _NONE: Answers = (0, 0.0)
 class Pace:
     """How fast the calls of one model end, and how long callers wait, since `since`."""
 
-    __slots__ = ("before", "changed", "ended", "limit", "rate", "since", "usual", "waits")
+    __slots__ = (
+        *("before", "changed", "ended", "limit", "moments", "rate", "since", "usual", "waits"),
+    )
 
     def __init__(self, now: float) -> None:
         self.limit = math.inf  # calls in flight
@@ -56,6 +62,7 @@ class Pace:
         self.before = answers
         self.ended = 0  # calls that no caller waited for
         self.waits: list[float] = []  # seconds of callers who gave up
+        self.moments: set[int] = set()  # in which they did
 
     def look(self, now: float, answers: Answers, most: int) -> None:
         """Set the limit by what was seen, when that is enough."""
@@ -74,9 +81,12 @@ class Pace:
         if answered > SHARE * len(late):  # else hardly any is answered, whatever is usual
             late = [wait for wait in late if wait >= 2.0 * usual]
         if len(late) > SHARE * (len(late) + answered):
+            if len(self.moments) < MOMENTS and passed < LONGEST_LOOK:
+                return
             busy = self.rate * usual
             wanted = max(FEWEST, busy, self.rate * median(late) / 2.0)
-            if self.rate and wanted < min(self.limit, most):
+            lasted = len(self.moments) >= MOMENTS
+            if lasted and self.rate and wanted < min(self.limit, most):
                 self.limit = wanted
             self.changed = now
         elif now - self.changed >= PAUSE:
@@ -94,6 +104,7 @@ class Admission:
         self._paces: dict[str, Pace] = {}
         self._limits: dict[str, int] = {}  # of models whose callers give up
         self._now = 0.0  # as of the last look
+        self._sweeps = 0  # so far
 
     def __repr__(self) -> str:
         return f"<Admission limit={self._limit} per model, lower={self._limits}>"
@@ -150,6 +161,7 @@ class Admission:
         if pace is None:
             pace = self._paces[model] = Pace(self._now)
         pace.waits.append(seconds)
+        pace.moments.add(self._sweeps)
 
     def ended(self, model: str) -> None:
         """A replica is done with a call that no caller waits for: count it out."""
@@ -163,6 +175,7 @@ class Admission:
 
         `answers` gives the good answers of each model so far.
         """
+        self._sweeps += 1
         last, is_first = self._now, not self._now
         if now - last < WINDOW and not is_first:
             return

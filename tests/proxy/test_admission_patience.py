@@ -10,6 +10,7 @@ from serve.proxy.admission import FEWEST, Admission
 from serve.proxy.loads import Loads
 
 TICK = 0.01  # seconds
+SWEEP = 10  # ticks
 SERVERS, TAKES = 4, 10  # ticks: the capacity is 40 calls a second
 
 
@@ -54,7 +55,8 @@ class Line:
                 self._come(patiences[self.ticks % len(patiences)])
             self._leave()
             self._work()
-            self.admission.sweep(self.now, lambda: {"m": self.total})
+            if self.ticks % SWEEP == 0:
+                self.admission.sweep(self.now, lambda: {"m": self.total})
         return self.answered, self.late, len(self.refused)
 
     def _come(self, patience: float) -> None:
@@ -68,9 +70,18 @@ class Line:
     def _leave(self) -> None:
         for call in (*self.waiting, *(call for _, call in self.working)):
             if not call.has_left and self.now - call.came >= call.patience:
-                call.has_left = True
-                self.late += 1
-                self.admission.gave_up("m", self.now - call.came)
+                self._give_up(call)
+
+    def disconnect(self, share: float = 1.0) -> None:
+        """A share of the waiting callers leaves now, as when a process ends that made calls."""
+        callers = [call for call in self.waiting if not call.has_left]
+        for call in callers[: round(len(callers) * share)]:
+            self._give_up(call)
+
+    def _give_up(self, call: Call) -> None:
+        call.has_left = True
+        self.late += 1
+        self.admission.gave_up("m", self.now - call.came)
 
     def _work(self) -> None:
         for done, call in tuple(self.working):
@@ -131,6 +142,19 @@ def test_callers_who_all_leave_at_once_still_leave_triton_busy() -> None:
     assert line.lower is not None
     assert line.lower >= FEWEST
     assert line.run(10, 36, 30.0)[0] >= 0.9 * 360
+
+
+def test_a_client_that_ends_in_the_middle_of_its_calls_lowers_nothing_for_the_others() -> None:
+    line = Line()
+    line.run(5, 24, 30.0)
+    for pause in (4.0, 4.03, 4.06, 4.1, 4.2, 5.0) * 3:
+        line.run(0.1, 300, 30.0)  # the client's calls
+        line.disconnect(0.5)
+        line.run(0.1, 24, 30.0)  # so that a look may lie between
+        line.disconnect()
+        line.run(pause, 24, 30.0)
+        assert line.lower is None, pause
+    assert line.run(20, 24, 30.0)[1:] == (0, 0)
 
 
 def test_the_limit_rises_again_when_callers_wait_longer() -> None:
