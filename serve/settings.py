@@ -54,7 +54,9 @@ class Settings:
         (), "further values of the Host header that the admin API accepts"
     )
     admin_url: str = _row(
-        "", "URL of the admin API, for commands; default: control, or this machine"
+        "",
+        "URL of the admin API, used by commands; default: the setting control, otherwise this "
+        "machine",
     )
     keda_port: int = _row(0, "port of KEDA's external scaler (gRPC) on admin_host; 0: off")
     triton: tuple[str, ...] = _row(
@@ -66,8 +68,8 @@ class Settings:
     control: str = _row("", "URL of the control plane, for `proxy`; default: this machine")
     gateway: tuple[str, ...] = _row(
         (),
-        "URLs of the gateway that the control plane calls: HTTP, gRPC, metrics; default: "
-        "this machine",
+        "URLs at which the control plane reaches the gateway, separated by commas, in the order "
+        "HTTP, gRPC, metrics; default: this machine",
     )
     secret: str = _row(
         "", "secret shared by control plane and workers; default: generated in the state folder"
@@ -88,15 +90,17 @@ class Settings:
     max_frame_bytes: int = _row(1 << 18, "largest HTTP/2 frame")
     max_continuations: int = _row(8, "CONTINUATION frames of one HTTP/2 header block")
     max_resets: int = _row(
-        500, "streams that a gRPC client may reset within ten seconds; ten times as many for calls"
+        500,
+        "maximum number of HTTP/2 streams that a gRPC client may reset within ten seconds before "
+        "its call has begun; ten times as many for calls that have begun",
     )
     max_pings: int = _row(2000, "HTTP/2 control frames that a client may send within ten seconds")
     head_timeout: float = _row(10.0, "longest time until a request head is complete")
     body_timeout: float = _row(30.0, "longest pause while a request body is received")
     min_body_rate: int = _row(
         8192,
-        "lowest rate of a request body, in bytes per second, over body_timeout; over 5 s "
-        "while the gateway forwards it",
+        "minimum upload rate of a request body in bytes per second, averaged over body_timeout, "
+        "or over 5 s while the gateway streams the body to Triton",
     )
     idle_timeout: float = _row(75.0, "time after which a client connection without calls is closed")
     cancel: str = _row("auto", "cancelled gRPC calls: auto, forward (to Triton) or absorb")
@@ -104,7 +108,7 @@ class Settings:
     connect_timeout: float = _row(1.0, "longest time to connect to a Triton")
     drain_timeout: float = _row(5.0, "longest time for calls in flight to finish at shutdown")
     start_timeout: float = _row(120.0, "longest time for local Tritons to become ready")
-    tick: float = _row(0.5, "interval between probes of a replica")
+    tick: float = _row(0.5, "interval between health checks of a replica")
     scan_interval: float = _row(2.0, "interval between scans of the model repository")
     seed: int = _row(-1, "random seed of the traffic split, for tests; -1: chosen by the system")
     log_level: str = _row("info", "debug, info, warning or error")
@@ -155,11 +159,15 @@ class Settings:
     conversions: int = _row(1, "conversions of uploaded models that run at the same time; 0: none")
     conversion_memory: int = _row(8 << 30, "memory limit of a conversion")
     conversion_timeout: float = _row(1800.0, "longest time for a conversion")
-    contract_interval: float = _row(60.0, "interval between contract runs on a replica")
+    contract_interval: float = _row(60.0, "interval between runs of the golden cases on a replica")
     min_available: float = _row(
         0.5, "share of a pool that keeps serving while a replica loads a version"
     )
-    without_spare: str = _row("warn", "loading on the only replica that serves: warn or refuse")
+    without_spare: str = _row(
+        "warn",
+        "what to do when a version must be loaded on the only serving replica: warn (and load it) "
+        "or refuse",
+    )
     unload_after: float = _row(
         300.0, "time after which a version that nothing refers to is unloaded"
     )

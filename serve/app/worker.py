@@ -287,7 +287,8 @@ class Worker:
             calls.add_metric([name], float(present.get(name, 0)))
         limit = GaugeMetricFamily(
             "servegate_model_calls_limit",
-            "Lowered limit of calls in flight of the model, after clients gave up waiting",
+            "Current limit of the model's calls in flight, while it is lowered because clients "
+            "gave up waiting",
             labels=["model"],
         )
         for name, most in sorted(self._gateway.admission.limits.items()):

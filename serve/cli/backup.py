@@ -14,7 +14,7 @@ from serve.settings import Settings, load
 
 State = Annotated[
     str | None,
-    typer.Option(metavar="DIR", help="Folder of the run-time state (default: .servegate)."),
+    typer.Option(metavar="DIR", help="Folder for runtime state (default: .servegate)."),
 ]
 DatabaseUrl = Annotated[
     str | None,

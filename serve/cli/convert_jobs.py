@@ -20,7 +20,7 @@ _PATH = "/api/conversions"
 
 
 def list_jobs(admin_url: AdminUrl = None, key_file: KeyFile = None, json: AsJson = False) -> None:
-    """List the conversions of a gateway, newest first.
+    """List the conversions on the gateway, newest first.
 
     Example: servegate convert ls
     """
@@ -56,8 +56,8 @@ def show_job(
 ) -> None:
     """Show a conversion and its progress.
 
-    With --follow, the exit status is 7 if the gate refused the model, and 1 if the conversion
-    failed.
+    With --follow, the exit status is 7 if the converted model failed verification, and 1 if the
+    conversion itself failed.
 
     Example: servegate convert show 3f9c01ab27d4 --follow
     """
@@ -94,7 +94,7 @@ def retry_job(
     key_file: KeyFile = None,
     json: AsJson = False,
 ) -> None:
-    """Retry a failed, refused or cancelled conversion.
+    """Retry a conversion that failed, was refused by verification, or was cancelled.
 
     Example: servegate convert retry 3f9c01ab27d4
     """

@@ -35,14 +35,14 @@ Signature = Annotated[
     ),
 ]
 Precision = Annotated[
-    str, option(CONVERSION, "fp32|fp16|int8", "Precision of the computation.", "--precision")
+    str, option(CONVERSION, "fp32|fp16|int8", "Precision of the converted model.", "--precision")
 ]
 Samples = Annotated[
     str,
     option(
         VERIFICATION,
         "FILE.npz",
-        "Input rows to compare and calibrate with, one array per input.",
+        "Input rows for verification and INT8 calibration, one array per input.",
         "--samples",
     ),
 ]
@@ -51,7 +51,7 @@ Labelled = Annotated[
     option(
         VERIFICATION,
         "FILE.npz",
-        "Input rows with an array `labels`, to compare the accuracy.",
+        "Labelled rows (with an additional array `labels`), to compare the accuracy.",
         "--labelled",
     ),
 ]
@@ -60,7 +60,8 @@ MaxDrop = Annotated[
     option(
         VERIFICATION,
         "SHARE",
-        "Largest accepted drop of the accuracy on the labelled rows, such as 0.5pp or 0.005.",
+        "Maximum accepted drop in accuracy on the labelled rows, such as 0.5pp (percentage "
+        "points) or 0.005.",
         "--max-drop",
     ),
 ]
@@ -89,7 +90,7 @@ Nchw = Annotated[
     option(
         CONVERSION,
         "INPUT",
-        "Input that the converted model takes in NCHW layout (repeatable).",
+        "Change this input to NCHW layout (repeatable).",
         "--nchw",
     ),
 ]
@@ -98,7 +99,7 @@ MaxBatchSize = Annotated[
     option(
         CONVERSION,
         "N",
-        "Largest batch; 0 for no batching (default: 8).",
+        "Maximum batch size in rows; 0 disables batching (default: 8).",
         "--max-batch-size",
         min=0,
         max=4096,
@@ -116,7 +117,7 @@ AcceptUnverified = Annotated[
     option(
         VERIFICATION,
         "",
-        "Accept an INT8 model that could not be verified; its report is marked.",
+        "Accept an INT8 model that could not be verified; its report says so.",
         "--accept-unverified",
     ),
 ]

@@ -76,7 +76,7 @@ def trt(
         option(
             _PLAN,
             "none|ampere+|same-capability",
-            "Other GPUs on which the plan has to run.",
+            "Other GPUs on which the plan must also run.",
             "--hardware-compatible",
         ),
     ] = Level.NONE,
@@ -138,7 +138,7 @@ def trt(
     timeout: options.Timeout = "30m",
     json: AsJson = False,
 ) -> None:
-    """Add a TensorRT plan to a model folder. The ONNX file stays as the fallback.
+    """Add a TensorRT plan to a model folder. The ONNX file is kept as a fallback.
 
     If TensorRT is installed, builds the plan here and runs the golden cases on it. Otherwise, use
     --print to write a build kit, run the printed command where the GPU is, and then use --built.

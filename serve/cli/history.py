@@ -14,7 +14,7 @@ from serve.cli.output import as_json, say, table
 
 app = typer.Typer(
     no_args_is_help=True,
-    help="Show, undo and restore changes of the configuration.\n\n"
+    help="Show and undo changes to the configuration, or restore an earlier state.\n\n"
     "Example: servegate history show --kind route --key digits",
     rich_markup_mode=None,
 )
@@ -108,7 +108,7 @@ def undo(
     key_file: KeyFile = None,
     json: AsJson = False,
 ) -> None:
-    """Undo one change. Later changes of other fields stay.
+    """Undo one change. Later changes to other fields are kept.
 
     Fails if a later revision changed the same fields. The undo is a new revision, which is checked
     like any other change and can be undone.

@@ -26,7 +26,7 @@ app = typer.Typer(
 )
 State = Annotated[
     str | None,
-    typer.Option(metavar="DIR", help="Folder of the run-time state (default: .servegate)."),
+    typer.Option(metavar="DIR", help="Folder for runtime state (default: .servegate)."),
 ]
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
 

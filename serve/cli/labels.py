@@ -11,7 +11,7 @@ from serve.cli.output import as_json, table
 
 app = typer.Typer(
     no_args_is_help=True,
-    help="Manage labels, which are movable names of versions.\n\n"
+    help="Manage labels (movable names for versions).\n\n"
     "Example: servegate label set digits stable 1",
     rich_markup_mode=None,
 )

@@ -13,7 +13,7 @@ from serve.cli.versions import number_of, path_of
 Which = Annotated[str, typer.Argument(metavar="NAME[@V]", help="Model, or one version of it.")]
 Wait = Annotated[
     float,
-    typer.Option(min=0, max=3600, metavar="SECONDS", help="Longest time to wait for the result."),
+    typer.Option(min=0, max=3600, metavar="SECONDS", help="Maximum time to wait for the result."),
 ]
 
 
@@ -49,7 +49,7 @@ def unload(
     admin_url: AdminUrl = None,
     key_file: KeyFile = None,
 ) -> None:
-    """Unload a model, or stop keeping a version loaded.
+    """Unload a model, or unpin a version.
 
     Example: servegate model unload digits@3
     """

@@ -118,7 +118,7 @@ def set_model(
     admin_url: AdminUrl = None,
     key_file: KeyFile = None,
 ) -> None:
-    """Set a model's objective or pool.
+    """Set a model's service-level objective or pool.
 
     Example: servegate model set digits --objective 'p99<50ms'
     """

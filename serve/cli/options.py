@@ -52,5 +52,7 @@ KeyFile = Annotated[
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Reason = Annotated[
     str,
-    typer.Option("--reason", metavar="TEXT", help="Reason for the change, kept in the history."),
+    typer.Option(
+        "--reason", metavar="TEXT", help="Reason for the change, recorded in the history."
+    ),
 ]

@@ -32,7 +32,7 @@ Labels = Annotated[
     typer.Option(
         "--label",
         metavar="LABEL",
-        help="Label to point to the version when it is ready (repeatable).",
+        help="Label to point at the version once the version is ready (repeatable).",
     ),
 ]
 Live = Annotated[
@@ -43,10 +43,10 @@ Timeout = Annotated[
     float, typer.Option("--timeout", min=0.1, metavar="SECONDS", help="Time limit of --wait.")
 ]
 DryRun = Annotated[
-    bool, typer.Option("--dry-run", help="Show what the push would upload, without changes.")
+    bool, typer.Option("--dry-run", help="Show what would be uploaded, without uploading anything.")
 ]
 Again = Annotated[
-    bool, typer.Option("--again", help="Create a new version even if the content exists already.")
+    bool, typer.Option("--again", help="Create a new version even if an identical one exists.")
 ]
 Golden = Annotated[
     list[Path] | None,
@@ -106,7 +106,7 @@ GitCommit = Annotated[
     typer.Option(
         "--git-commit",
         metavar="SHA|auto",
-        help="Git commit that the version was made from; auto reads it from git.",
+        help="Git commit that the version was built from; 'auto' reads it from git.",
     ),
 ]
 

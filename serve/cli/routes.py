@@ -12,7 +12,7 @@ from serve.core.routes import Split
 
 app = typer.Typer(
     no_args_is_help=True,
-    help="Manage routes: the traffic split of a model over its versions.\n\n"
+    help="Manage routes (how a model's traffic is split between its versions).\n\n"
     "Example: servegate route set digits 1=90 2=10",
     rich_markup_mode=None,
 )
@@ -57,7 +57,8 @@ def set_route(
     admin_url: AdminUrl = None,
     key_file: KeyFile = None,
 ) -> None:
-    """Set the traffic split of a model. The command returns when every worker uses it.
+    """Set the traffic split of a model. The command returns once every gateway worker uses the "
+    "new split.
 
     Example: servegate route set digits 1=90 2=10
     """

@@ -32,7 +32,8 @@ def check_skew(
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="Samples from the training: an .npz file with raw/INPUT and tensor/INPUT.",
+            help="Samples recorded during training: an .npz file with the arrays raw/INPUT and "
+            "tensor/INPUT for each input.",
         ),
     ] = None,
     preprocessing: Annotated[

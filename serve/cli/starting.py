@@ -19,13 +19,13 @@ ModelRepo = Annotated[
 ]
 State = Annotated[
     str | None,
-    typer.Option(metavar="DIR", help="Folder of the run-time state (default: .servegate)."),
+    typer.Option(metavar="DIR", help="Folder for runtime state (default: .servegate)."),
 ]
 Workers = Annotated[
     int | None, typer.Option(metavar="N", help="Worker processes of the gateway (default: 1).")
 ]
 Seed = Annotated[
-    int | None, typer.Option(metavar="N", help="Random seed of the traffic split, for tests.")
+    int | None, typer.Option(metavar="N", help="Random seed for the traffic split, for tests.")
 ]
 
 Host = Annotated[
@@ -79,7 +79,7 @@ TritonArg = Annotated[
     option(
         _TRITONS,
         "FLAG",
-        "Additional flag of local Tritons, for example --log-verbose=1 (repeatable).",
+        "Additional flag for local Tritons, for example --log-verbose=1 (repeatable).",
     ),
 ]
 PoolMemory = Annotated[

@@ -19,7 +19,9 @@ def sync(
     replica: Annotated[
         str, typer.Option(metavar="NAME", help="Name of the replica, as `replica ls` shows it.")
     ],
-    folder: Annotated[Path, typer.Option(metavar="DIR", help="Model folder of its Triton.")],
+    folder: Annotated[
+        Path, typer.Option(metavar="DIR", help="Model repository of the replica's Triton.")
+    ],
     admin_url: AdminUrl = None,
     storage: Annotated[
         str | None,

@@ -104,7 +104,7 @@ def up(
     log_level: LogLevel = None,
     log_format: LogFormat = None,
 ) -> None:
-    """Start control plane, gateway and local Tritons on this machine.
+    """Start the control plane, the gateway and local Tritons on this machine.
 
     Every option can also be set in servegate.toml or as SERVEGATE_<OPTION>; see `servegate config`.
 
@@ -145,7 +145,7 @@ def proxy(
     log_level: LogLevel = None,
     log_format: LogFormat = None,
 ) -> None:
-    """Start a gateway that uses a control plane elsewhere.
+    """Start a gateway that connects to a remote control plane.
 
     Both need the same secret: set SERVEGATE_SECRET, or share the state folder.
 
@@ -192,7 +192,7 @@ def control(
     log_level: LogLevel = None,
     log_format: LogFormat = None,
 ) -> None:
-    """Start a control plane for Tritons that run elsewhere.
+    """Start a control plane for remote Tritons.
 
     Examples:
 

@@ -119,7 +119,7 @@ def remove(
     admin_url: AdminUrl = None,
     key_file: KeyFile = None,
 ) -> None:
-    """Retire a version: all replicas unload it. `model restore` publishes it again.
+    """Retire a version, and unload it from all replicas. `model restore` publishes it again.
 
     A failed version is removed permanently.
 

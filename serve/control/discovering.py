@@ -182,7 +182,10 @@ class Discovering:
 
     def collect(self) -> Iterable[Metric]:
         """The sources as numbers for Prometheus."""
-        up = _family("up", "1 while the discovery source answers (its last list stays active)")
+        up = _family(
+            "up",
+            "1 while the discovery source responds; while it is 0, its last list remains in use",
+        )
         endpoints = _family("endpoints", "Replicas in the list of the discovery source")
         problems = _family("problems", "Problems in the list of the discovery source")
         for one in self.sources:

@@ -36,7 +36,7 @@ class Commands(Protocol):
     async def configure(
         self, name: str, *, objective: str | None, pool: str | None, by: By
     ) -> Written:
-        """Set a model's objective or pool."""
+        """Set a model's service-level objective or pool."""
 
 
 class Loading(Protocol):

@@ -36,7 +36,7 @@ _ROWS = (
     ),
     Fault(
         "source_unknown",
-        "this is not a model that can be converted",
+        "this is not a model in a supported format",
         "pass a SavedModel folder, or a .keras, .h5 or .onnx file",
     ),
     Fault(
@@ -103,7 +103,7 @@ _ROWS = (
     Fault(
         "same_name",
         "an input and an output have the same name, which ONNX does not allow",
-        "choose a signature whose outputs have other names",
+        "choose a signature whose inputs and outputs have different names",
     ),
     Fault(
         "unsupported_input",
@@ -119,7 +119,7 @@ _ROWS = (
     Fault(
         "unsupported_operator",
         "an operator has no ONNX equivalent",
-        "do this step outside the model",
+        "move this operation out of the model",
     ),
     Fault(
         "python_operator",
@@ -153,8 +153,8 @@ _ROWS = (
         "use a larger --memory (servegate convert inspect estimates it), or a larger machine",
     ),
     Fault("no_space", "the disk is full", "set TMPDIR or --out to a disk with more space"),
-    Fault("timed_out", "the conversion took too long", "use a larger --timeout"),
-    Fault("converter_crashed", "the converter crashed", "read its last lines of output above"),
+    Fault("timed_out", "the conversion took too long", "increase --timeout"),
+    Fault("converter_crashed", "the converter crashed", "see the last lines of its output above"),
     Fault(
         "converter_missing",
         "a package that conversions need is not installed",
@@ -201,13 +201,13 @@ _ROWS = (
     ),
     Fault(
         "metric_dropped",
-        "the converted model is less accurate",
+        "the converted model is less accurate than its source",
         "use another precision, more samples for calibration, or a larger --max-drop",
         is_gate=True,
     ),
     Fault(
         "unverified",
-        "the given rows do not verify the INT8 model",
+        "the given rows are not sufficient to verify the INT8 model",
         "pass samples from production, --labelled, or --accept-unverified",
         is_gate=True,
     ),
@@ -232,7 +232,7 @@ _ROWS = (
     # TensorRT.
     Fault(
         "trt_unsupported",
-        "TensorRT does not support these nodes",
+        "TensorRT does not support some nodes of the graph",
         "serve the ONNX file, or quantise symmetrically",
     ),
     Fault(
@@ -248,7 +248,7 @@ _ROWS = (
     Fault(
         "trt_build_failed",
         "TensorRT did not build the plan",
-        "look at the node that the message names",
+        "check the node that is named in the message",
     ),
 )
 FAULTS: Mapping[str, Fault] = MappingProxyType({row.code: row for row in _ROWS})

@@ -328,7 +328,7 @@ class Conflict(ServegateError):
 
 
 class PreconditionFailed(Conflict):
-    """The object has changed: the request's `If-Match` is not its current ETag."""
+    """The object has changed: the header `If-Match` does not match its current ETag."""
 
     code = "precondition_failed"
 
@@ -430,7 +430,7 @@ class DigestMismatch(Invalid):
 
 
 class NoSpace(ServegateError):
-    """The disk is full, or the quota is used up. Existing data is unharmed."""
+    """The disk is full, or the upload quota is exceeded. Existing data is not affected."""
 
     code = "no_space"
 
@@ -468,7 +468,7 @@ class NoReplica(Unavailable):
 
 
 class Asleep(NoReplica):
-    """The model's pool is scaled to zero, and the call cannot wait for the cold start."""
+    """The model's pool is scaled to zero, and the call may not wait, or has waited too long."""
 
     code = "asleep"
 
@@ -493,7 +493,7 @@ class NotLoaded(NoReplica):
 
 
 class Overloaded(ServegateError):
-    """The model's limit of calls in flight is reached. Triton did not receive the call."""
+    """The model's limit on calls in flight is reached. Triton did not receive the call."""
 
     code = "overloaded"
 
@@ -526,7 +526,7 @@ class NoRoom(ServegateError):
 
 
 class TooManyIncomplete(ServegateError):
-    """The key or address has too many calls with incomplete request bodies."""
+    """This API key or client address has too many calls whose bodies are incomplete."""
 
     code = "too_many_incomplete"
 
@@ -550,7 +550,7 @@ class DeadlineExceeded(ServegateError):
 
 
 class NotSent(ServegateError):
-    """No byte of the call reached Triton, so Triton cannot have executed it."""
+    """The call was not sent to Triton, so it was not executed and can be repeated safely."""
 
     code = "not_sent"
 
@@ -577,7 +577,7 @@ class TritonMissing(CannotStart):
 
 
 class TritonDidNotStart(CannotStart):
-    """A local Triton did not become ready. `last_lines` is the end of its log."""
+    """A local Triton did not become ready. `last_lines` contains the end of its log."""
 
     code = "triton_did_not_start"
 
@@ -611,7 +611,7 @@ class ConversionFailed(ServegateError):
 
 
 class GateRefused(ConversionFailed):
-    """The converted model differs from its source, and is not published."""
+    """The converted model's results differ from its source's, so it was not published."""
 
     code = "gate_refused"
 
@@ -623,13 +623,13 @@ class TrialFailed(ServegateError):
 
 
 class TritonFailed(ServegateError):
-    """Triton refused a control command, or crashed."""
+    """Triton refused a management request, or crashed."""
 
     code = "triton_failed"
 
 
 class NoControl(Unavailable):
-    """The control plane does not answer."""
+    """The control plane is not responding."""
 
     code = "no_control"
 

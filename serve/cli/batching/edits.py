@@ -39,7 +39,7 @@ class Edits:
         option(
             BATCHING,
             "DURATION",
-            "Longest time that a call waits for a batch, for example 500us or 2ms.",
+            "Maximum queue delay: how long a call may wait for a batch, for example 500us or 2ms.",
             "--delay",
         ),
     ] = None
@@ -48,7 +48,7 @@ class Edits:
         option(
             BATCHING,
             "N,…",
-            "Preferred batch sizes, for example 8,16; none removes them.",
+            "Preferred batch sizes, for example 8,16; 'none' removes them.",
             "--preferred",
         ),
     ] = None
@@ -57,7 +57,7 @@ class Edits:
         option(
             BATCHING,
             "",
-            "Return responses in the order of the calls.",
+            "Return responses in the order in which the calls arrived.",
             "--preserve-ordering/--no-preserve-ordering",
         ),
     ] = None
@@ -144,7 +144,7 @@ class Edits:
         option(
             SEQUENCES,
             "DURATION",
-            "Time without a call after which a sequence ends, for example 10s.",
+            "Idle timeout of a sequence, for example 10s.",
             "--sequence-idle",
         ),
     ] = None
@@ -163,7 +163,7 @@ class Edits:
         option(
             SEQUENCES,
             "DURATION",
-            "Longest time that a call of a sequence waits for a batch.",
+            "Maximum queue delay for calls of a sequence.",
             "--sequence-delay",
         ),
     ] = None

@@ -7,7 +7,7 @@ from serve.cli.panels import Grouped
 
 app = typer.Typer(
     no_args_is_help=True,
-    help="Show, check, change and tune the batching of a version.\n\n"
+    help="Show, check, change and tune a version's batching configuration.\n\n"
     "Example: servegate batching show digits",
     rich_markup_mode=None,
 )

@@ -17,7 +17,7 @@ def show(
     key_file: KeyFile = None,
     json: AsJson = False,
 ) -> None:
-    """Show the batching of a version, and advice.
+    """Show a version's batching configuration, with recommendations.
 
     Without a version, shows the one that receives most of the model's traffic.
 

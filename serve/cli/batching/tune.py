@@ -34,8 +34,8 @@ def tune(
         option(
             _SEARCH,
             "NAME",
-            "Replica to measure on; it gets no other calls meanwhile (default: a temporary "
-            "Triton).",
+            "Replica to use for the measurements; it gets no other traffic during the search "
+            "(default: a temporary Triton).",
             "--replica",
         ),
     ] = "",
@@ -61,11 +61,11 @@ def tune(
     ] = "1",
     instances: Annotated[
         str,
-        option(_SEARCH, "N,…", "Numbers of instances to try.", "--instances"),
+        option(_SEARCH, "N,…", "Instance counts to try.", "--instances"),
     ] = "1,2",
     max_batch: Annotated[
         int,
-        option(_SEARCH, "N", "Largest batch to try.", "--max-batch", min=0),
+        option(_SEARCH, "N", "Largest batch size to try.", "--max-batch", min=0),
     ] = 32,
     resume: Annotated[
         Path | None,
@@ -77,7 +77,9 @@ def tune(
     ] = Path("tune-reports"),
     apply: Annotated[
         bool,
-        option(_RESULT, "", "Apply the result if it is a gain.", "--apply"),
+        option(
+            _RESULT, "", "Apply the result if it improves on the current configuration.", "--apply"
+        ),
     ] = False,
     watch: Annotated[
         str,

@@ -30,7 +30,7 @@ def resume(
     key_file: KeyFile = None,
     json: AsJson = False,
 ) -> None:
-    """Continue an evaluation.
+    """Resume an evaluation.
 
     Calls the model for the rows that are missing or failed.
 

@@ -29,7 +29,8 @@ def list_rows(
         str,
         typer.Option(
             metavar="BUCKET",
-            help="Bucket: both-right, only-a, only-b, both-wrong, right, wrong or failed.",
+            help="Only rows with this result: both-right, only-a, only-b, both-wrong, right, "
+            "wrong or failed.",
         ),
     ] = "",
     where: Annotated[

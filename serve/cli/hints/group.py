@@ -7,7 +7,8 @@ from serve.cli.panels import Grouped
 
 app = typer.Typer(
     no_args_is_help=True,
-    help="Show and limit how many replicas each pool should have.\n\nExample: servegate hints show",
+    help="Show scaling hints (how many replicas each pool should have) and set their "
+    "bounds.\n\nExample: servegate hints show",
     rich_markup_mode=None,
 )
 app.command("show")(show.show)

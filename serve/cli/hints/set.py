@@ -29,11 +29,11 @@ def set_pool(
     ] = None,
     gpu_budget: Annotated[
         str | None,
-        option(_BOUNDS, "N", "Number of replicas that have GPUs; '' for no limit."),
+        option(_BOUNDS, "N", "Maximum number of replicas with GPUs; '' removes the limit."),
     ] = None,
     to_zero: Annotated[
         bool | None,
-        option(_BOUNDS, "", "Scale an idle pool to zero.", "--to-zero/--no-to-zero"),
+        option(_BOUNDS, "", "Allow an idle pool to scale to zero.", "--to-zero/--no-to-zero"),
     ] = None,
     schedule: Annotated[
         list[str] | None,
@@ -53,8 +53,8 @@ def set_pool(
         option(
             _GROUP,
             "NUMBER",
-            "Cost of one replica per hour, in any unit. The pool with the lowest cost per "
-            "call gets the demand first.",
+            "Cost of one replica per hour, in any unit. Demand is assigned to the pool with the "
+            "lowest cost per call first.",
             min=0.0,
         ),
     ] = None,
@@ -66,7 +66,7 @@ def set_pool(
 ) -> None:
     """Set the bounds of a pool.
 
-    The scaling hint stays within these bounds. Settings that you leave out stay as they are.
+    The scaling hint stays within these bounds. Omitted settings do not change.
 
     Example: servegate hints set default --least 1 --most 8 --gpu-budget 6
 

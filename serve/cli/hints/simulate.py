@@ -31,7 +31,15 @@ Policies = Annotated[
     ),
 ]
 Seeds = Annotated[
-    int, option(_LOAD, "N", "Number of repetitions of each load.", "--seeds", min=1, max=1000)
+    int,
+    option(
+        _LOAD,
+        "N",
+        "Number of runs of each load, each with its own random seed.",
+        "--seeds",
+        min=1,
+        max=1000,
+    ),
 ]
 TraceFile = Annotated[
     Path | None,
@@ -101,7 +109,7 @@ Every = Annotated[
     option(
         _POLICIES,
         "",
-        "Run each policy with several parameters, not only its usual one.",
+        "Run each policy with several parameters, not only its default.",
         "--all-parameters",
     ),
 ]
@@ -130,7 +138,7 @@ def simulate(
     key_file: KeyFile = None,
     json: AsJson = False,
 ) -> None:
-    """Compare this scaling policy with others in a simulation.
+    """Simulate the scaling policy, and compare it with others.
 
     Runs named loads, or a trace of your own calls, on simulated replicas. Simulates each call, with
     batches, queues and cold starts. Prints the share of late calls, and the replica-hours compared

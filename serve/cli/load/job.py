@@ -29,7 +29,9 @@ def print_job(
     key_secret: Annotated[
         str,
         typer.Option(
-            "--key-secret", metavar="NAME", help="Secret whose entry `key` is the API key."
+            "--key-secret",
+            metavar="NAME",
+            help="Kubernetes Secret that contains the API key as the entry `key`.",
         ),
     ] = "",
     cpu: Annotated[
@@ -43,7 +45,7 @@ def print_job(
         typer.Option(
             "--deadline",
             metavar="DURATION",
-            help="Time limit of the Job; longer than the load test.",
+            help="Time limit of the Job; must be longer than the load test.",
         ),
     ] = "1h",
 ) -> None:

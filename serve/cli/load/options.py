@@ -59,7 +59,12 @@ Expect = Annotated[
 RandomBodies = Annotated[
     int,
     option(
-        CALLS, "N", "Number of different random requests.", "--random-bodies", min=1, max=100_000
+        CALLS,
+        "N",
+        "Number of distinct random requests to send in turn.",
+        "--random-bodies",
+        min=1,
+        max=100_000,
     ),
 ]
 SequenceLength = Annotated[
@@ -86,7 +91,7 @@ Connections = Annotated[
     option(
         GENERATOR,
         "N",
-        "Limit of calls in flight per worker; further calls wait.",
+        "Maximum number of calls in flight per worker; further calls wait.",
         "--connections",
         min=1,
         max=60_000,
@@ -117,7 +122,7 @@ Listen = Annotated[
     option(
         GENERATOR,
         "HOST:PORT",
-        "Address on which `servegate load worker` processes of other machines connect.",
+        "Address to which `servegate load worker` processes on other machines connect.",
         "--listen",
     ),
 ]
@@ -141,7 +146,7 @@ Name = Annotated[
     str, option(REPORT, "NAME", "Name of the report (default: time, model and kind).", "--name")
 ]
 NoObserve = Annotated[
-    bool, option(REPORT, "", "Leave the metrics of the gateway out of the report.", "--no-observe")
+    bool, option(REPORT, "", "Do not include the gateway's metrics in the report.", "--no-observe")
 ]
 NoCheck = Annotated[
     bool, option(CALLS, "", "Skip the test call that must succeed before the run.", "--no-check")

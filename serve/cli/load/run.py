@@ -49,8 +49,8 @@ def run(
         option(
             options.LOAD,
             "USERS",
-            "Closed loop: number of users, each of whom waits for a response before the next "
-            "call (default: open loop).",
+            "Run a closed loop with this number of users, each of which waits for the response "
+            "before its next call (default: open loop).",
             "--closed",
             min=0,
             show_default=False,

@@ -45,7 +45,7 @@ def run_scenario(
         option(
             options.LOAD,
             "RATE",
-            "Calls per second (default: as the scenario defines).",
+            "Calls per second (default: defined by the scenario).",
             "--rate",
             min=0,
             show_default=False,

@@ -14,10 +14,14 @@ def work(
     ],
     patience: Annotated[
         str,
-        typer.Option("--patience", metavar="DURATION", help="Time limit for connecting to it."),
+        typer.Option(
+            "--patience",
+            metavar="DURATION",
+            help="Time limit for connecting to the coordinating process.",
+        ),
     ] = "60s",
 ) -> None:
-    """Generate calls for a load test that runs on another machine.
+    """Generate calls for a load test that is coordinated from another machine.
 
     Example: servegate load worker --master loadmaster:5557
     """

@@ -93,7 +93,8 @@ class Hints:
         """For Prometheus: 1 for each hint that holds."""
         gauge = GaugeMetricFamily(
             "servegate_batching_hint",
-            "1 while the calls of a version differ from what its configuration was tuned for",
+            "1 while a version's traffic differs from the traffic that its batching configuration "
+            "was tuned for",
             labels=["model", "version", "hint"],
         )
         for one in self.all():

@@ -53,9 +53,9 @@ def batching_without_batches(subject: Subject) -> Findings:
 
 
 def delay_absurd(subject: Subject) -> Findings:
-    """The queue delay is longer than a second.
+    """The queue delay is longer than one second.
 
-    A request that arrives alone takes that much longer.
+    A request that arrives alone waits for the whole delay.
     """
     message = subject.message
     for field, delay in (
@@ -74,8 +74,8 @@ def delay_absurd(subject: Subject) -> Findings:
 def delay_without_effect(subject: Subject) -> Findings:
     """A queue delay has no effect.
 
-    With `max_batch_size` 1, every request is a full batch. The direct strategy of sequences waits
-    only for `minimum_slot_utilization`.
+    With `max_batch_size` 1, every request is a full batch. The sequence batcher's direct strategy
+    waits only if `minimum_slot_utilization` is set.
     """
     message = subject.message
     if message.max_batch_size == 1 and message.dynamic_batching.max_queue_delay_microseconds:
@@ -140,7 +140,8 @@ def priority_without_levels(subject: Subject) -> Findings:
 
 
 def unsupported_here(subject: Subject) -> Findings:
-    """A field that NVIDIA's onnxruntime backend supports, and the one of local Tritons does not.
+    """A field that NVIDIA's onnxruntime backend supports, but the backend of local Tritons does "
+    "not.
 
     Local Tritons refuse to load the model.
     """

@@ -5,7 +5,7 @@ from serve.triton.lint.subject import Finding, Findings, Subject
 
 
 def tensor_cycle(subject: Subject) -> Findings:
-    """Steps that wait for each other.
+    """The steps form a cycle.
 
     Triton does not check this. Calls would never get a response.
     """

@@ -37,7 +37,8 @@ def ensemble_platform(subject: Subject) -> Findings:
 
 
 def ensemble_only(subject: Subject) -> Findings:
-    """A field that an ensemble cannot have, because it executes nothing itself.
+    """A field that is not allowed in an ensemble, because an ensemble does not execute anything "
+    "itself.
 
     Triton: `instance group should not be specified for ensemble`, and similar messages.
     """
@@ -153,7 +154,7 @@ def tensor_unproduced(subject: Subject) -> Findings:
 
 
 def tensor_unused(subject: Subject) -> Findings:
-    """Nothing uses an input of the ensemble, or a tensor that a step produces.
+    """An input of the ensemble, or a tensor that a step produces, is never used.
 
     Triton: `ensemble tensor 'z' is unused`, `ensemble input 'u' is not used`.
     """
@@ -171,7 +172,7 @@ def tensor_unused(subject: Subject) -> Findings:
 
 
 def tensor_produced_twice(subject: Subject) -> Findings:
-    """A tensor that two steps produce.
+    """Two steps produce the same tensor.
 
     Triton: `ensemble tensor 'y' can appear in an output map only once`.
     """
@@ -224,7 +225,7 @@ def edge_datatype(subject: Subject) -> Findings:
 
 
 def edge_dims(subject: Subject) -> Findings:
-    """A tensor has different shapes at its two ends; -1 fits every size.
+    """A tensor has different shapes at its two ends; -1 matches any size.
 
     Triton: `ensemble tensor x: inconsistent shape`.
     """

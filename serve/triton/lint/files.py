@@ -142,7 +142,7 @@ def platform_against_backend(subject: Subject) -> Findings:
 
 
 def tensorflow_ended(subject: Subject) -> Findings:
-    """A model for the TensorFlow backend.
+    """The model uses the TensorFlow backend, which Triton no longer includes.
 
     Triton from 25.03 on: `unable to find backend library for backend 'tensorflow'`.
     """
@@ -172,7 +172,7 @@ def version_empty(subject: Subject) -> Findings:
 
 
 def platform_against_file(subject: Subject) -> Findings:
-    """The version contains the model file of another backend.
+    """The version contains a model file for a different backend.
 
     The backend refuses to load the model: `the model's directory has no file '1/model.onnx'`.
     """
@@ -266,7 +266,7 @@ def _ends_with(path: str, location: str) -> bool:
 
 
 def opset_new(subject: Subject) -> Findings:
-    """The opset is too new for the ONNX Runtime of some Tritons.
+    """The opset is newer than the ONNX Runtime of some replicas supports.
 
     ONNX Runtime refuses a newer opset than its own: `Opset … is under development`.
     """

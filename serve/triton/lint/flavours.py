@@ -49,7 +49,7 @@ def flavour_override(subject: Subject) -> Findings:
 
 
 def flavour_needs(subject: Subject) -> Findings:
-    """A TensorRT plan was built for other machines than its flavour needs.
+    """A TensorRT plan was built for a different GPU or TensorRT version than its flavour requires.
 
     TensorRT refuses a plan of another version or for another GPU.
     """

@@ -9,7 +9,7 @@ _GROUP = model_config_pb2.ModelInstanceGroup
 
 
 def instance_count(subject: Subject) -> Findings:
-    """A negative number of instances.
+    """The number of instances is negative.
 
     Triton 2.51 loads the model with its own default.
     """
@@ -61,7 +61,7 @@ def profile_without_plan(subject: Subject) -> Findings:
 
 
 def gpu_missing(subject: Subject) -> Findings:
-    """KIND_GPU is set, but there may be no GPU.
+    """KIND_GPU is set, but the replicas may not have a GPU.
 
     Triton: `has kind KIND_GPU but no GPUs are available`.
     """

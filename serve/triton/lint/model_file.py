@@ -142,7 +142,7 @@ def _agree(configured: list[int], declared: list[int], *, strictly: bool) -> boo
 
 
 def dims_hold_batch(subject: Subject) -> Findings:
-    """`dims` includes the batch dimension, although `max_batch_size` is above 0.
+    """`dims` includes the batch dimension, although `max_batch_size` is greater than 0.
 
     Triton adds the batch dimension itself, so the model gets one dimension too many.
     """

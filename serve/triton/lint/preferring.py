@@ -41,7 +41,7 @@ def preferred_not_positive(subject: Subject) -> Findings:
 def preferred_twice(subject: Subject) -> Findings:
     """A preferred batch size is listed twice.
 
-    Triton 2.51 loads the model and ignores the repetition.
+    Triton 2.51 loads the model and ignores the duplicate.
     """
     for field, sizes in _preferred(subject):
         for size in sorted(set(sizes)):

@@ -25,7 +25,7 @@ def preprocessing_malformed(subject: Subject) -> Findings:
 
 
 def preprocessing_unfit(subject: Subject) -> Findings:
-    """preprocessing.json produces a tensor that does not fit the model's input.
+    """The tensor that preprocessing.json describes does not match the model's input.
 
     Triton does not read it. It rejects calls with such tensors.
     """

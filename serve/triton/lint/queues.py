@@ -59,7 +59,7 @@ def ordering_holds_answers(subject: Subject) -> Findings:
 
 
 def timeout_never(subject: Subject) -> Findings:
-    """There is an action for calls that time out, but no timeout.
+    """`timeout_action` is set, but there is no timeout.
 
     Triton 2.51 loads the model, and calls never time out in the queue.
     """
@@ -73,9 +73,10 @@ def timeout_never(subject: Subject) -> Findings:
 
 
 def timeout_override_without_effect(subject: Subject) -> Findings:
-    """Clients may shorten the timeout, but there is none.
+    """`allow_timeout_override` is set, but the queue has no default timeout.
 
-    Triton uses the shorter of the two, which is 0, so it ignores the parameter `timeout` of a call.
+    Triton uses the smaller of the call's timeout and the queue's. The queue's is 0, so the
+    parameter `timeout` of a call has no effect.
     """
     for field, policy in policies(subject):
         if policy.allow_timeout_override and not policy.default_timeout_microseconds:
@@ -87,7 +88,7 @@ def timeout_override_without_effect(subject: Subject) -> Findings:
 
 
 def timeout_before_delay(subject: Subject) -> Findings:
-    """Calls time out before the queue delay is over.
+    """The queue timeout is shorter than the queue delay.
 
     Triton rejects a call that arrives alone with `Request timeout expired`, status 503.
     """
@@ -118,10 +119,10 @@ def timeout_absurd(subject: Subject) -> Findings:
 
 
 def queue_below_batch(subject: Subject) -> Findings:
-    """The queue is shorter than a batch.
+    """`max_queue_size` is smaller than `max_batch_size`.
 
     Triton rejects further calls with `Exceeds maximum queue size`, status 503. In 2.51, a batch of
-    calls with one row is never larger than the queue.
+    calls with one row cannot exceed the queue size.
     """
     largest = subject.message.max_batch_size
     for field, policy in policies(subject):

@@ -61,7 +61,7 @@ def rate_limiter_off(subject: Subject) -> Findings:
     """A rate limiter is configured, but Triton ignores it by default.
 
     Triton needs `--rate-limit=execution_count`, which Servegate does not set by default. If another
-    rule finds an error in the rate limiter, only that one is reported.
+    rule finds an error in the rate limiter, this warning is left out.
     """
     if any((*resource_twice(subject), *resource_both(subject), *resource_empty(subject))):
         return
@@ -89,7 +89,7 @@ def cache_unsupported(subject: Subject) -> Findings:
 
 
 def cache_off(subject: Subject) -> Findings:
-    """The response cache is enabled, but Triton has none by default.
+    """The response cache is enabled for the model, but Triton's is disabled by default.
 
     Triton 2.51 loads the model and caches nothing unless it is started with `--cache-config`, which
     Servegate does not set by default.

@@ -56,7 +56,7 @@ ORT_PARAMETERS = {  # what each must look like, in the pattern's and in plain wo
 
 
 def accelerator_unknown(subject: Subject) -> Findings:
-    """An execution accelerator that the onnxruntime backend does not have.
+    """The onnxruntime backend does not support this execution accelerator.
 
     The backend refuses to load the model: `unknown Execution Accelerator 'x' is requested`.
     """
@@ -149,7 +149,7 @@ def graph_level(subject: Subject) -> Findings:
 
 
 def field_new(subject: Subject) -> Findings:
-    """A field that Triton before 2.52 does not know.
+    """A field that requires Triton 2.52 or later.
 
     Triton 2.51: `failed to read text proto`, without details.
     """

@@ -43,7 +43,7 @@ def warmup_input_missing(subject: Subject) -> Findings:
 
 
 def warmup_differs(subject: Subject) -> Findings:
-    """A warm-up sample has another data type or shape than the input.
+    """The data type or shape of a warm-up sample differs from the input's.
 
     Triton fails to load it: `unexpected shape for input`, or `inference input 'x' data-type is`.
     """
@@ -117,7 +117,7 @@ def warmup_data_missing(subject: Subject) -> Findings:
 
 
 def warmup_random_text(subject: Subject) -> Findings:
-    """A warm-up sample uses random data for a text input.
+    """A warm-up sample uses random data for a string input.
 
     Triton sends empty strings instead.
     """
@@ -138,8 +138,8 @@ def warmup_random_text(subject: Subject) -> Findings:
 def warmup_count(subject: Subject) -> Findings:
     """A warm-up sample is sent thousands of times.
 
-    The model is ready only afterwards, and each change of the configuration takes as long on each
-    replica.
+    The model does not become ready until then, and each change of the configuration takes as much
+    longer on each replica.
     """
     for sample in subject.message.model_warmup:
         if sample.count > MANY:
