@@ -4,10 +4,9 @@
     python -m loadtests.bench.against_checkout ../before
 
 Both gateways run with the same packages in front of the same upstreams; a fresh checkout gets this
-one's copies of the files from npm. Every row gets rounds until
-the 95 % interval of the ratio is narrower than ± 3 %: 15 at least, because a few rounds can agree by
-chance, and 30 at most. Exit status 1 when a row is
-wholly above 1.03, or when the geometric mean of the rows is above 1.02.
+one's copies of the files from npm. Every row gets rounds until the 95 % interval of the ratio is
+narrower than ± 3 %: 15 at least, because a few rounds can agree by chance, and 30 at most. Exit
+status 1 when a row is wholly above 1.03, or when the geometric mean of the rows is above 1.02.
 """
 
 import argparse
