@@ -57,8 +57,9 @@ def set_route(
     admin_url: AdminUrl = None,
     key_file: KeyFile = None,
 ) -> None:
-    """Set the traffic split of a model. The command returns once every gateway worker uses the "
-    "new split.
+    """Set the traffic split of a model.
+
+    The command returns once every gateway worker uses the new split.
 
     Example: servegate route set digits 1=90 2=10
     """

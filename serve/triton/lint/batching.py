@@ -140,8 +140,7 @@ def priority_without_levels(subject: Subject) -> Findings:
 
 
 def unsupported_here(subject: Subject) -> Findings:
-    """A field that NVIDIA's onnxruntime backend supports, but the backend of local Tritons does "
-    "not.
+    """A field that NVIDIA's onnxruntime backend supports, but that of local Tritons does not.
 
     Local Tritons refuse to load the model.
     """

@@ -37,8 +37,7 @@ def ensemble_platform(subject: Subject) -> Findings:
 
 
 def ensemble_only(subject: Subject) -> Findings:
-    """A field that is not allowed in an ensemble, because an ensemble does not execute anything "
-    "itself.
+    """A field that is not allowed in an ensemble, because an ensemble executes nothing itself.
 
     Triton: `instance group should not be specified for ensemble`, and similar messages.
     """
