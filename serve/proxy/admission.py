@@ -42,9 +42,7 @@ _NONE: Answers = (0, 0.0)
 class Pace:
     """How fast the calls of one model end, and how long callers wait, since `since`."""
 
-    __slots__ = (
-        *("before", "changed", "ended", "limit", "moments", "rate", "since", "usual", "waits"),
-    )
+    __slots__ = ("before", "changed", "ended", "limit", "rate", "since", "usual", "waits")
 
     def __init__(self, now: float) -> None:
         self.limit = math.inf  # calls in flight
@@ -61,8 +59,7 @@ class Pace:
         self.since = now
         self.before = answers
         self.ended = 0  # calls that no caller waited for
-        self.waits: list[float] = []  # seconds of callers who gave up
-        self.moments: set[int] = set()  # in which they did
+        self.waits: list[tuple[float, int]] = []  # seconds of callers who gave up, and the moment
 
     def look(self, now: float, answers: Answers, most: int) -> None:
         """Set the limit by what was seen, when that is enough."""
@@ -73,20 +70,23 @@ class Pace:
                 self.begin(now, answers)
             return
         self.rate = (answered + self.ended) / passed
+        usual = self.usual
         if answered >= ENOUGH:
-            usual = self.usual * (1.0 + passed / FORGETTING)
-            self.usual = min(usual, (answers[1] - self.before[1]) / answered)
-        usual = self.usual if self.usual < math.inf else 0.0
+            seconds = (answers[1] - self.before[1]) / answered
+            usual = min(usual * (1.0 + passed / FORGETTING), seconds)
+        known = usual if usual < math.inf else 0.0
         late = self.waits
         if answered > SHARE * len(late):  # else hardly any is answered, whatever is usual
-            late = [wait for wait in late if wait >= 2.0 * usual]
-        if len(late) > SHARE * (len(late) + answered):
-            if len(self.moments) < MOMENTS and passed < LONGEST_LOOK:
-                return
-            busy = self.rate * usual
-            wanted = max(FEWEST, busy, self.rate * median(late) / 2.0)
-            lasted = len(self.moments) >= MOMENTS
-            if lasted and self.rate and wanted < min(self.limit, most):
+            late = [wait for wait in late if wait[0] >= 2.0 * known]
+        are_many = len(late) > SHARE * (len(late) + answered)
+        are_spread = len({moment for _, moment in late}) >= MOMENTS
+        if are_many and not are_spread and passed < LONGEST_LOOK:
+            return
+        self.usual = usual
+        if are_many and are_spread:
+            patience = median(seconds for seconds, _ in late)
+            wanted = max(FEWEST, self.rate * known, self.rate * patience / 2.0)
+            if self.rate and wanted < min(self.limit, most):
                 self.limit = wanted
             self.changed = now
         elif now - self.changed >= PAUSE:
@@ -160,8 +160,7 @@ class Admission:
         pace = self._paces.get(model)
         if pace is None:
             pace = self._paces[model] = Pace(self._now)
-        pace.waits.append(seconds)
-        pace.moments.add(self._sweeps)
+        pace.waits.append((seconds, self._sweeps))
 
     def ended(self, model: str) -> None:
         """A replica is done with a call that no caller waits for: count it out."""

@@ -248,15 +248,16 @@ def descendants(pid: int) -> list[int]:
     return found
 
 
-def until(reached: Any, patience: float = PATIENCE, what: str = "") -> Any:
-    """Ask again and again until the answer is true; bounded."""
+def until(reached: Any, patience: float = PATIENCE, what: str | Callable[[], str] = "") -> Any:
+    """Ask again and again until the answer is true; bounded. `what` may be asked at the end."""
     end = time.monotonic() + patience
     while True:
         answer = reached()
         if answer:
             return answer
         if time.monotonic() > end:
-            raise AssertionError(f"not reached within {patience} s: {what or reached}")
+            said = what() if callable(what) else what
+            raise AssertionError(f"not reached within {patience} s: {said or reached}")
         threading.Event().wait(0.05)
 
 

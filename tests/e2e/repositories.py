@@ -91,10 +91,10 @@ def serve(
     def states() -> dict[str, str]:
         return {model["name"]: model["state"] for model in gateway.get("/api/models")}
 
-    try:
-        harness.until(lambda: wanted.items() <= states().items())
-    except AssertionError:
-        raise AssertionError(f"{gateway.get('/api/models')} instead of {wanted}") from None
+    def found() -> str:
+        return f"{wanted} instead of {gateway.get('/api/models')}"
+
+    harness.until(lambda: wanted.items() <= states().items(), what=found)
 
 
 def ensemble(repository: Path, name: str, first: str, second: str) -> None:

@@ -64,6 +64,10 @@ class Tried:
         assert done.returncode == 0, done.stderr
         return done.stdout
 
+    def said(self) -> str:
+        """What every process has printed."""
+        return "\n".join(each.output for each in self.started)
+
     def call(self, model: str, **headers: str) -> tuple[int, Any]:
         """What the gateway says of a model."""
         return harness.request(
@@ -124,11 +128,7 @@ def tried(rendered: dict[str, Rendering], tmp_path: Path) -> Iterator[Tried]:
 def test_a_model_is_pushed_and_called_with_the_settings_of_the_overlay_try(tried: Tried) -> None:
     for deployment in ("servegate-control", "servegate-gateway"):
         for kind in ("startupProbe", "livenessProbe", "readinessProbe"):
-            try:
-                harness.until(lambda d=deployment, k=kind: tried.probe(d, k))
-            except AssertionError as error:
-                said = "\n".join(each.output for each in tried.started)
-                raise AssertionError(f"{kind} of {deployment}: {said}") from error
+            harness.until(lambda d=deployment, k=kind: tried.probe(d, k), what=tried.said)
     key = tried.run("key", "create", "--role", "admin").strip()
     tried.run("model", "push", "model_repo/digits", "digits", "--wait", SERVEGATE_KEY=key)
     assert tried.call("digits")[0] == 401
