@@ -118,6 +118,7 @@ class Worker:
                 stack.callback(close)
             stack.callback(grpc.close)
             stack.callback(self._hanging.close)
+            stack.callback(self._tfserving.compute.close)
             async with asyncio.TaskGroup() as tasks:
                 sweeps = _for_ever(*self._sweeps(http, grpc))
                 work = [self._feed.run(), self._caller.run(), sweeps]

@@ -26,7 +26,7 @@ from serve.core.errors import BadRequest
 
 Shape = tuple[int, ...]
 BYTES = "BYTES"
-LARGE = 256 << 10  # bytes that are worked on in a thread, so that other calls go on meanwhile
+LARGE = 256 << 10  # bytes; more is converted beside the event loop, so that other calls go on
 DEEPEST = 32  # dimensions of a tensor that are taken
 _AT_ONCE = 1 << 16  # elements
 _LENGTH = struct.Struct("<I")

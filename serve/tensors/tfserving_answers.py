@@ -18,7 +18,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from serve.core.errors import BadRequest
 from serve.tensors.tfserving import BYTES, FLOATS, Shape, Tensor, unpack
 
-_AT_ONCE = 1 << 14  # numbers between two moments at which other threads may run
 _SPECIAL = {"nan": "NaN", "-nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
 
 
@@ -111,16 +110,14 @@ def _texts(tensor: Tensor, name: str) -> Sequence[str]:
 def _decimals(values: Sequence[float], code: str) -> list[str]:
     """Six digits where they give the value back, else as many as the datatype needs."""
     digits, texts = 9 if code == "f" else 17, []
-    for start in range(0, len(values), _AT_ONCE):
-        part = values[start : start + _AT_ONCE]
-        short = [f"{value:g}" for value in part]
-        back = array(code, map(float, short))
-        for value, text, read in zip(part, short, back, strict=True):
-            if read != value:  # NaN is not itself, either
-                text = f"{value:.{digits}g}"
-            if "." not in text and "e" not in text:
-                text = _SPECIAL.get(text) or f"{text}.0"
-            texts.append(text)
+    short = [f"{value:g}" for value in values]
+    back = array(code, map(float, short))
+    for value, text, read in zip(values, short, back, strict=True):
+        if read != value:  # NaN is not itself, either
+            text = f"{value:.{digits}g}"
+        if "." not in text and "e" not in text:
+            text = _SPECIAL.get(text) or f"{text}.0"
+        texts.append(text)
     return texts
 
 

@@ -24,7 +24,8 @@ from serve.tensors.tfserving import (
     unpack,
 )
 from serve.tensors.tfserving_faults import shown, type_name
-from serve.tensors.tfserving_json import tensor_of
+from serve.tensors.tfserving_json import document_of, signature_name, tensor_of
+from serve.wire.tfserving import check_signature
 
 
 class ClassOutputs(NamedTuple):
@@ -32,6 +33,19 @@ class ClassOutputs(NamedTuple):
 
     scores: Port
     classes: Port | None
+
+
+def read_examples(document: dict[str, Any], signature: Signature) -> tuple[dict[str, Tensor], int]:
+    """The tensors of a classify or regress request, and of how many examples."""
+    examples = examples_of(document)
+    return example_inputs(examples, signature), len(examples)
+
+
+def large_examples(body: bytes, signature: Signature) -> tuple[dict[str, Tensor], int]:
+    """The same of a body that has not been read yet."""
+    document = document_of(body)
+    check_signature(signature_name(document))
+    return read_examples(document, signature)
 
 
 def examples_of(document: dict[str, Any]) -> list[dict[str, Any]]:

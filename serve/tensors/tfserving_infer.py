@@ -6,7 +6,7 @@ Source: Triton's binary tensor data extension, and its classification extension.
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,10 +16,10 @@ from serve.tensors.tfserving import BYTES, Tensor, item_size, pack
 
 @dataclass(frozen=True, slots=True)
 class Body:
-    """The body of an infer request; `head` is the length of its JSON head in bytes."""
+    """The body of an infer request: its JSON head, and the tensors."""
 
-    data: bytes
-    head: int
+    head: bytes
+    tensors: tuple[bytes, ...]
 
 
 def infer_body(
@@ -42,7 +42,7 @@ def infer_body(
     else:
         document["parameters"] = {"binary_data_output": True}
     head = json.dumps(document, separators=(",", ":")).encode()
-    return Body(b"".join((head, *(tensor.raw for tensor in inputs.values()))), len(head))
+    return Body(head, tuple(tensor.raw for tensor in inputs.values()))
 
 
 def read_outputs(body: bytes, head_length: int | None) -> dict[str, Tensor]:
@@ -68,6 +68,13 @@ def read_outputs(body: bytes, head_length: int | None) -> dict[str, Tensor]:
     except (ValueError, KeyError, TypeError, AttributeError, OverflowError, BadRequest) as error:
         raise ServegateError("Triton's response cannot be read", why=repr(error)) from error
     return outputs
+
+
+def written(
+    write: Callable[[Mapping[str, Tensor]], bytes], body: bytes, head_length: int | None
+) -> bytes:
+    """What `write` makes of an answer's outputs."""
+    return write(read_outputs(body, head_length))
 
 
 def _from_json(data: list[Any], datatype: str) -> bytes:

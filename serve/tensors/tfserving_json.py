@@ -10,9 +10,7 @@ Source: "RESTful API" of TensorFlow Serving's documentation; its sentences: `uti
 """
 
 import json
-import re
-from json.decoder import JSONArray, JSONObject  # type: ignore[attr-defined]
-from json.scanner import py_make_scanner  # type: ignore[attr-defined]
+from itertools import chain
 from typing import Any, NamedTuple
 
 from serve.core.errors import BadRequest
@@ -26,40 +24,10 @@ from serve.tensors.tfserving_faults import (
     shape_of,
     shown,
 )
-from serve.tensors.tfserving_numbers import SLICE, Numbers, Weighed
+from serve.tensors.tfserving_numbers import Numbers, Weighed
+from serve.wire.tfserving import check_signature
 
-
-def _float(text: str) -> float:
-    return float(text)
-
-
-def _int(text: str) -> int:
-    return int(text)
-
-
-def _object(found: dict[str, Any]) -> dict[str, Any]:
-    return found
-
-
-def _slowest() -> json.JSONDecoder:
-    decoder: Any = json.JSONDecoder()
-    decoder.parse_object, decoder.parse_array = JSONObject, JSONArray
-    decoder.scan_once = py_make_scanner(decoder)
-    found: json.JSONDecoder = decoder
-    return found
-
-
-_FAST = json.JSONDecoder()
-# The scanner, which is written in C, keeps the interpreter to itself from the first byte to the
-# last: 340 ms for 14 MB of numbers, measured. It lets others go on where it calls back into Python,
-# for numbers and objects; a document of other things is read by the scanner in Python, which takes
-# ten times as long.
-_SLOW = json.JSONDecoder(parse_float=_float, parse_int=_int, object_hook=_object)
-_SLOWEST = _slowest()
-_AT_ONCE = 1 << 12  # elements, between which other threads may run
-_CALLS_BACK = re.compile(rb"[\[,:\s]-?[0-9]|\{")
-
-
+_READ = json.JSONDecoder()
 _NO_LIST = (
     "instances is a plain list, but expecting list of objects as multiple "
     "input tensors required as per tensorinfo_map"
@@ -77,16 +45,13 @@ class PredictBody(NamedTuple):
     is_row: bool
 
 
-def document_of(body: bytes, *, is_large: bool = False) -> dict[str, Any]:
-    """The JSON object in a request's body. What stands behind it is not read.
-
-    A large one is read in a way that lets other threads run meanwhile.
-    """
+def document_of(body: bytes) -> dict[str, Any]:
+    """The JSON object in a request's body. What stands behind it is not read."""
     if not body:
         raise BadRequest("JSON Parse error: The document is empty")
     try:  # bytes that are no UTF-8 pass through strings as they are
         text = body.decode("utf-8", "surrogateescape").lstrip("\ufeff \t\r\n")
-        document, _ = (_patient(body) if is_large else _FAST).raw_decode(text)
+        document, _ = _READ.raw_decode(text)
     except json.JSONDecodeError as error:
         raise BadRequest(f"JSON Parse error: {error.msg} at offset: {error.pos}") from error
     except (ValueError, RecursionError) as error:
@@ -94,25 +59,6 @@ def document_of(body: bytes, *, is_large: bool = False) -> dict[str, Any]:
     if not isinstance(document, dict):
         raise BadRequest(f"JSON Value: {shown(document)} Is not object")
     return document
-
-
-def let_go(value: Any) -> None:
-    """Free a large document a slice at a time: other threads wait while lists free each other."""
-    if isinstance(value, dict):
-        for one in value.values():
-            let_go(one)
-    elif isinstance(value, list):
-        while len(value) > _AT_ONCE:
-            del value[-_AT_ONCE:]
-        while value:
-            let_go(value.pop())
-
-
-def _patient(body: bytes) -> json.JSONDecoder:
-    """A decoder that calls back into Python for every slice of this body."""
-    starts = range(0, len(body), SLICE)
-    does = all(_CALLS_BACK.search(body, start, start + SLICE) for start in starts)
-    return _SLOW if does else _SLOWEST
 
 
 def signature_name(document: dict[str, Any]) -> str:
@@ -146,12 +92,22 @@ def predict_inputs(document: dict[str, Any], signature: Signature) -> PredictBod
     return PredictBody(_rows(rows, signature), is_row=True)
 
 
-def numbers_inputs(found: Weighed, signature: Signature) -> PredictBody:
+def large_inputs(body: bytes, found: Weighed, signature: Signature) -> PredictBody:
+    """The tensors of a predict request that was weighed."""
+    if found.numbers is None:
+        document = document_of(body)
+        check_signature(signature_name(document))
+        return predict_inputs(document, signature)
+    check_signature(found.name)
+    return numbers_inputs(body, found, signature)
+
+
+def numbers_inputs(body: bytes, found: Weighed, signature: Signature) -> PredictBody:
     """The tensors of a predict request that is nested lists of numbers, for the only input."""
     numbers, is_row = found.numbers, found.key == "instances"
     assert isinstance(numbers, Numbers)
     port = _only(signature, _NO_LIST if is_row else _NO_VALUE)
-    return PredictBody({port.name: numbers.tensor(port, is_rows=is_row)}, is_row)
+    return PredictBody({port.name: numbers.tensor(body, port, is_rows=is_row)}, is_row)
 
 
 def tensor_of(value: Any, port: Port) -> Tensor:
@@ -242,9 +198,7 @@ def _dense(value: Any, shape: Shape, port: Port) -> Tensor | None:
         if any(type(item) is not list or len(item) != size for item in level):
             return None
         level = _joined(level)
-    kinds: set[type] = set()
-    for start in range(0, len(level), _AT_ONCE):
-        kinds.update(map(type, level[start : start + _AT_ONCE]))
+    kinds = set(map(type, level))
     try:
         if port.datatype == BYTES:
             raw = pack([bytes_of(item) for item in level], BYTES)
@@ -261,7 +215,4 @@ def _joined(lists: list[list[Any]]) -> list[Any]:
     """The elements of all lists, one list after the other."""
     if len(lists) == 1:
         return lists[0]
-    joined: list[Any] = []
-    for one in lists:  # not in one call: between two lists other threads may run
-        joined += one
-    return joined
+    return list(chain.from_iterable(lists))

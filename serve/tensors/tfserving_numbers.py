@@ -9,7 +9,7 @@ of numbers, is never made of Python's lists at all:
 
     [[1,2],[3,4],[5,6]]  →  [[,],[,],[,]]  →  [x,x,x]  →  x          shape (3, 2)
 
-Everything is done in slices, for as long as a function written in C runs no other thread does.
+Everything is done in slices: that is what keeps its memory low.
 """
 
 import json
@@ -44,16 +44,15 @@ _READ = json.JSONDecoder()
 class Numbers:
     """Nested lists of numbers that have not been read yet: where they stand in a body."""
 
-    body: bytes
     start: int
     end: int
     shape: Shape
 
-    def tensor(self, port: Port, *, is_rows: bool = False) -> Tensor:
+    def tensor(self, body: bytes, port: Port, *, is_rows: bool = False) -> Tensor:
         """The tensor. `BadRequest` for what is no number, or none of the datatype."""
         parts, count, kinds = [], 0, accepted(port.datatype)
-        for start, end in _cuts(self.body, self.start, self.end):
-            numbers = _numbers(self.body[start:end], start)
+        for start, end in _cuts(body, self.start, self.end):
+            numbers = _numbers(body[start:end], start)
             if port.datatype == BYTES or not kinds.issuperset(map(type, numbers)):
                 raise BadRequest(self._fault(numbers, count, port, is_rows=is_rows))
             try:
@@ -85,7 +84,6 @@ class Weighed:
     `numbers` are its tensor, when it is one of nested numbers; `name` is the signature's then.
     """
 
-    body: bytes
     weight: int
     is_large: bool
     key: str = ""
@@ -93,7 +91,7 @@ class Weighed:
     numbers: Numbers | None = None
 
 
-def weigh(body: bytes, *, is_predict: bool = True) -> Weighed:
+def weigh(body: bytes, is_predict: bool = True) -> Weighed:
     """What a document takes. It may be no JSON at all: that is found out when it is read."""
     commas = lists = objects = 0
     for start in range(0, len(body), SLICE):
@@ -103,19 +101,19 @@ def weigh(body: bytes, *, is_predict: bool = True) -> Weighed:
     values = commas + lists + objects
     weight = _PER_BYTE * len(body) + _PER_VALUE * values
     if len(body) <= LARGE and values <= MANY:
-        return Weighed(body, weight, is_large=False)
+        return Weighed(weight, is_large=False)
     head = _HEAD.match(body) if is_predict else None
     end = body.rfind(b"]") + 1
     tail = _TAIL.fullmatch(body, end) if head and end else None
     if head is None or tail is None or (head["name"] and tail["name"]):
-        return Weighed(body, weight, is_large=True)
+        return Weighed(weight, is_large=True)
     shape = _shape(body, head.end(), end)
     if shape is None:
-        return Weighed(body, weight, is_large=True)
+        return Weighed(weight, is_large=True)
     name = (head["name"] or tail["name"] or b'""')[1:-1].decode("utf-8", "surrogateescape")
-    numbers = Numbers(body, head.end(), end, shape)
+    numbers = Numbers(head.end(), end, shape)
     weight = 2 * len(body) + _PER_NUMBER * math.prod(shape)
-    return Weighed(body, weight, True, head["key"].decode(), name, numbers)
+    return Weighed(weight, True, head["key"].decode(), name, numbers)
 
 
 def _shape(body: bytes, start: int, end: int) -> Shape | None:

@@ -13,6 +13,7 @@ from serve.core import faults
 from serve.core.calls import Headers, Reply
 from serve.core.errors import DeadlineExceeded, NotSent, OutcomeUnknown, ServegateError
 from serve.core.replicas import Replica
+from serve.processes.compute import joined
 from serve.triton.http_connection import HttpConnection
 from serve.wire.http_head import ReplyHead
 
@@ -158,8 +159,10 @@ class Pool:
         head: bytes,
         deadline: float,
         leave: Callable[[HttpConnection], None] | None = None,
+        *,
+        body: Sequence[bytes] = (),
     ) -> Reply:
-        """One small question there and one whole reply back; for calls that need not be fast.
+        """One whole request there and one whole reply back; for calls that need not be fast.
 
         Raises `NotSent`, `OutcomeUnknown` and `DeadlineExceeded` as every call to a Triton does.
         When the caller does not wait for an answer of which nothing has come, `leave` gets the
@@ -169,9 +172,10 @@ class Pool:
         answer = _Whole()
         try:
             connection.begin(answer)
-            connection.write(head)
+            connection.write(head, *body)
             async with asyncio.timeout(deadline - self._clock()):
-                return await answer.reply
+                told, pieces = await answer.reply
+                return Reply(told.status, await joined(pieces), told.headers)
         except TimeoutError as error:
             raise DeadlineExceeded from error
         finally:
@@ -214,10 +218,12 @@ class Pool:
 
 
 class _Whole:
-    """Collects an answer into one `Reply`."""
+    """Collects an answer: its head, and its body in pieces."""
 
     def __init__(self) -> None:
-        self.reply: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
+        self.reply: asyncio.Future[tuple[ReplyHead, list[bytes]]] = (
+            asyncio.get_running_loop().create_future()
+        )
         self._head: ReplyHead | None = None
         self._body: list[bytes] = []
 
@@ -233,7 +239,7 @@ class _Whole:
     def reply_end(self) -> None:
         head = self._head
         if head is not None and not self.reply.done():
-            self.reply.set_result(Reply(head.status, b"".join(self._body), head.headers))
+            self.reply.set_result((head, self._body))
 
     def reply_broken(self, why: str) -> None:
         if not self.reply.done():

@@ -148,10 +148,12 @@ class RunningGateway:
             return answer.read().decode()
 
     def worker_memory(self) -> float:
-        """MiB of the workers and of their parent."""
+        """MiB of the workers, of their parent, and of the processes that compute for them."""
+        page = json.loads((self.state / "children.json").read_text())
+        (parent,) = (one["pid"] for one in page["children"] if one["name"] == "workers")
         pages = 0
-        for name, pid in self.children().items():
-            if name.startswith("worker"):
+        for pid in (parent, *descendants(parent)):
+            with contextlib.suppress(OSError):
                 pages += int(Path(f"/proc/{pid}/statm").read_text().split()[1])
         return pages / 256
 

@@ -75,11 +75,11 @@ def inference(call: Received) -> Inference:
 def outputs_reply(outputs: Mapping[str, Tensor]) -> bytes:
     """The answer with these outputs, as Triton sends it: in binary."""
     body = infer_body(outputs)
-    head = json.loads(body.data[: body.head])
+    head = json.loads(body.head)
     start = json.dumps(
         {"model_name": "m", "model_version": "1", "outputs": head["inputs"]}
     ).encode()
-    return reply(start + body.data[body.head :], f"Inference-Header-Content-Length: {len(start)}")
+    return reply(start + b"".join(body.tensors), f"Inference-Header-Content-Length: {len(start)}")
 
 
 def model(answer: Callable[[Inference], Mapping[str, Tensor]], *, known: bytes = PLAIN) -> Script:
@@ -155,6 +155,7 @@ async def front(now: Snapshot, limits: dict[str, Any]) -> AsyncIterator[Front]:
         parts = {one.name: getattr(it, one.name) for one in dataclasses.fields(it)}
         yield Front(**parts, rpc_port=listening.sockets[0].getsockname()[1])
         await until(lambda: it.is_at_rest)
+        facades[0].compute.close()
         rpc.close()
         listening.close()
 

@@ -93,9 +93,9 @@ def test_any_tensor_goes_through_a_message_and_becomes_json(
     raw = data[: count * size] if size else pack([data[:7]] * count, datatype)
     tensor = Tensor(datatype, tuple(shape), raw)
     body = infer_body({"y": tensor})
-    head = json.loads(body.data[: body.head])
+    head = json.loads(body.head)
     start = json.dumps({"outputs": head["inputs"]}).encode()
-    outputs = read_outputs(start + body.data[body.head :], len(start))
+    outputs = read_outputs(start + b"".join(body.tensors), len(start))
     assert outputs == {"y": tensor}
     for write, key in ((outputs_json, "outputs"), (predictions_json, "predictions")):
         assert len(json.loads(write(outputs).decode("utf-8", "replace"))[key]) == shape[0]

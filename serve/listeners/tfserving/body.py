@@ -23,6 +23,7 @@ from serve.core.errors import (
 from serve.listeners.http.context import HttpContext
 from serve.listeners.http.request import HttpRequest
 from serve.listeners.tfserving.facade import away
+from serve.processes.compute import Pieces
 from serve.wire.inflating import FREE, RATIO
 
 _DROPPED = 16 << 20  # bytes of a refused body that are read, so that its sender hears why
@@ -32,9 +33,9 @@ _DROPPING = 2.0  # seconds
 @asynccontextmanager
 async def body_of(
     request: Request, context: HttpContext, origin: HttpRequest
-) -> AsyncIterator[bytes]:
+) -> AsyncIterator[Pieces]:
     """The whole body, inflated; it is counted as held until the block ends."""
-    pieces: list[bytes] = []
+    pieces = Pieces()
     try:
         try:
             _check_length(origin, context.limits.body)
@@ -49,7 +50,7 @@ async def body_of(
             if not isinstance(error, TooSlow) and not origin.header(b"expect"):
                 await _drop(request)
             raise
-        yield await _inflated(b"".join(pieces), origin, context.limits.inflated)
+        yield await _inflated(pieces, origin, context.limits.inflated)
     finally:
         context.held -= sum(map(len, pieces))
 
@@ -96,7 +97,7 @@ def _check_length(origin: HttpRequest, limit: int) -> None:
         raise BodyTooLarge(limit)
 
 
-async def _inflated(body: bytes, origin: HttpRequest, limit: int) -> bytes:
+async def _inflated(body: Pieces, origin: HttpRequest, limit: int) -> Pieces:
     """The body as its JSON; TensorFlow Serving takes gzip, too."""
     coding = origin.header(b"content-encoding").strip().lower()
     if coding in (b"", b"identity"):
@@ -105,8 +106,10 @@ async def _inflated(body: bytes, origin: HttpRequest, limit: int) -> bytes:
         raise BadRequest(
             f"the Content-Encoding {coding.decode('latin-1')} is not supported", try_this="gzip"
         )
-    limit = min(limit, max(FREE, len(body) * RATIO))
-    return await away(len(body) * RATIO, partial(_inflate, body, coding, limit))
+    packed = b"".join(body)
+    limit = min(limit, max(FREE, len(packed) * RATIO))
+    inflated = await away(len(packed) * RATIO, partial(_inflate, packed, coding, limit))
+    return Pieces([inflated])
 
 
 def _inflate(body: bytes, coding: bytes, limit: int) -> bytes:

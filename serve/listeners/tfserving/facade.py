@@ -33,6 +33,7 @@ from serve.core.errors import (
 from serve.core.limits import Limits
 from serve.core.snapshot import ModelView, Target
 from serve.listeners.waking import until_awake, until_loaded
+from serve.processes.compute import ComputeProcess
 from serve.processes.kernel import return_memory
 from serve.proxy.attempts import NOWHERE, Attempt
 from serve.proxy.gateway import Gateway
@@ -74,6 +75,7 @@ class TfServing:
     def __init__(
         self, gateway: Gateway, pool: Pool, *, limits: Limits, clock: Callable[[], float]
     ) -> None:
+        self.compute = ComputeProcess()
         self.limits = limits
         self.clock = clock
         self.gateway = gateway
@@ -81,7 +83,8 @@ class TfServing:
         self._known: dict[tuple[str, int], _Known] = {}
         self._generation = 0
         self._held = 0
-        self._is_returning = False
+        self._large = 0  # large calls that have ended, and how many of them had when …
+        self._returned = 0  # … memory was returned last
 
     def __repr__(self) -> str:
         return f"<TfServing signatures={len(self._known)} generation={self._generation}>"
@@ -99,13 +102,21 @@ class TfServing:
             yield
         finally:
             self._held -= size
-            if size > _LASTING and not self._is_returning:
-                self._is_returning = True
-                asyncio.get_running_loop().call_later(_RETURNED_AFTER, self._return_memory)
+            if size > _LASTING:
+                if self._large == self._returned:
+                    self._return_later()
+                self._large += 1
 
-    def _return_memory(self) -> None:
-        self._is_returning = False
+    def _return_later(self) -> None:
+        loop = asyncio.get_running_loop()
+        loop.call_later(_RETURNED_AFTER, self._return_memory, self._large + 1)
+
+    def _return_memory(self, ended: int) -> None:
+        """Now, and once more when other large calls have ended since this was planned."""
         _CONVERTER.submit(return_memory)
+        self._returned = self._large
+        if self._large > ended:
+            self._return_later()
 
     def view(self, call: Call) -> ModelView | None:
         """The model as the caller may see it, if at all. `Unauthenticated` is counted."""
@@ -173,14 +184,15 @@ class TfServing:
         assert attempt.choice is not None
         self._known.pop(_key(attempt.choice.target), None)
 
-    async def fetch(self, attempt: Attempt, request: bytes) -> Reply:
+    async def fetch(self, attempt: Attempt, head: bytes, body: Sequence[bytes]) -> Reply:
         """One request to the attempt's replica; it keeps its slot when its caller leaves first."""
 
         def leave(connection: HttpConnection) -> None:
             until = attempt.begun + self.limits.call
             self._pool.absorb(connection, attempt.detach().free, until=until)
 
-        return await self._pool.fetch(attempt.replica, request, attempt.call.deadline, leave)
+        deadline = attempt.call.deadline
+        return await self._pool.fetch(attempt.replica, head, deadline, leave, body=body)
 
 
 class Calling:
@@ -195,6 +207,11 @@ class Calling:
 
     def __repr__(self) -> str:
         return f"<Calling {self.attempt!r}>"
+
+    @property
+    def compute(self) -> ComputeProcess:
+        """What converts large documents."""
+        return self._facade.compute
 
     @property
     def version(self) -> int:
@@ -223,11 +240,17 @@ class Calling:
         self, inputs: Mapping[str, Tensor], outputs: Sequence[str] = ()
     ) -> dict[str, Tensor]:
         """Execute the model; all outputs unless some are named."""
+        return read_outputs(*await self.execute(inputs, outputs))
+
+    async def execute(
+        self, inputs: Mapping[str, Tensor], outputs: Sequence[str] = ()
+    ) -> tuple[bytes, int | None]:
+        """The same, for `read_outputs`: the answer, and the length of its JSON head."""
         known = self._facade.known(self.attempt)
         for name, tensor in inputs.items():  # Triton 2.51 never answers an empty batch
             if known and known.signature.is_batched and tensor.shape[:1] == (0,):
                 raise BadRequest(f"the batch of input '{name}' is empty")
-        return await self._infer(infer_body(inputs, outputs))
+        return await self._execute(infer_body(inputs, outputs))
 
     async def labels(
         self, inputs: Mapping[str, Tensor], output: str, count: int
@@ -236,8 +259,8 @@ class Calling:
         known = self._facade.known(self.attempt)
         labels = known.labels.get(output) if known else None
         if labels is None:
-            found = await self._infer(infer_body(inputs, (output,), classes=count))
-            labels = label_table(found[output])
+            answer = await self._execute(infer_body(inputs, (output,), classes=count))
+            labels = label_table(read_outputs(*answer)[output])
             if known:
                 known.labels[output] = labels
         return labels
@@ -246,22 +269,22 @@ class Calling:
         """The answer is made: the call has ended."""
         self.attempt.answered(0 if self.attempt.call.protocol == "grpc" else 200, good=True)
 
-    async def _infer(self, body: Body) -> dict[str, Tensor]:
+    async def _execute(self, body: Body) -> tuple[bytes, int | None]:
         begun = self._facade.clock()
         lines = (
             b"%b: %d\r\nContent-Type: application/octet-stream\r\nContent-Length: %d\r\n\r\n"
             % (
                 _HEAD_LENGTH,
-                body.head,
-                len(body.data),
+                len(body.head),
+                len(body.head) + sum(map(len, body.tensors)),
             )
         )
-        reply = await self._ask("POST", Verb.INFER, b"".join((self._lines, lines, body.data)))
+        reply = await self._ask("POST", Verb.INFER, self._lines + lines + body.head, body.tensors)
         self.seconds = self._facade.clock() - begun
         length = next((int(value) for name, value in reply.headers if name == _HEAD_LENGTH), None)
-        return read_outputs(reply.body, length)
+        return reply.body, length
 
-    async def _ask(self, method: str, verb: Verb, rest: bytes) -> Reply:
+    async def _ask(self, method: str, verb: Verb, rest: bytes, body: Sequence[bytes] = ()) -> Reply:
         """Ask one replica after the other, as long as the rule allows; `TritonRefused`."""
         facade = self._facade
         while True:
@@ -269,7 +292,7 @@ class Calling:
             path = upstream_path(verb, target.physical_name, target.physical_version)
             start = request_line(method, attempt.replica, path)
             try:
-                reply = await facade.fetch(attempt, start + rest)
+                reply = await facade.fetch(attempt, start + rest, body)
             except NotSent as error:
                 attempt.not_sent(error)
                 continue
@@ -289,8 +312,8 @@ class Calling:
             if not is_refused:
                 facade.forget(attempt)
                 attempt.answered(seen.status, good=False)
-                body = restoring.in_error(reply.body, target)
-                raise TritonRefused(Reply(reply.status, body))
+                told_body = restoring.in_error(reply.body, target)
+                raise TritonRefused(Reply(reply.status, told_body))
 
 
 async def away(size: int, work: Callable[[], T]) -> T:

@@ -129,7 +129,7 @@ class TfServingHttp:
         async with AsyncExitStack() as stack:
             try:
                 body = await stack.enter_async_context(body_of(request, self._context, origin))
-                asked = await tasks.asked(body, task)
+                asked = await tasks.asked(self._facade.compute, body, task)
                 stack.enter_context(self._facade.holding(asked.weight))
                 asked.read_if_small()
             except ServegateError as error:

@@ -1,15 +1,14 @@
 """What the REST façade does for each task, once the call is on its way: JSON in, JSON out.
 
-Large documents are read and written in a thread, so that other calls go on meanwhile. They are read
-where they are converted, and are gone when the tensors are made.
+Large documents are weighed, read and written by a child process, so that other calls go on
+meanwhile.
 """
 
 from collections.abc import Callable, Mapping
-from contextlib import suppress
-from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
-from serve.listeners.tfserving.facade import Calling, away
+from serve.listeners.tfserving.facade import Calling
+from serve.processes.compute import ComputeProcess, Pieces
 from serve.tensors.tfserving import LARGE, Port, Signature, Tensor, kind_of
 from serve.tensors.tfserving_answers import (
     classes_json,
@@ -22,16 +21,16 @@ from serve.tensors.tfserving_examples import (
     check_values,
     class_outputs,
     class_rows,
-    example_inputs,
-    examples_of,
     first_row,
+    large_examples,
+    read_examples,
     regress_output,
 )
+from serve.tensors.tfserving_infer import read_outputs, written
 from serve.tensors.tfserving_json import (
     PredictBody,
     document_of,
-    let_go,
-    numbers_inputs,
+    large_inputs,
     predict_inputs,
     signature_name,
 )
@@ -39,66 +38,47 @@ from serve.tensors.tfserving_numbers import Weighed, weigh
 from serve.wire import tfserving as wire
 from serve.wire.tfserving import Servable, Task
 
-T = TypeVar("T")
-
 
 class Asked:
     """The JSON of a request. `weight` is what reading it may take, in bytes of memory."""
 
-    def __init__(self, weighed: Weighed) -> None:
+    def __init__(self, body: bytes | Pieces, weighed: Weighed) -> None:
+        self._body = body
         self._weighed = weighed
         self._document: dict[str, Any] | None = None
         self.weight = weighed.weight
-        self.size = len(weighed.body)
-        if weighed.is_large:  # in its values, if not in its bytes
-            self.size = max(self.size, LARGE + 1)
 
     def __repr__(self) -> str:
-        return f"<Asked of {len(self._weighed.body)} bytes, weight={self.weight}>"
+        return f"<Asked weight={self.weight}>"
 
     def read_if_small(self) -> None:
         """Find out at once what is wrong with a small document."""
-        if not self._weighed.is_large:
-            self._document = self.document()
+        if isinstance(self._body, bytes) and not self._weighed.is_large:
+            self._document = document_of(self._body)
+            wire.check_signature(signature_name(self._document))
 
-    def document(self) -> dict[str, Any]:
-        """The JSON object, which names no signature that is not there."""
-        if self._document is not None:
-            return self._document
-        found = document_of(self._weighed.body, is_large=self._weighed.is_large)
-        wire.check_signature(signature_name(found))
-        return found
-
-    def predict_inputs(self, signature: Signature) -> PredictBody:
+    async def predict_inputs(self, compute: ComputeProcess, signature: Signature) -> PredictBody:
         """The tensors of a predict request."""
-        if self._weighed.numbers is not None:
-            wire.check_signature(self._weighed.name)
-            return numbers_inputs(self._weighed, signature)
-        return self._freed(partial(predict_inputs, signature=signature))
+        if self._document is not None:
+            return predict_inputs(self._document, signature)
+        return await compute.run(large_inputs, self._body, self._weighed, signature)
 
-    def example_inputs(self, signature: Signature) -> tuple[dict[str, Tensor], int]:
+    async def example_inputs(
+        self, compute: ComputeProcess, signature: Signature
+    ) -> tuple[dict[str, Tensor], int]:
         """The tensors of a classify or regress request, and of how many examples."""
-
-        def read(document: dict[str, Any]) -> tuple[dict[str, Tensor], int]:
-            examples = examples_of(document)
-            return example_inputs(examples, signature), len(examples)
-
-        return self._freed(read)
-
-    def _freed(self, read: Callable[[dict[str, Any]], T]) -> T:
-        """What is read from the document, which is gone then if it is large."""
-        document = self.document()
-        try:
-            return read(document)
-        finally:
-            if self._weighed.is_large:
-                with suppress(RecursionError):
-                    let_go(document)
+        if self._document is not None:
+            return read_examples(self._document, signature)
+        return await compute.run(large_examples, self._body, signature)
 
 
-async def asked(body: bytes, task: Task) -> Asked:
+async def asked(compute: ComputeProcess, body: Pieces, task: Task) -> Asked:
     """What a body asks for."""
-    return Asked(await away(len(body), partial(weigh, body, is_predict=task is Task.PREDICT)))
+    is_predict = task is Task.PREDICT
+    if sum(map(len, body)) > LARGE:
+        return Asked(body, await compute.run(weigh, body, is_predict))
+    whole = b"".join(body)
+    return Asked(whole, weigh(whole, is_predict))
 
 
 async def carry_out(task: Task, calling: Calling, asked: Asked) -> bytes:
@@ -116,17 +96,18 @@ async def metadata(calling: Calling, servable: Servable) -> bytes:
 
 async def _predict(calling: Calling, asked: Asked) -> bytes:
     signature = await calling.signature()
-    inputs, is_row = await away(asked.size, partial(asked.predict_inputs, signature))
-    outputs = await calling.infer(inputs)
-    return await away(
-        _size(outputs), partial(predictions_json if is_row else outputs_json, outputs)
-    )
+    inputs, is_row = await asked.predict_inputs(calling.compute, signature)
+    answer, head = await calling.execute(inputs)
+    write = predictions_json if is_row else outputs_json
+    if len(answer) <= LARGE:
+        return write(read_outputs(answer, head))
+    return await calling.compute.run(written, write, answer, head)
 
 
 async def _classify(calling: Calling, asked: Asked) -> bytes:
     signature = await calling.signature()
     ports = class_outputs(signature)
-    inputs, examples = await away(asked.size, partial(asked.example_inputs, signature))
+    inputs, examples = await asked.example_inputs(calling.compute, signature)
     wanted = [port.name for port in ports if port is not None]
     outputs = await calling.infer(inputs, wanted)
     scores = outputs[ports.scores.name]
@@ -140,23 +121,29 @@ async def _classify(calling: Calling, asked: Asked) -> bytes:
         labels = [known + (b"",) * (count - len(known))] * examples
     else:
         labels = [(b"",) * count] * examples
-    return await away(len(scores.raw), partial(classes_json, scores, labels))
+    return await _written(calling, outputs, classes_json, scores, labels)
 
 
 async def _regress(calling: Calling, asked: Asked) -> bytes:
     signature = await calling.signature()
     port = regress_output(signature)
-    inputs, examples = await away(asked.size, partial(asked.example_inputs, signature))
-    values = (await calling.infer(inputs))[port.name]
+    inputs, examples = await asked.example_inputs(calling.compute, signature)
+    outputs = await calling.infer(inputs)
+    values = outputs[port.name]
     check_values(values, examples)
-    return await away(len(values.raw), partial(values_json, values))
+    return await _written(calling, outputs, values_json, values)
 
 
 _TASKS = {Task.PREDICT: _predict, Task.CLASSIFY: _classify, Task.REGRESS: _regress}
 
 
-def _size(outputs: Mapping[str, Tensor]) -> int:
-    return sum(len(tensor.raw) for tensor in outputs.values())
+async def _written(
+    calling: Calling, outputs: Mapping[str, Tensor], write: Callable[..., bytes], *arguments: Any
+) -> bytes:
+    """The answer, written by the child process when the outputs are large."""
+    if sum(len(tensor.raw) for tensor in outputs.values()) <= LARGE:
+        return write(*arguments)
+    return await calling.compute.run(write, *arguments)
 
 
 def _described(ports: tuple[Port, ...]) -> dict[str, Any]:
