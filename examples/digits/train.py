@@ -32,9 +32,9 @@ import tensorflow as tf
 from numpy.typing import NDArray
 
 from serve.conversion.request import GENERAL, Request
-from serve.conversion.running import convert, default_limits
+from serve.conversion.runner import convert, default_limits
 from serve.core.errors import ConversionFailed
-from serve.tensors.judging import Tolerance
+from serve.tensors.expected_outputs import Tolerance
 
 SEED = 20240917
 TOLERANCE = 1e-5  # of a probability; float32 kernels of two runtimes differ by about 1e-6

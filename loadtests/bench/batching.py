@@ -8,7 +8,7 @@ For each model of `batching_models.py`, all on one throw-away Triton of the gate
     winners    the winner of the search against that of the grid, in turns
 
 In turns: a measurement of one side, one of the other, each at the highest rate that it bears just
-then, see `serve/load/tuning/confirming.py`; ten such pairs, one ratio with its 95 % interval.
+then, see `serve/load/tuner/confirmation.py`; ten such pairs, one ratio with its 95 % interval.
 
 Prints what it finds and writes `loadtests/results/batching-*.json`, after each step; the report
 takes of each model the newest of every step.
@@ -32,19 +32,19 @@ from loadtests.bench.load_pairs import url
 from loadtests.bench.results import FOLDER, today, write_page
 from loadtests.bench.start import BIN, free_ports, until_ready
 from loadtests.bench.started import Programs, listening
-from serve.capacity.asking import Ask, Measured, Trial
-from serve.capacity.choosing import Halving
 from serve.capacity.grid import candidates
+from serve.capacity.measurements import Ask, Measured, Trial
+from serve.capacity.search import Halving
 from serve.capacity.setup import Setup
 from serve.cli.batching.tune_load import Given
 from serve.cli.client import connect
 from serve.core.objectives import Objective
-from serve.load import finding
-from serve.load.tuning.bench import Bench, opened
-from serve.load.tuning.confirming import Duel
-from serve.load.tuning.counting import Statistics
-from serve.load.tuning.measuring import Measuring
-from serve.load.tuning.setups import fields_of_setup
+from serve.load import rate_search
+from serve.load.tuner.bench import Bench, opened
+from serve.load.tuner.confirmation import Duel
+from serve.load.tuner.execution_counts import Statistics
+from serve.load.tuner.measurements import Measuring
+from serve.load.tuner.setups import fields_of_setup
 
 PAIRS = 10
 MOST_ROUNDS = 30  # of a comparison, those included in which a side has not found its level yet
@@ -129,12 +129,12 @@ async def whole_grid(
     before = place.made
     for setup in grid:
 
-        async def attempt(rate: float, number: int, setup: Setup = setup) -> finding.Trial:
+        async def attempt(rate: float, number: int, setup: Setup = setup) -> rate_search.Trial:
             told = await place.measure(Trial(setup, rate))
             why = "" if told.passes(rate, objective) else "missed"
-            return finding.Trial(rate, not why, why=why, achieved=told.rate, p99=told.p99)
+            return rate_search.Trial(rate, not why, why=why, achieved=told.rate, p99=told.p99)
 
-        found = await finding.find_max(
+        found = await rate_search.find_max(
             attempt, first=subject.first, most=100_000.0, precision=_PRECISION, trials=20
         )
         passed = [one.p99 for one in found.trials if one.passed and one.rate == found.rate]

@@ -39,7 +39,7 @@ from loadtests.bench.fleet_planes import Planes, calls_all, labelled, named, nam
 from loadtests.bench.fleet_scene import Fakes, Scene, scene
 from loadtests.bench.fleet_strangers import Watch
 from loadtests.bench.results import FOLDER, today, write_page
-from serve.control.batching.observing import PER_SECOND
+from serve.control.batching.observer import PER_SECOND
 
 SIZES = (50, 100, 200, 500, 1000, 2000, 5000)
 MODELS, PLANES = 50, 10

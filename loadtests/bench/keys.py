@@ -9,7 +9,7 @@ from pathlib import Path
 
 from serve.app.paths import STORE_FILE
 from serve.control.decisions import KEY
-from serve.control.storing.store import Change, Store
+from serve.control.storage.store import Change, Store
 from serve.core.access import Key, Role, digest_of
 
 COUNT = 100

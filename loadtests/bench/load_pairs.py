@@ -16,9 +16,9 @@ from loadtests.bench.payloads import Payload
 from loadtests.bench.start import ROOT, free_ports, until_ready
 from loadtests.bench.started import Programs, listening
 from serve.load.plan import Arrivals, Closed, Lane, Plan, Protocol
-from serve.load.reporting.report import Run
-from serve.load.reporting.summary import total
-from serve.load.running import run
+from serve.load.reports.report import Run
+from serve.load.reports.summary import total
+from serve.load.runner import run
 from serve.triton.backend_directory import build_backend_directory
 from serve.triton.installation import Facts, Installation
 

@@ -20,7 +20,7 @@ from typing import Any
 
 from loadtests.bench import machine
 from loadtests.bench.results import FOLDER, today, write_page
-from serve.capacity.fleets.comparing import Result, Scene, compare, variants
+from serve.capacity.fleets.comparison import Result, Scene, compare, variants
 from serve.capacity.fleets.loads import LOADS, Floats, repeated
 from serve.capacity.fleets.seen import Server
 from serve.capacity.fleets.traces import read_times

@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from serve.capacity.fleets.comparing import (
+from serve.capacity.fleets.comparison import (
     CALLS,
     FIRST_HALF,
     FIXED,

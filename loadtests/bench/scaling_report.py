@@ -17,7 +17,7 @@ from typing import Any
 from loadtests.bench.results import latest
 from loadtests.bench.scaling_goals import Equal, equals, goals
 from loadtests.bench.start import ROOT
-from serve.capacity.fleets.comparing import ORACLE, OURS, Result
+from serve.capacity.fleets.comparison import ORACLE, OURS, Result
 from serve.capacity.fleets.fronts import Point, points
 from serve.cli.hints.fronts_picture import svg
 

@@ -48,7 +48,7 @@ async def kept_keys(settings: Settings) -> Collection[Key]:
     if isinstance(place, Path) and not place.exists():
         return ()
     from serve.control.decisions import Decisions  # SQL takes a while to import
-    from serve.control.storing.store import Store
+    from serve.control.storage.store import Store
 
     store = Store(place, clock=time.time)
     try:

@@ -15,9 +15,9 @@ from serve.admin.api.membership import membership_router
 from serve.admin.api.sync import sync_router
 from serve.admin.api.waiting_models import waking_router
 from serve.admin.web import site
+from serve.app.http_server import Server
 from serve.app.ports import inside, listener
-from serve.app.serving import Server
-from serve.control.delivering.agents import AgentDelivery
+from serve.control.deliveries.agents import AgentDelivery
 from serve.control.membership import Membership
 from serve.settings import Settings
 

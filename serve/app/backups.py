@@ -11,10 +11,10 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 from serve.app.paths import LOCK_FILE, store_place
-from serve.control.storing import backup
-from serve.control.storing.backup import Backup
-from serve.control.storing.database import Database, open_database
-from serve.control.storing.leadership import leadership_of
+from serve.control.storage import backup
+from serve.control.storage.backup import Backup
+from serve.control.storage.database import Database, open_database
+from serve.control.storage.leadership import leadership_of
 from serve.core.errors import CannotStart, NotFound
 from serve.processes import hold_lock
 from serve.settings import Settings

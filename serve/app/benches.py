@@ -5,7 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from serve.app.paths import BENCHES_FOLDER
-from serve.app.publishing import throw_away
+from serve.app.publication import throw_away
 from serve.control.artifacts.storage import Storage
 from serve.control.batching.bench_places import Drained, Notes, ThrowAway
 from serve.control.batching.bench_subjects import Subjects
@@ -14,8 +14,8 @@ from serve.control.decisions import Decisions
 from serve.control.fleet import Fleet
 from serve.control.inventory import Inventory
 from serve.control.models import Models
-from serve.control.publishing.ensembles import Parts
-from serve.control.reconciling.lending import Lending
+from serve.control.publication.ensembles import Parts
+from serve.control.reconciliation.loans import Lending
 from serve.core.errors import CannotStart
 from serve.settings import Settings
 from serve.triton.installation import Facts, Installation

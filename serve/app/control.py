@@ -12,30 +12,30 @@ from typing import Any
 
 from prometheus_client import CollectorRegistry
 
+from serve.app.autoscaler import scaling_of
+from serve.app.batch_observation import observing_of
 from serve.app.benches import benches_of
-from serve.app.configuring import configuring_of
+from serve.app.configuration import configuring_of
 from serve.app.conversions import conversions_of
-from serve.app.discovering import discovering_of
-from serve.app.evaluating import evaluating_of
+from serve.app.discovery import discovering_of
+from serve.app.evaluation import evaluating_of
 from serve.app.gateway import gateway_of
 from serve.app.identity import remember_gateway
 from serve.app.keda import keda_of
 from serve.app.membership import membership_of
-from serve.app.observing import observing_of
 from serve.app.paths import LEADER_FILE, control_socket, store_place
-from serve.app.pooling import pools_of, usual_pools
-from serve.app.publishing import Publishing, delivery_of, storage_of
-from serve.app.scaling import scaling_of
-from serve.app.scraping import scrape
+from serve.app.pools import pools_of, usual_pools
+from serve.app.publication import Publishing, delivery_of, storage_of
+from serve.app.scale_to_zero import may_begin_empty, may_sleep_of
+from serve.app.scrapes import scrape
 from serve.app.secret import shared_secret
-from serve.app.sleeping import may_begin_empty, may_sleep_of
 from serve.app.tls import HTTP, Tls
 from serve.control.decisions import Decisions
-from serve.control.delivering.agents import AgentDelivery
-from serve.control.delivering.courier import Courier
+from serve.control.deliveries.agents import AgentDelivery
+from serve.control.deliveries.courier import Courier
 from serve.control.fleet import Fleet
 from serve.control.fleet_meters import FleetMeters
-from serve.control.hinting import advised
+from serve.control.hint_samples import advised
 from serve.control.history import History
 from serve.control.inventory import Inventory
 from serve.control.keys import Keys
@@ -43,15 +43,15 @@ from serve.control.live.sampler import Live
 from serve.control.live.sources import Sources
 from serve.control.load_reports import LoadReports
 from serve.control.management import Management
-from serve.control.missing import missing_versions
+from serve.control.missing_versions import missing_versions
 from serve.control.models import Models
 from serve.control.placement import Placement, Rules
-from serve.control.reconciling.contracts import Contracts
-from serve.control.reconciling.steering import Steering
-from serve.control.restoring import Restoring
+from serve.control.reconciliation.busy_replicas import Steering
+from serve.control.reconciliation.contracts import Contracts
+from serve.control.restoration import Restoring
 from serve.control.snapshots import Publisher, compile_snapshot
-from serve.control.storing.leadership import leadership_of
-from serve.control.storing.store import Store
+from serve.control.storage.leadership import leadership_of
+from serve.control.storage.store import Store
 from serve.control.versions import Version
 from serve.core.access import Key
 from serve.core.errors import CannotStart, Unavailable
@@ -372,7 +372,7 @@ class ControlPlane:
 
     def _parts(self, admin: Any) -> Any:
         """What the admin API works on. Its module is imported late."""
-        from serve.app.trying import trying_of  # which the admin API has imported by now
+        from serve.app.tries import trying_of  # which the admin API has imported by now
 
         settings = self._settings
         return admin.Control(

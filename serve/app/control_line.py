@@ -9,7 +9,7 @@ import json
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from serve.app.asking import INSIDE, Answer, Line
+from serve.app.internal_http import INSIDE, Answer, Line
 from serve.app.paths import control_socket
 from serve.app.secret import shared_secret
 from serve.core.replicas import Replica

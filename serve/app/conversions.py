@@ -7,19 +7,19 @@ from functools import partial
 from pathlib import Path
 
 from serve.app.paths import CONVERSIONS_FOLDER
-from serve.app.publishing import Publishing
+from serve.app.publication import Publishing
 from serve.control.artifacts.storage import Storage
 from serve.control.conversions.conversions import Conversions
 from serve.control.conversions.jobs import Jobs
 from serve.control.conversions.workshop import Workshop
 from serve.control.decisions import Decisions
-from serve.control.storing.store import Store
+from serve.control.storage.store import Store
 from serve.conversion.entry import write_entry
 from serve.conversion.events import OnEvent
-from serve.conversion.rendering import render_html
 from serve.conversion.report import Report
+from serve.conversion.report_page import render_html
 from serve.conversion.request import Request
-from serve.conversion.running import Limits, convert
+from serve.conversion.runner import Limits, convert
 from serve.settings import Settings
 
 

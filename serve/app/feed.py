@@ -16,7 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 from urllib.parse import urlencode
 
-from serve.app.asking import Line
+from serve.app.internal_http import Line
 from serve.core.errors import Invalid
 from serve.core.snapshot import Snapshot
 from serve.proxy.live import Live

@@ -10,7 +10,7 @@ import ipaddress
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from serve.app.scraping import scrape_gpus
+from serve.app.scrapes import scrape_gpus
 from serve.core.replicas import Replica
 from serve.settings import is_loopback
 from serve.triton.gpus.nvml import Nvml

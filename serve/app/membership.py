@@ -5,17 +5,17 @@ import time
 from collections.abc import Callable, Mapping
 
 from serve.control.decisions import Decisions
-from serve.control.delivering.delivery import Delivery
+from serve.control.deliveries.delivery import Delivery
 from serve.control.fleet import Fleet
 from serve.control.gateway import Gateway
 from serve.control.inventory import Inventory
 from serve.control.live.sources import Metered
 from serve.control.membership import Membership
-from serve.control.reconciling.keepers import Keepers
-from serve.control.reconciling.looks import Looks
-from serve.control.reconciling.proving import Proof
-from serve.control.reconciling.reconciler import ReplicaKeeper
-from serve.control.reconciling.steering import Steering
+from serve.control.reconciliation.busy_replicas import Steering
+from serve.control.reconciliation.keepers import Keepers
+from serve.control.reconciliation.looks import Looks
+from serve.control.reconciliation.proofs import Proof
+from serve.control.reconciliation.reconciler import ReplicaKeeper
 from serve.control.snapshots import Publisher
 from serve.core.errors import ServegateError
 from serve.core.replicas import Replica

@@ -13,9 +13,9 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 
-from serve.app.asking import Line
+from serve.app.http_server import Server
+from serve.app.internal_http import Line
 from serve.app.probes import Probes
-from serve.app.serving import Server
 from serve.app.usage import families
 from serve.processes import start_time
 from serve.telemetry import CONTENT_TYPE

@@ -16,7 +16,7 @@ from serve.app.paths import LOCK_FILE, store_place
 from serve.control.decisions import Decisions
 from serve.control.keys import Keys
 from serve.control.models import By
-from serve.control.storing.store import Store
+from serve.control.storage.store import Store
 from serve.core.access import Role
 from serve.processes import hold_lock
 from serve.settings import Settings

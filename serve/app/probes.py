@@ -13,7 +13,7 @@ import asyncio
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from serve.app.asking import Line
+from serve.app.internal_http import Line
 
 LIVE, READY = "/livez", "/readyz"
 PATIENCE = 0.8  # seconds for the workers; a kubelet waits for one

@@ -19,7 +19,7 @@ from serve.app.ports import listener, reserve, stop_on_signals
 from serve.app.probes import Probes
 from serve.app.secret import shared_secret
 from serve.app.tls import HTTP, Tls
-from serve.app.watching import WatchedWorker, watching
+from serve.app.watchdog import WatchedWorker, watching
 from serve.processes import (
     Backoff,
     Condition,

@@ -18,11 +18,11 @@ from serve.app.ports import stop_on_signals
 from serve.app.sync_cache import Cache
 from serve.app.sync_line import ControlLine
 from serve.control.artifacts.storage import Storage
-from serve.control.delivering.agents import Page, Report
-from serve.control.delivering.delivery import Slot
-from serve.control.delivering.folder import Piece, RepositoryFolder, Watcher
-from serve.control.delivering.materialising import Source
-from serve.control.delivering.repository import OWN
+from serve.control.deliveries.agents import Page, Report
+from serve.control.deliveries.delivery import Slot
+from serve.control.deliveries.folder import Piece, RepositoryFolder, Watcher
+from serve.control.deliveries.repository import OWN
+from serve.control.deliveries.version_folder import Source
 from serve.core.errors import CannotStart, ServegateError, Unavailable
 from serve.processes import hold_lock
 

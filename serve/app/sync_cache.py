@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Protocol
 from weakref import WeakValueDictionary
 
-from serve.control.delivering.materialising import require_digest, to_the_end
+from serve.control.deliveries.version_folder import require_digest, to_the_end
 from serve.core.errors import DigestMismatch
 from serve.core.versions import File
 

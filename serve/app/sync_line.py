@@ -11,8 +11,8 @@ from typing import TypeVar
 
 import aiohttp
 
-from serve.control.delivering.agents import Page, Report
-from serve.control.delivering.materialising import to_the_end
+from serve.control.deliveries.agents import Page, Report
+from serve.control.deliveries.version_folder import to_the_end
 from serve.core.errors import NoControl, Unauthenticated
 from serve.core.versions import File
 

@@ -18,16 +18,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from serve.app.addresses import require_safe_addresses
-from serve.app.asking import INSIDE
-from serve.app.autoscaling import Autoscaler, following
 from serve.app.control_line import ControlLine
+from serve.app.internal_http import INSIDE
+from serve.app.local_autoscaler import Autoscaler, following
 from serve.app.open_files import allow_open_files
 from serve.app.paths import DELIVERY_FOLDER, FORKS, LEDGER_FILE, LOCK_FILE, control_socket
 from serve.app.ports import reserve, stop_on_signals
 from serve.app.proxy import DataPlane, child_program, running
 from serve.app.secret import shared_secret
 from serve.app.tls import Tls
-from serve.app.watching import Watched, watching
+from serve.app.watchdog import Watched, watching
 from serve.core.errors import CannotStart, Invalid
 from serve.processes import Backoff, Ledger, Program, Supervised, hold_lock
 from serve.settings import Settings
@@ -201,8 +201,8 @@ async def _tritons(settings: Settings, ledger: Ledger) -> AsyncIterator[Local]:
 async def _published(settings: Settings) -> str:
     """Where Triton finds published versions; it is there when this returns."""
     if settings.delivery == "bucket":
-        from serve.app.publishing import storage_of  # what few need
-        from serve.control.delivering.bucket import BucketDelivery
+        from serve.app.publication import storage_of  # what few need
+        from serve.control.deliveries.bucket import BucketDelivery
 
         await BucketDelivery(storage_of(settings), settings.storage).prepare()
         return triton_url(settings.storage, os.environ)

@@ -15,14 +15,14 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.core import GaugeMetricFamily, Metric
 
 from serve.app.feed import Feed
+from serve.app.http_server import Server
 from serve.app.hung_replicas import HungReplicas
 from serve.app.journals import Journals
-from serve.app.managing import ControlManager
+from serve.app.management import ControlManager
 from serve.app.paths import SNAPSHOT_FILE, worker_socket
 from serve.app.ports import BACKLOG, inside, listener
-from serve.app.serving import Server
 from serve.app.tls import HTTP, HTTP2, Tls, client_context
-from serve.app.waking import Caller
+from serve.app.wake_requests import Caller
 from serve.core.snapshot import Snapshot
 from serve.listeners.application import application
 from serve.listeners.grpc.fleet import FleetGrpc
@@ -41,7 +41,7 @@ from serve.proxy.gateway import Gateway
 from serve.proxy.health import Health
 from serve.proxy.live import Live
 from serve.proxy.loads import Loads
-from serve.proxy.waking import Waking
+from serve.proxy.waiting_calls import Waking
 from serve.settings import Settings, is_loopback, keys_are_required
 from serve.telemetry import CONTENT_TYPE, Meters
 from serve.triton.grpc_pool import GrpcPool

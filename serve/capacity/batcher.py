@@ -20,7 +20,7 @@ from types import MappingProxyType
 import numpy as np
 from numpy.typing import NDArray
 
-from serve.capacity.forming import Batcher
+from serve.capacity.batch_formation import Batcher
 from serve.capacity.instances import Instances
 from serve.capacity.service import Service
 from serve.capacity.setup import Setup

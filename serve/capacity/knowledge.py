@@ -5,10 +5,10 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from serve.capacity.asking import Measured, Standing, Trial
 from serve.capacity.batcher import Floats, saturation
-from serve.capacity.believing import SHARES, Belief, Seen, believed, shift_of
-from serve.capacity.predicting import Prediction, Workload
+from serve.capacity.beliefs import SHARES, Belief, Seen, believed, shift_of
+from serve.capacity.measurements import Measured, Standing, Trial
+from serve.capacity.prediction import Prediction, Workload
 from serve.capacity.service import Service
 from serve.capacity.setup import Setup
 from serve.core.objectives import Objective

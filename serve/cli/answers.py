@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from serve.cli.calling import Answer
+from serve.cli.callers import Answer
 from serve.tensors.comparison import Score, top_k
 from serve.tensors.datatypes import Array, to_json
 from serve.tensors.metadata import TensorSpec

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from serve.core.errors import Invalid
-from serve.core.naming import check_label, check_model_name
+from serve.core.names import check_label, check_model_name
 
 
 @dataclass(frozen=True, slots=True)

@@ -74,10 +74,10 @@ def onnx(
 
     Example: servegate convert onnx net.keras --name net --out repo --precision fp16 --samples x.npz
     """
-    from serve.cli.converting import STOPPED, Converting, show
+    from serve.cli.conversion import STOPPED, Converting, show
     from serve.cli.endings import report_end
     from serve.cli.talk import talk
-    from serve.core.naming import check_model_name
+    from serve.core.names import check_model_name
 
     talking = talk(json=json)
     with report_end(talking, lambda: STOPPED):
@@ -130,7 +130,7 @@ def verify(
 
     Example: servegate convert verify saved_model model_repo/digits/1/model.onnx
     """
-    from serve.cli.converting import STOPPED, Converting, show
+    from serve.cli.conversion import STOPPED, Converting, show
     from serve.cli.endings import report_end
     from serve.cli.talk import talk
     from serve.core.errors import Invalid

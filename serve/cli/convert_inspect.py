@@ -38,7 +38,7 @@ def inspect(
     """
     import asyncio
 
-    from serve.conversion.sources.inspecting import inspect
+    from serve.conversion.sources.inspector import inspect
 
     found = asyncio.run(inspect(source, signature=signature))
     if json:
@@ -50,7 +50,7 @@ def inspect(
 
 
 def _show(found: "Inspection") -> None:
-    from serve.cli.converting import plain_table
+    from serve.cli.conversion import plain_table
     from serve.cli.talk import amount
 
     facts = {"kind": str(found.kind), "size": amount(found.size), "sha256": found.digest}
@@ -82,7 +82,7 @@ def _show(found: "Inspection") -> None:
 
 
 def _table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    from serve.cli.converting import plain_table
+    from serve.cli.conversion import plain_table
 
     if rows:
         print()

@@ -14,7 +14,7 @@ from serve.core.errors import Invalid
 if TYPE_CHECKING:
     from serve.conversion.limits import Limits
     from serve.conversion.request import Request
-    from serve.tensors.judging import Tolerance
+    from serve.tensors.expected_outputs import Tolerance
 
 _SIZES = {"": 1, "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12} | {
     "kib": 1 << 10,
@@ -198,7 +198,7 @@ def share_of(text: str) -> float:
 
 def tolerances_of(atol: Iterable[str], rtol: Iterable[str]) -> "Mapping[str, Tolerance]":
     """By output; the general one under the empty name."""
-    from serve.tensors.judging import Tolerance
+    from serve.tensors.expected_outputs import Tolerance
 
     given = _by_output("--atol", atol), _by_output("--rtol", rtol)
     names = sorted({*given[0], *given[1]})

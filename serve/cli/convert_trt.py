@@ -7,9 +7,9 @@ from typing import Annotated
 import typer
 
 from serve.cli import convert_options as options
-from serve.cli.converting import Converting
+from serve.cli.conversion import Converting
 from serve.cli.endings import report_end
-from serve.cli.flavouring import Asked, Form, Level, Shown, run
+from serve.cli.flavours import Asked, Form, Level, Shown, run
 from serve.cli.options import AsJson
 from serve.cli.panels import option
 from serve.cli.talk import talk

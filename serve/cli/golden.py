@@ -11,7 +11,7 @@ from serve.core.errors import Invalid
 from serve.core.versions import CONFIG, CONTRACT
 
 if TYPE_CHECKING:
-    from serve.tensors.judging import Tolerance
+    from serve.tensors.expected_outputs import Tolerance
 
 _BELOW = f"{CONTRACT}/"
 

@@ -16,7 +16,7 @@ from serve.core.errors import ServegateError
 
 if TYPE_CHECKING:
     from serve.cli.answers import Line, Tally
-    from serve.cli.calling import Answer, Caller
+    from serve.cli.callers import Answer, Caller
     from serve.cli.inputs import Inputs
     from serve.tensors.metadata import TensorSpec
 
@@ -65,7 +65,7 @@ def infer(
 
     Example: servegate infer digits:candidate --input @request.json --json
     """
-    from serve.cli import answers, calling
+    from serve.cli import answers, callers
 
     asked = parse_asked(name)
     key = api_key(key_file)
@@ -73,11 +73,11 @@ def infer(
     (http_url, grpc_target), source = data_urls(url, grpc_url)
     if source:
         say(using(http_url, source))
-    with calling.HttpCaller(http_url, key=key) as http:
+    with callers.HttpCaller(http_url, key=key) as http:
         metadata = http.metadata(asked)
         ready = _read(inputs or [], asked, metadata.inputs, recorded, batch)
         if grpc:
-            with calling.GrpcCaller(grpc_target, key=key) as caller:
+            with callers.GrpcCaller(grpc_target, key=key) as caller:
                 answer, tally = _call(caller, asked, ready, repeat)
         else:
             answer, tally = _call(http, asked, ready, repeat)

@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 
 from serve.core.errors import Invalid
-from serve.tensors.giving import RAW, WHOLE, Form, Given, Inputs, Named, described, read_given
+from serve.tensors.input_forms import RAW, WHOLE, Form, Given, Inputs, Named, described, read_given
 from serve.tensors.metadata import TensorSpec
 
 __all__ = ["RANDOM", "Inputs", "Reader"]

@@ -97,9 +97,9 @@ def _is_model(path: Path) -> bool:
 
 async def _examine_file(path: Path) -> Examined:
     """One ONNX file, with the configuration that a push would generate for it."""
-    from serve.conversion.reading import read_model
+    from serve.conversion.model_reader import read_model
     from serve.triton.config import parse
-    from serve.triton.generating import generate
+    from serve.triton.config_generation import generate
     from serve.triton.lint import Subject
     from serve.triton.lint import lint as diagnose
 

@@ -4,7 +4,7 @@ from typing import Annotated, Any
 
 import typer
 
-from serve.cli import lint, loading, push, skew, versions
+from serve.cli import lint, model_load, push, skew, versions
 from serve.cli.asked import parse_asked
 from serve.cli.client import connect, segment
 from serve.cli.options import AdminUrl, AsJson, KeyFile, Reason
@@ -21,8 +21,8 @@ app.command("lint")(lint.lint)
 app.command("skew")(skew.check_skew)
 app.command("diff")(versions.show_diff)
 app.command("pull")(versions.pull)
-app.command("load")(loading.load)
-app.command("unload")(loading.unload)
+app.command("load")(model_load.load)
+app.command("unload")(model_load.unload)
 app.command("rm")(versions.remove)
 app.command("restore")(versions.restore)
 app.command("gc")(versions.collect_garbage)

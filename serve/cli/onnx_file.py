@@ -14,7 +14,7 @@ MODEL = "1/model.onnx"
 
 def read_onnx_file(path: Path, name: str, read_model: ReadModel) -> Source:
     """The file as version 1 of model `name`; `Invalid` when it is no model, or lacks its data."""
-    from serve.triton.generating import generate
+    from serve.triton.config_generation import generate
 
     signature = read_model(path)
     beside = external_data(path, signature)

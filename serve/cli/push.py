@@ -17,10 +17,10 @@ from serve.cli.options import AdminUrl, AsJson, KeyFile, Reason
 from serve.cli.output import table
 from serve.cli.panels import option
 from serve.core.errors import Invalid
-from serve.core.naming import check_label
+from serve.core.names import check_label
 
 if TYPE_CHECKING:
-    from serve.tensors.judging import Tolerance
+    from serve.tensors.expected_outputs import Tolerance
     from serve.tensors.signature import Signature
 
 _COMMIT = re.compile(r"^[0-9a-f]{7,64}(-dirty)?\Z")
@@ -163,7 +163,7 @@ def push(
     from serve.cli.endings import report_end
     from serve.cli.golden import with_golden
     from serve.cli.push_convert import converted
-    from serve.cli.pushing import Pushing, Wish
+    from serve.cli.push_steps import Pushing, Wish
     from serve.cli.sources import convertible
     from serve.cli.talk import talk
 
@@ -213,7 +213,7 @@ def push(
 
 def read_model(path: Path) -> "Signature":
     """What a model file says of itself; read in a child process, under limits."""
-    from serve.conversion.reading import read_model
+    from serve.conversion.model_reader import read_model
 
     return asyncio.run(read_model(path))
 
@@ -249,7 +249,7 @@ def _tags(words: Sequence[str]) -> Mapping[str, str]:
 
 
 def _tolerance(atol: float | None, rtol: float | None, top1: float | None) -> "Tolerance":
-    from serve.tensors.judging import Tolerance
+    from serve.tensors.expected_outputs import Tolerance
 
     if top1 is not None and not 0 < top1 <= 1:
         raise Invalid("--golden-top1 must be above 0 and at most 1")

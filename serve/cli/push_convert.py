@@ -7,7 +7,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from serve.cli.converting import Converting, show, workplace
+from serve.cli.conversion import Converting, show, workplace
 from serve.cli.mlflow_folder import MLMODEL, read_flavours
 from serve.cli.pieces import Source
 from serve.cli.triton_folder import read_triton_folder

@@ -16,7 +16,7 @@ from serve.cli.onnx_file import ReadModel, read_onnx_file
 from serve.cli.pieces import Source
 from serve.cli.triton_folder import read_triton_folder
 from serve.core.errors import Invalid
-from serve.core.naming import check_model_name
+from serve.core.names import check_model_name
 
 SAVED_MODEL = "saved_model.pb"
 _IN_MLFLOW = ("data/model.keras", "data/model.h5", "data/model", "tf2model")

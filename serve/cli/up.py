@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from serve.cli.output import say
-from serve.cli.starting import (
+from serve.cli.start_options import (
     AccessLog,
     AccessLogShare,
     AdminHost,

@@ -86,7 +86,7 @@ def pull(
     Example: servegate model pull digits@3 --out copies/digits
     """
     from serve.cli.endings import report_end
-    from serve.cli.pulling import Pulling
+    from serve.cli.pull import Pulling
     from serve.cli.talk import amount, talk
 
     channel = talk(json=json)

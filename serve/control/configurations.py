@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from serve.control.applying import configuration_of
+from serve.control.applied_configurations import configuration_of
 from serve.control.models import Models
 from serve.tensors.signature import DYNAMIC, TensorSpec
 from serve.triton.canonical import canonical_text

@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
-from serve.control.storing.store import Entry, Key
+from serve.control.storage.store import Entry, Key
 from serve.control.versions import VERSION, Version, version_of
 from serve.core.access import Key as AccessKey
 from serve.core.access import Role

@@ -15,8 +15,8 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import TypeVar
 
-from serve.control.barring import Barring
-from serve.control.holding import Holding
+from serve.control.barred_versions import Barring
+from serve.control.holders import Holding
 from serve.control.observations import Choice, Failure, Held, Observation
 from serve.core.replicas import Replica
 

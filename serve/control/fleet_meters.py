@@ -6,7 +6,7 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 
 from serve.control.fleet import Fleet
 from serve.control.inventory import Inventory
-from serve.control.missing import missing_versions
+from serve.control.missing_versions import missing_versions
 
 
 class FleetMeters:

@@ -17,7 +17,7 @@ from typing import Any
 
 from serve.control.decisions import KEY
 from serve.control.models import By, Written
-from serve.control.storing.store import Store, etag
+from serve.control.storage.store import Store, etag
 from serve.control.versions import VERSION
 from serve.core.errors import Invalid, LaterChanges, UnknownRevision
 

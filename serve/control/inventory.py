@@ -11,14 +11,14 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from serve.control.applying import all_applied
+from serve.control.applied_configurations import all_applied
 from serve.control.decisions import SERVING, Decisions
 from serve.control.fleet import Fleet
 from serve.control.observations import Held
 from serve.control.placement import Name, Placed, Placement, Rules
 from serve.control.published import loadables_of, names_in_triton
 from serve.control.registry import Loadable, Model, Registry, discovered
-from serve.control.storing.store import Entry, Key
+from serve.control.storage.store import Entry, Key
 from serve.control.versions import Version
 from serve.control.wanted import Wanted, models_of
 from serve.core.errors import Invalid, TritonFailed, Unavailable

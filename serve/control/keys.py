@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from serve.control.decisions import KEY, Decisions, key_of
 from serve.control.models import By, Written
-from serve.control.storing.store import Change, Store, etag
+from serve.control.storage.store import Change, Store, etag
 from serve.core.access import Key, Role
 from serve.core.errors import Invalid, UnknownKey
 

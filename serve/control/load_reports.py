@@ -14,7 +14,7 @@ from typing import Any
 from serve.control.artifacts.objects import Objects
 from serve.control.shelves import Shelf
 from serve.core.errors import Conflict, NotFound
-from serve.core.naming import check_report_name, is_report_name
+from serve.core.names import check_report_name, is_report_name
 
 KEPT = 200
 _FOLDER, _REPORT = "load-reports", "report.json"

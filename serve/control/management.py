@@ -20,11 +20,11 @@ from serve.control.decisions import LOGGING, SERVING, TRACE, Decisions
 from serve.control.fleet import Fleet
 from serve.control.inventory import Inventory
 from serve.control.models import By
-from serve.control.reconciling.keepers import Keepers
-from serve.control.reconciling.reconciler import ReplicaKeeper
+from serve.control.reconciliation.keepers import Keepers
+from serve.control.reconciliation.reconciler import ReplicaKeeper
 from serve.control.registry import Model
 from serve.control.snapshots import Publisher
-from serve.control.storing.store import Change, Store
+from serve.control.storage.store import Change, Store
 from serve.core.errors import (
     DeadlineExceeded,
     FixedSetting,

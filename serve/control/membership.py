@@ -19,8 +19,8 @@ from types import MappingProxyType
 
 from serve.control.fleet import Fleet
 from serve.control.observations import Observation
-from serve.control.reconciling.keepers import Keepers
-from serve.control.reconciling.reconciler import ReplicaKeeper
+from serve.control.reconciliation.keepers import Keepers
+from serve.control.reconciliation.reconciler import ReplicaKeeper
 from serve.control.snapshots import Publisher
 from serve.core.replicas import Replica
 

@@ -8,12 +8,12 @@ from typing import NamedTuple
 from serve.control.decisions import DEFAULT_POOL, LABEL, MODEL, ROUTE, Decisions, label_key
 from serve.control.fleet import Fleet
 from serve.control.inventory import Inventory
-from serve.control.reconciling.steering import Steering
+from serve.control.reconciliation.busy_replicas import Steering
 from serve.control.snapshots import Publisher
 from serve.control.statuses import ModelStatus, Statuses, VersionStatus
-from serve.control.storing.store import Change, Store, etag
+from serve.control.storage.store import Change, Store, etag
 from serve.control.versions import Version
-from serve.control.waiting import GiveUp, given_up, without_label, without_route
+from serve.control.waiting_labels import GiveUp, given_up, without_label, without_route
 from serve.core.errors import (
     Conflict,
     Invalid,
@@ -21,7 +21,7 @@ from serve.core.errors import (
     UnknownLabel,
     VersionNotReady,
 )
-from serve.core.naming import check_label
+from serve.core.names import check_label
 from serve.core.objectives import Objective
 from serve.core.routes import Split
 from serve.core.versions import State

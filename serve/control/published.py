@@ -6,7 +6,7 @@ What people have changed of it is applied.
 from collections.abc import Collection, Mapping
 from types import MappingProxyType
 
-from serve.control.applying import applied_to
+from serve.control.applied_configurations import applied_to
 from serve.control.decisions import Decisions
 from serve.control.placement import Name
 from serve.control.registry import Loadable

@@ -14,7 +14,7 @@ from typing import Any
 
 from serve.core.errors import Invalid
 from serve.core.flavours import Flavours
-from serve.core.naming import check_model_name
+from serve.core.names import check_model_name
 from serve.triton import config as triton_config
 from serve.triton.config import Configuration
 from serve.triton.layout import MODEL_CARD, PREPROCESSING, ModelFolder, model_folders

@@ -19,7 +19,7 @@ from types import MappingProxyType
 from serve.control.decisions import Decisions
 from serve.control.fleet import Fleet
 from serve.control.registry import Loadable, Model
-from serve.control.storing.store import Store
+from serve.control.storage.store import Store
 from serve.core.access import Key
 from serve.core.errors import Unavailable
 from serve.core.routes import Split

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from serve.control.decisions import Decisions
 from serve.control.registry import Loadable, Model
-from serve.control.storing.store import Key
+from serve.control.storage.store import Key
 
 T = TypeVar("T")
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Protocol, cast
 
 from serve.conversion.events import failure_facts
-from serve.conversion.reading import ANSWER
+from serve.conversion.model_reader import ANSWER
 from serve.core.errors import ConversionFailed, Invalid
 
 READERS = {
@@ -22,7 +22,7 @@ READERS = {
     "savedmodel": "serve.conversion.savedmodel_reader",
     "plan": "serve.conversion.plan_reader",
     "hdf5": "serve.conversion.h5_reader",
-    "inspection": "serve.conversion.sources.looking",
+    "inspection": "serve.conversion.sources.inspection_child",
 }
 _PIECE = 8 * 1024  # characters of a line; longer lines would be cut
 _COPIES = 2  # of a file, while its bytes are turned into a message

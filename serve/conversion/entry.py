@@ -26,17 +26,17 @@ import numpy as np
 
 from serve.conversion.command import command_of
 from serve.conversion.gate.golden import ZEROS
-from serve.conversion.rendering import render_html
 from serve.conversion.report import MODEL, Report, StepResult
+from serve.conversion.report_page import render_html
 from serve.conversion.temporary import temporary
 from serve.core.errors import CheckFailed, Conflict, Invalid, NoSpace
-from serve.core.naming import check_model_name
+from serve.core.names import check_model_name
 from serve.core.versions import CONFIG, CONTRACT, CONVERSION, CONVERSION_PAGE, File
 from serve.tensors.contracts import read_contract
 from serve.tensors.datatypes import Shape
 from serve.tensors.signature import DYNAMIC, Signature
 from serve.triton.config import parse
-from serve.triton.generating import DEFAULT_BATCH, generate
+from serve.triton.config_generation import DEFAULT_BATCH, generate
 from serve.triton.layout import ModelFolder
 from serve.triton.lint import Severity, Subject, lint
 

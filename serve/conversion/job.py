@@ -10,10 +10,10 @@ import sys
 import traceback
 from pathlib import Path
 
+from serve.conversion.child_events import Telling
 from serve.conversion.events import STAGES, failure_facts
 from serve.conversion.faults import failed, lacks_memory
 from serve.conversion.task import Task
-from serve.conversion.telling import Telling
 from serve.core.errors import ConversionFailed, ServegateError
 
 _NEEDED = frozenset({"tensorflow", "keras", "tf2onnx", "onnx", "onnxruntime", "onnxslim", "h5py"})

@@ -4,7 +4,7 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from serve.conversion.reading import KEPT
+from serve.conversion.model_reader import KEPT
 
 SHARE = 0.75  # of the memory that is free
 SECONDS = 1800.0

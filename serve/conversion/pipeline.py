@@ -16,6 +16,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+from serve.conversion.child_events import Telling
 from serve.conversion.command import command_of
 from serve.conversion.faults import failed
 from serve.conversion.gate import (
@@ -42,8 +43,7 @@ from serve.conversion.sources import (
     size_of,
 )
 from serve.conversion.task import Task
-from serve.conversion.telling import Telling
-from serve.conversion.writing import versions, write_report, write_result
+from serve.conversion.work_folder import versions, write_report, write_result
 from serve.core.errors import ConversionFailed, GateRefused
 from serve.tensors.signature import Signature
 
@@ -95,7 +95,7 @@ def run(task: Task, telling: Telling) -> None:
             rows = [channels_first(inputs, task.request.nchw) for inputs in drawn]
             model = _in_precision(model, task.request.precision, rows)
         precision = _precision_step(model, task.request.precision)
-    from serve.conversion.graphs.finishing import serialized
+    from serve.conversion.graphs.last_steps import serialized
     from serve.conversion.graphs.session import OnnxModel
 
     data = serialized(model)
@@ -122,7 +122,7 @@ def run(task: Task, telling: Telling) -> None:
 
 def _onnx_source(task: Task, telling: Telling) -> Source:
     """A file that is ONNX already: it is its own source, as ONNX Runtime runs it."""
-    from serve.conversion.graphs.finishing import serialized
+    from serve.conversion.graphs.last_steps import serialized
     from serve.conversion.graphs.session import OnnxModel
 
     if task.request.nchw or task.request.signature:
@@ -149,13 +149,13 @@ def _tensorflow_source(kind: Kind, task: Task, telling: Telling) -> Source:
     if kind is Kind.SAVEDMODEL:  # this needs no TensorFlow, and nothing of the model runs
         _refuse(task.source, _chosen(task.source, task.request.signature), None, telling)
     telling("stage", stage="import")
-    from serve.conversion import translating
+    from serve.conversion import translation
 
     telling("stage", stage="prepare")
-    opened = translating.open_source(task.source, task.scratch)
+    opened = translation.open_source(task.source, task.scratch)
     chosen = _chosen(opened.folder, task.request.signature)
-    _refuse(opened.folder, chosen, translating.known_operators(), telling)
-    model = translating.SourceModel(opened.folder, chosen)
+    _refuse(opened.folder, chosen, translation.known_operators(), telling)
+    model = translation.SourceModel(opened.folder, chosen)
     facts = {**opened.facts, "signature": chosen}
     return Source(kind, opened.folder, chosen, model, model.signature, facts)
 
@@ -208,18 +208,18 @@ def _given(path: Path, telling: Telling | None = None) -> Any:
 
 def _made(source: Source, task: Task, telling: Telling) -> Any:
     """The finished model in FP32."""
-    from serve.conversion.graphs.finishing import finish
+    from serve.conversion.graphs.last_steps import finish
 
     signature = source.signature
     if source.kind is Kind.ONNX:
         model = _given(source.folder)
     else:
-        from serve.conversion import translating
+        from serve.conversion import translation
 
-        prepared = translating.prepare(source.folder, task.scratch)
+        prepared = translation.prepare(source.folder, task.scratch)
         telling("stage", stage="convert")
-        model = translating.translate(prepared, source.chosen, task.request, telling)
-        signature = translating.channels_first(signature, task.request.nchw)
+        model = translation.translate(prepared, source.chosen, task.request, telling)
+        signature = translation.channels_first(signature, task.request.nchw)
         gc.collect()
     telling("stage", stage="finish")
     if source.kind is not Kind.ONNX:
@@ -240,7 +240,7 @@ def _in_precision(model: Any, precision: Precision, rows: Any) -> Any:
 
 def _as_on_a_gpu(model: Any) -> Any:
     """A model in FP16 with the roundings that ONNX Runtime leaves out on a CPU."""
-    from serve.conversion.graphs.rounding import rounded
+    from serve.conversion.graphs.fp16_emulation import rounded
 
     return rounded(model)
 

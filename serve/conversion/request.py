@@ -7,7 +7,7 @@ from types import MappingProxyType
 from typing import Any
 
 from serve.core.errors import Invalid
-from serve.tensors.judging import Tolerance
+from serve.tensors.expected_outputs import Tolerance
 
 OPSET = 18  # the highest that tf2onnx writes; every ONNX Runtime that Triton brings reads it
 GENERAL = ""  # the tolerance of outputs that have none of their own

@@ -6,7 +6,7 @@ from hashlib import sha256
 from pathlib import Path
 from types import MappingProxyType
 
-from serve.conversion.reading import read_model
+from serve.conversion.model_reader import read_model
 from serve.conversion.report import unverified_in
 from serve.core.errors import Invalid
 from serve.core.versions import CONVERSION, PLANS, PREPROCESSING, File

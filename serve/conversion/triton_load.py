@@ -14,9 +14,9 @@ from serve.conversion.report import Step, StepResult
 from serve.core.errors import CannotStart, Invalid, ServegateError, TrialFailed, TritonDidNotStart
 from serve.tensors.contracts import Case, judge, read_contract
 from serve.triton.config import parse
+from serve.triton.direct_prediction import predict
 from serve.triton.installation import Facts, Installation
 from serve.triton.layout import ModelFolder
-from serve.triton.predicting import predict
 from serve.triton.quarantine import Order, Quarantine, Trial, TrialLimits
 
 _SILENT = logging.Logger("servegate.trial")  # why a trial fails is in its error

@@ -25,10 +25,10 @@ import traceback
 from functools import partial
 
 from serve.core.errors import CannotStart, ServegateError
-from serve.load.engine.following import Follower, Nobody
-from serve.load.engine.telling import Tell, Telling, event_of, take_stdout
+from serve.load.engine.follower import Follower, Nobody
+from serve.load.engine.events import Tell, Telling, event_of, take_stdout
 from serve.load.engine.worker import Worker
-from serve.load.locusting import Master
+from serve.load.locust_master import Master
 from serve.load.plan import Plan
 from serve.processes.kernel import carry_name, die_with
 

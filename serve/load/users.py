@@ -40,16 +40,16 @@ from locust.user.task import LOCUST_STATE_STOPPING
 
 from serve.core.errors import Invalid, ServegateError
 from serve.load.arrivals import parse_arrivals, starts
-from serve.load.engine.asking import Specs, inputs_of
-from serve.load.engine.sending import Sender
-from serve.load.engine.sweeping import SWEEPING
+from serve.load.encoded_bodies import Asked, Request, Way, cut, lanes
+from serve.load.engine.deadline_sweep import SWEEPING
+from serve.load.engine.model_metadata import Specs, inputs_of
+from serve.load.engine.senders import Sender
 from serve.load.engine.worker import sender_of
 from serve.load.plan import Lane, Payload, Protocol
-from serve.load.preparing import Asked, Request, Way, cut, lanes
-from serve.load.recording import RIGHT, Key
+from serve.load.record import RIGHT, Key
 from serve.tensors.archive import read_archive
 from serve.tensors.datatypes import Array, cast
-from serve.tensors.sampling import random_tensor
+from serve.tensors.random_inputs import random_tensor
 
 logger = logging.getLogger(__name__)
 

@@ -28,7 +28,7 @@ from serve.proxy.live import Live
 from serve.proxy.loads import Loads
 from serve.proxy.routing import Routing
 from serve.proxy.slots import Slot
-from serve.proxy.waking import Waiter, Waking
+from serve.proxy.waiting_calls import Waiter, Waking
 from serve.telemetry import Meters
 
 

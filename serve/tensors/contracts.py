@@ -22,7 +22,7 @@ from serve.core.errors import Invalid
 from serve.core.versions import CONTRACT
 from serve.tensors.archive import read_archive, write_archive
 from serve.tensors.datatypes import DATATYPES, Array
-from serve.tensors.judging import NOTHING_SAID, Tolerance, judge_output
+from serve.tensors.expected_outputs import NOTHING_SAID, Tolerance, judge_output
 
 FORMAT = 1
 INDEX = f"{CONTRACT}/contract.json"

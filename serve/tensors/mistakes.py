@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from serve.tensors.datatypes import Shape
-from serve.tensors.preprocessing.pictures import FILTERS
+from serve.tensors.preprocessing.images import FILTERS
 from serve.tensors.preprocessing.steps import ImageSteps, Steps, TextSteps
 
 Fields = dict[str, Any]

@@ -18,9 +18,9 @@ import numpy as np
 from serve.core.errors import Invalid
 from serve.tensors.datatypes import BF16, Array
 from serve.tensors.mistakes import Mistake, mistakes_of
-from serve.tensors.preprocessing.pictures import numbers_of, pixels_of
+from serve.tensors.preprocessing.images import numbers_of, pixels_of
 from serve.tensors.preprocessing.steps import ImageSteps, Preprocessing, Steps
-from serve.tensors.skew_comparing import comparable, distance_of, is_same, made_by
+from serve.tensors.skew_comparison import comparable, distance_of, is_same, made_by
 from serve.tensors.skew_samples import Samples
 
 ROUNDING = 1e-5  # of the largest value: beyond it a difference is no rounding of float32

@@ -16,7 +16,7 @@ from PIL import Image
 from serve.core.errors import Invalid
 from serve.tensors.archive import read_archive
 from serve.tensors.datatypes import Array
-from serve.tensors.preprocessing.pictures import as_stored, decoded
+from serve.tensors.preprocessing.images import as_stored, decoded
 from serve.tensors.preprocessing.steps import ImageSteps, Steps
 
 MOST_BYTES = 256 << 20  # of all arrays together

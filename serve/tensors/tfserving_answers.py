@@ -16,7 +16,7 @@ from array import array
 from collections.abc import Iterable, Mapping, Sequence
 
 from serve.core.errors import BadRequest
-from serve.tensors.tfserving import BYTES, FLOATS, Shape, Tensor, unpack
+from serve.tensors.tfserving_tensors import BYTES, FLOATS, Shape, Tensor, unpack
 
 _SPECIAL = {"nan": "NaN", "-nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
 

@@ -12,7 +12,9 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from serve.core.errors import BadRequest
-from serve.tensors.tfserving import (
+from serve.tensors.tfserving_faults import shown, type_name
+from serve.tensors.tfserving_json import document_of, signature_name, tensor_of
+from serve.tensors.tfserving_tensors import (
     BYTES,
     FLOATS,
     Port,
@@ -23,9 +25,7 @@ from serve.tensors.tfserving import (
     pack,
     unpack,
 )
-from serve.tensors.tfserving_faults import shown, type_name
-from serve.tensors.tfserving_json import document_of, signature_name, tensor_of
-from serve.wire.tfserving import check_signature
+from serve.wire.tfserving_rest import check_signature
 
 
 class ClassOutputs(NamedTuple):

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from serve.core.errors import BadRequest
-from serve.tensors.tfserving import BYTES, DEEPEST, FLOATS, Port, Shape, kind_of, pack
+from serve.tensors.tfserving_tensors import BYTES, DEEPEST, FLOATS, Port, Shape, kind_of, pack
 
 _LONGEST_SHOWN = 256  # characters of a value in an error
 _NAMES: Mapping[type, str] = {

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from serve.core.errors import BadRequest, ServegateError
-from serve.tensors.tfserving import BYTES, Tensor, item_size, pack
+from serve.tensors.tfserving_tensors import BYTES, Tensor, item_size, pack
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,6 @@ from itertools import chain
 from typing import Any, NamedTuple
 
 from serve.core.errors import BadRequest
-from serve.tensors.tfserving import BYTES, Port, Shape, Signature, Tensor, pack
 from serve.tensors.tfserving_faults import (
     accepted,
     bytes_of,
@@ -25,7 +24,8 @@ from serve.tensors.tfserving_faults import (
     shown,
 )
 from serve.tensors.tfserving_numbers import Numbers, Weighed
-from serve.wire.tfserving import check_signature
+from serve.tensors.tfserving_tensors import BYTES, Port, Shape, Signature, Tensor, pack
+from serve.wire.tfserving_rest import check_signature
 
 _READ = json.JSONDecoder()
 _NO_LIST = (

@@ -19,8 +19,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from serve.core.errors import BadRequest
-from serve.tensors.tfserving import BYTES, DEEPEST, LARGE, Port, Shape, Tensor, pack
 from serve.tensors.tfserving_faults import accepted, fault_of
+from serve.tensors.tfserving_tensors import BYTES, DEEPEST, LARGE, Port, Shape, Tensor, pack
 
 SLICE = 64 << 10  # bytes
 MANY = 1 << 14  # values in a document that others would wait for

@@ -13,7 +13,7 @@ from types import MappingProxyType
 from typing import Any
 
 from serve.core.errors import BadRequest
-from serve.tensors.tfserving import (
+from serve.tensors.tfserving_tensors import (
     BYTES,
     DEEPEST,
     KINDS,

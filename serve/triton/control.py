@@ -14,8 +14,8 @@ from tritonclient.grpc import model_config_pb2, service_pb2, service_pb2_grpc
 
 from serve.core.errors import TritonFailed, Unavailable
 from serve.core.replicas import Replica
-from serve.triton import counting
-from serve.triton.counting import Counters
+from serve.triton import model_counters
+from serve.triton.model_counters import Counters
 from serve.wire import kserve_grpc, protobuf
 
 _OPTIONS = (
@@ -112,7 +112,7 @@ class TritonControl:
     async def statistics(self) -> Mapping[tuple[str, int], Counters]:
         """What it has counted of every version that it holds, by name in Triton and version."""
         request = service_pb2.ModelStatisticsRequest()
-        return counting.read(await self._quick(self._stub.ModelStatistics, request))
+        return model_counters.read(await self._quick(self._stub.ModelStatistics, request))
 
     async def load(self, model: str, config: str | None) -> None:
         """Load a model; `config` (JSON) replaces its config.pbtxt until it is unloaded.

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from serve.core.naming import model_of
+from serve.core.names import model_of
 from serve.core.snapshot import Snapshot
 
 Entry = dict[str, Any]

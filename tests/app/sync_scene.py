@@ -12,11 +12,11 @@ from app.synchronising import synchronise
 from control.delivering_scene import MODEL, publish
 from forking import Forked
 
+from serve.app.http_server import Server
 from serve.app.ports import listener
-from serve.app.serving import Server
 from serve.app.sync import Orders, keep
 from serve.control.artifacts.storage import Storage
-from serve.control.delivering.agents import AgentDelivery
+from serve.control.deliveries.agents import AgentDelivery
 from serve.control.versions import Version
 
 LABELS = {"labels.txt": b"zero\none\n"}

@@ -108,7 +108,7 @@ def test_revoked_and_expired_keys_open_no_port(scene: Scene) -> None:
 
 async def _expired(scene: Scene) -> None:
     """A key that was valid for a moment, long ago."""
-    from serve.control.storing.store import Change, Store
+    from serve.control.storage.store import Change, Store
 
     store = Store(scene.settings().state_path / STORE_FILE, clock=time.time)
     body = {"digest": "0" * 64, "role": "predictor", "models": ["*"], "expires": 1.0}

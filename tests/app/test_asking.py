@@ -10,7 +10,7 @@ from app.scripted import Scripted, answer
 from loops import in_each_loop
 from ports import free_ports
 
-from serve.app.asking import INSIDE, Answer, Line
+from serve.app.internal_http import INSIDE, Answer, Line
 
 OK = answer(b"hi")
 

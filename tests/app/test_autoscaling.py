@@ -9,7 +9,7 @@ from typing import Any
 from builders import Clock, replica, until
 from loops import in_loop
 
-from serve.app.autoscaling import RETRY, Autoscaler
+from serve.app.local_autoscaler import RETRY, Autoscaler
 from serve.core.errors import TritonDidNotStart
 from serve.core.replicas import Replica
 from serve.processes import Condition, State

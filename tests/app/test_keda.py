@@ -25,7 +25,7 @@ from serve.app.ports import reserve
 from serve.capacity.scaling.signals import Code
 from serve.control.decisions import KEY, Decisions
 from serve.control.scaling.board import Board
-from serve.control.storing.store import Entry
+from serve.control.storage.store import Entry
 from serve.core.access import Key, Role
 from serve.core.errors import CannotStart
 from serve.settings import Settings

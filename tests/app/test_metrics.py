@@ -8,7 +8,7 @@ from app.scripted import Scripted, answer
 from loops import in_loop
 from prometheus_client.parser import text_string_to_metric_families
 
-from serve.app.asking import Line
+from serve.app.internal_http import Line
 from serve.app.metrics import Scrape, answers, serving_metrics
 from serve.app.ports import listener
 from serve.app.probes import Probes

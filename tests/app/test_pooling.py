@@ -2,7 +2,7 @@
 
 import pytest
 
-from serve.app.pooling import usual_pools
+from serve.app.pools import usual_pools
 from serve.control.scaling.pools import PoolSettings
 from serve.settings import Settings
 

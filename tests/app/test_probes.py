@@ -10,7 +10,7 @@ from app.scripted import Scripted, answer
 from builders import until
 from loops import in_loop
 
-from serve.app.asking import Line
+from serve.app.internal_http import Line
 from serve.app.metrics import Scrape, answers, serving_metrics
 from serve.app.paths import SNAPSHOT_FILE, worker_socket
 from serve.app.ports import listener

@@ -9,11 +9,11 @@ import pytest
 from builders import ControlPlane, replica
 from ports import free_ports
 
-from serve.app.observing import observing_of
-from serve.app.scaling import Scaling, scaling_of
+from serve.app.autoscaler import Scaling, scaling_of
+from serve.app.batch_observation import observing_of
 from serve.control.decisions import POOL, Decisions
 from serve.control.scaling.pools import NOTHING, Usual, usual_of
-from serve.control.storing.store import Entry
+from serve.control.storage.store import Entry
 from serve.core.errors import Unavailable
 from serve.settings import Settings
 

@@ -11,9 +11,9 @@ import pytest
 from certificates import Authority
 from loops import in_each_loop
 
-from serve.app.asking import Line
+from serve.app.http_server import Server
+from serve.app.internal_http import Line
 from serve.app.ports import listener
-from serve.app.serving import Server
 from serve.app.tls import HTTP, Tls
 
 

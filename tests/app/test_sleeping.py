@@ -2,9 +2,9 @@
 
 import pytest
 
-from serve.app.sleeping import may_all_sleep, may_begin_empty
+from serve.app.scale_to_zero import may_all_sleep, may_begin_empty
 from serve.control.decisions import MODEL, POOL, Decisions
-from serve.control.storing.store import Entry
+from serve.control.storage.store import Entry
 from serve.settings import Settings
 
 SLEEPS = {"to_zero": True}

@@ -15,7 +15,7 @@ from builders import Clock
 from certificates import Authority
 from loops import in_each_loop
 
-from serve.app.asking import Line
+from serve.app.internal_http import Line
 from serve.app.tls import HTTP, HTTP2, Tls, client_context
 from serve.core.errors import CannotStart
 from serve.settings import Settings

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 
 from app.scripted import Scripted, answer
 
-from serve.app.waking import Caller
+from serve.app.wake_requests import Caller
 
 BOUND = 30.0  # seconds; a bound for what takes little
 NO_CONTENT, UNAVAILABLE = answer(status="204 No Content"), answer(status="503 Unavailable")

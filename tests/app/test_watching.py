@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from serve.app.watching import BUSY_SILENCES, SILENCES, Heard, Watch, Watched, WatchedWorker
+from serve.app.watchdog import BUSY_SILENCES, SILENCES, Heard, Watch, Watched, WatchedWorker
 from serve.processes import Condition, State, cpu_seconds
 
 WELL, SILENT, ABSENT = Heard(21, is_well=True), Heard(21), Heard()

@@ -15,7 +15,7 @@ from admin.api.admin_scene import application, plane
 from admin.web.web_scene import with_pages
 from control.live.advised import Advised
 
-from serve.app.serving import Server
+from serve.app.http_server import Server
 from serve.control.live.sampler import Live
 
 

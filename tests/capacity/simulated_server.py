@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from serve.capacity.asking import Ask, Calibration, Measured, Pressure, Trial
 from serve.capacity.batcher import simulate
 from serve.capacity.instances import Instances
-from serve.capacity.predicting import predict
+from serve.capacity.measurements import Ask, Calibration, Measured, Pressure, Trial
+from serve.capacity.prediction import predict
 from serve.capacity.service import Point, Service
 from serve.capacity.setup import Setup
 from serve.core.objectives import Objective

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from serve.capacity.asking import Ask, Calibration, Measured, Pressure
-from serve.capacity.calibrating import History, Told, calibrations, coming, read
+from serve.capacity.calibration import History, Told, calibrations, coming, read
+from serve.capacity.measurements import Ask, Calibration, Measured, Pressure
 from serve.capacity.service import Point, Service
 from serve.capacity.setup import Setup
 

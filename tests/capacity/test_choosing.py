@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from capacity.simulated_server import SimulatedServer
 
-from serve.capacity.asking import Calibration, Measured, Pressure, Trial
-from serve.capacity.choosing import Best, Halving, candidates
-from serve.capacity.remembering import FORMAT
+from serve.capacity.measurements import Calibration, Measured, Pressure, Trial
+from serve.capacity.search import Best, Halving, candidates
+from serve.capacity.search_state import FORMAT
 from serve.capacity.service import Point, Service
 from serve.capacity.setup import Setup
 from serve.core.errors import Invalid

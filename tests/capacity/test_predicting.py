@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from serve.capacity.batcher import saturation, simulate
-from serve.capacity.predicting import CALLS, predict
+from serve.capacity.prediction import CALLS, predict
 from serve.capacity.service import Service
 from serve.capacity.setup import Setup
 from serve.core.objectives import Objective

@@ -12,7 +12,7 @@ from cli.http_servers import Request, answering
 
 from serve.triton.canonical import canonical_text
 from serve.triton.config import parse
-from serve.triton.revising import revised
+from serve.triton.config_revisions import revised
 
 BASE = (
     'backend: "onnxruntime" max_batch_size: 8 '

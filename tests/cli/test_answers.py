@@ -6,7 +6,7 @@ import math
 import numpy as np
 
 from serve.cli.answers import Reading, Tally, bar, document, lines
-from serve.cli.calling import Answer
+from serve.cli.callers import Answer
 from serve.tensors.codec import InferReply
 from serve.tensors.metadata import TensorSpec
 

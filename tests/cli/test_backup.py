@@ -9,7 +9,7 @@ from cli.commands import Done, servegate
 from database import PASSWORD, PostgresServer
 
 from serve.app.paths import LOCK_FILE
-from serve.control.storing.leadership import leadership_of
+from serve.control.storage.leadership import leadership_of
 from serve.processes import hold_lock
 
 

@@ -9,7 +9,7 @@ import pytest
 from serve.cli.batching.edits import Edits, edited
 from serve.core.errors import Invalid
 from serve.triton.config import parse
-from serve.triton.revising import fields_of, revised
+from serve.triton.config_revisions import fields_of, revised
 
 HEAD = (
     'backend: "onnxruntime" max_batch_size: 8 '

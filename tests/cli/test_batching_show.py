@@ -14,7 +14,7 @@ from typer.main import get_command
 
 from serve.cli.asked import Asked
 from serve.cli.batching.edits import Edits, edited
-from serve.cli.batching.showing import lines
+from serve.cli.batching.view import lines
 from serve.cli.client import AdminClient
 from serve.cli.main import app
 from serve.cli.versions import called_number

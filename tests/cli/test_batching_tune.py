@@ -5,13 +5,13 @@ from pathlib import Path
 import pytest
 from cli.commands import servegate
 
-from serve.capacity.choosing import Halving, candidates
+from serve.capacity.search import Halving, candidates
 from serve.cli.batching.tune_progress import line
 from serve.cli.batching.tune_wish import numbers_of
 from serve.core.errors import Invalid
 from serve.core.objectives import Objective
-from serve.load.tuning.session import Now
-from serve.load.tuning.state import State, Subject
+from serve.load.tuner.session import Now
+from serve.load.tuner.state import State, Subject
 
 from .configured_gateway import Gateway, serving
 

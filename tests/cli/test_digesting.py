@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from serve.cli.digesting import digest
+from serve.cli.digests import digest
 from serve.cli.pieces import Piece
 from serve.core.errors import Conflict, Invalid
 

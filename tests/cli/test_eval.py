@@ -8,9 +8,9 @@ from types import SimpleNamespace
 import pytest
 from cli.commands import servegate
 
-from serve.cli.eval.pushing import name_of, push
 from serve.cli.eval.report import lines
 from serve.cli.eval.run import gates_error
+from serve.cli.eval.uploads import name_of, push
 from serve.cli.talk import Lines
 from serve.core.errors import Invalid
 

@@ -9,8 +9,8 @@ from fake_gateway import FakeGateway, Fault, replica
 
 from serve.cli.channel import Channel, Patience
 from serve.cli.client import AdminClient
-from serve.cli.following import Following, Standing, conclusion, standing
 from serve.cli.output import exit_code
+from serve.cli.push_progress import Following, Standing, conclusion, standing
 from serve.cli.talk import Lines
 from serve.core.errors import (
     CheckFailed,

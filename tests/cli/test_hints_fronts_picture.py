@@ -3,7 +3,7 @@
 from dataclasses import replace
 from xml.etree import ElementTree
 
-from serve.capacity.fleets.comparing import FIRST_HALF, FIXED, HINDSIGHT, KPA, OURS
+from serve.capacity.fleets.comparison import FIRST_HALF, FIXED, HINDSIGHT, KPA, OURS
 from serve.capacity.fleets.fronts import Point
 from serve.cli.hints.fronts_picture import SCALERS, WIDE, svg
 

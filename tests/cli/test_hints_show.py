@@ -9,11 +9,11 @@ from cli.commands import servegate
 from control.live.advised import model, told
 from load.fake_sides import side
 
+from serve.capacity.scaling.demand import borne, enough
 from serve.capacity.scaling.policy import HELD
 from serve.capacity.scaling.signals import Bounds, Code, Reason
-from serve.capacity.scaling.staffing import borne, enough
-from serve.cli.hints.explaining import Edges, changes, edges, lines
-from serve.cli.hints.showing import allowed, number
+from serve.cli.hints.arithmetic import Edges, changes, edges, lines
+from serve.cli.hints.view import allowed, number
 from serve.control.scaling.board import Board
 
 GPU = {

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from cli.commands import Done, servegate
 
-from serve.cli.hints.simulating import Progress
+from serve.cli.hints.simulation import Progress
 from serve.cli.talk import Lines
 
 SHORT = ("--rate", 20, "--minutes", 5, "--seeds", 1)

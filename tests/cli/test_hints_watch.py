@@ -12,7 +12,7 @@ from cli.http_servers import Request, answering
 from control.live.advised import told
 
 from serve.capacity.scaling.signals import Code, Reason
-from serve.cli.hints.watching import News, line
+from serve.cli.hints.long_polls import News, line
 
 
 def page(**about: Any) -> dict[str, Any]:

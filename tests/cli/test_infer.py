@@ -8,7 +8,7 @@ from data_ports import FAULTS, RAW, Gateway, grpc_port, http_port
 from typer.testing import CliRunner
 
 from serve.cli.asked import Asked, parse_asked
-from serve.cli.calling import GrpcCaller, HttpCaller
+from serve.cli.callers import GrpcCaller, HttpCaller
 from serve.cli.infer import infer
 from serve.core.errors import (
     DeadlineExceeded,

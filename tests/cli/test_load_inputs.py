@@ -11,9 +11,9 @@ from PIL import Image
 
 from serve.cli.load.inputs import Ready, Wish, read_requests
 from serve.core.errors import Invalid
-from serve.load import preparing
+from serve.load import encoded_bodies
+from serve.load.encoded_bodies import Asked, Request, Way, cut, lanes
 from serve.load.plan import Protocol
-from serve.load.preparing import Asked, Request, Way, cut, lanes
 from serve.tensors.metadata import Metadata, TensorSpec
 
 X = TensorSpec("x", "FP32", (-1, 2))
@@ -126,7 +126,7 @@ def test_a_lane_has_every_request_in_its_protocol() -> None:
 
 
 def test_more_bodies_than_memory_should_hold_are_refused_before_they_are_made() -> None:
-    wide = np.broadcast_to(np.float32(0), (1, preparing.MOST // 8))
+    wide = np.broadcast_to(np.float32(0), (1, encoded_bodies.MOST // 8))
     requests = [Request({"x": wide})] * 3
     with pytest.raises(Invalid, match="more than 256 MiB"):
         lanes((Way(Protocol.HTTP_BINARY, "h:1"),), requests, Asked("m", "", {"x": "FP32"}))

@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 
 from serve.cli.load.command import command_of
 from serve.cli.load.options import endpoint, ways_of
-from serve.cli.load.running import Pace
+from serve.cli.load.single_run import Pace
 from serve.core.errors import Invalid
 from serve.load.plan import Closed, Protocol, Shape
 

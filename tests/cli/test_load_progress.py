@@ -7,7 +7,7 @@ import pytest
 
 from serve.cli.load.progress import Logged, line, watching
 from serve.cli.talk import Events
-from serve.load.performing import Progress
+from serve.load.observed_run import Progress
 
 
 def progress(second: float, *, p99: float = 0.0082) -> Progress:

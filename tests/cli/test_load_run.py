@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from cli.commands import Done, servegate
 
-from serve.load.reporting.keeping import read
+from serve.load.reports.folder import read
 from serve.tensors.datatypes import to_raw
 
 SERVEGATE = Path(sys.executable).parent / "servegate"

@@ -13,9 +13,9 @@ from fake_gateway import FakeGateway, Fault
 
 from serve.cli.channel import Channel, Patience
 from serve.cli.client import AdminClient
-from serve.cli.digesting import Blob, digest
+from serve.cli.digests import Blob, digest
 from serve.cli.pieces import Piece
-from serve.cli.uploading import Committed, Uploading
+from serve.cli.uploads import Committed, Uploading
 from serve.core.errors import (
     Conflict,
     Invalid,

@@ -9,9 +9,9 @@ from control.publishing import Scene, files, play
 from control.storage_scene import pieces
 
 from serve.control.artifacts.storage import Storage
-from serve.control.delivering.materialising import materialise
-from serve.control.publishing.publications import Ask
-from serve.control.uploading.uploads import Uploads
+from serve.control.deliveries.version_folder import materialise
+from serve.control.publication.publications import Ask
+from serve.control.uploads.uploads import Uploads
 from serve.core.versions import File
 from serve.processes.failpoints import arm
 

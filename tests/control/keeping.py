@@ -10,9 +10,9 @@ from builders import ControlPlane, replica
 from serve.control.fleet import Fleet
 from serve.control.inventory import Inventory
 from serve.control.models import Models
-from serve.control.reconciling.looks import Looks
-from serve.control.reconciling.reconciler import ReplicaKeeper
-from serve.control.reconciling.steering import Steering
+from serve.control.reconciliation.busy_replicas import Steering
+from serve.control.reconciliation.looks import Looks
+from serve.control.reconciliation.reconciler import ReplicaKeeper
 from serve.control.versions import Version
 from serve.core.errors import Unavailable
 from serve.core.flavours import UNKNOWN

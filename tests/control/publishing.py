@@ -13,17 +13,17 @@ from builders import Clock, ControlPlane, replica
 from serve.control.artifacts.contents import Contents
 from serve.control.artifacts.storage import Storage
 from serve.control.models import By
-from serve.control.publishing.checking import Checker, ReadModel
-from serve.control.publishing.ensembles import Parts
-from serve.control.publishing.garbage import Heap
-from serve.control.publishing.holding import Holding
-from serve.control.publishing.pending import Pending
-from serve.control.publishing.pipeline import Pipeline
-from serve.control.publishing.publications import Ask, Publications
-from serve.control.publishing.records import Records
-from serve.control.publishing.retention import Retention
-from serve.control.publishing.trials import Judge, Trials
-from serve.control.uploading.uploads import Uploads
+from serve.control.publication.checks import Checker, ReadModel
+from serve.control.publication.default_routes import Holding
+from serve.control.publication.ensembles import Parts
+from serve.control.publication.garbage import Heap
+from serve.control.publication.pending_labels import Pending
+from serve.control.publication.pipeline import Pipeline
+from serve.control.publication.publications import Ask, Publications
+from serve.control.publication.records import Records
+from serve.control.publication.retention import Retention
+from serve.control.publication.trials import Judge, Trials
+from serve.control.uploads.uploads import Uploads
 from serve.control.versions import Version
 from serve.core.flavours import UNKNOWN, Machine
 from serve.core.replicas import Replica

@@ -6,7 +6,7 @@ import pytest
 from builders import ControlPlane, write_model
 from control.versions_scene import decided, version
 
-from serve.control.applying import NO_CONFIG, configuration_of
+from serve.control.applied_configurations import NO_CONFIG, configuration_of
 from serve.control.configurations import configured
 from serve.control.published import loadables_of
 from serve.control.registry import Loadable

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from database import PostgresServer
 
-from serve.control.storing import backup
-from serve.control.storing.backup import FORMAT, RESTORE, Backup
-from serve.control.storing.database import Database, open_database
-from serve.control.storing.store import Change, Entry, Store
+from serve.control.storage import backup
+from serve.control.storage.backup import FORMAT, RESTORE, Backup
+from serve.control.storage.database import Database, open_database
+from serve.control.storage.store import Change, Entry, Store
 from serve.core.errors import Conflict, Invalid, NotFound, Unavailable
 
 Where = Path | str

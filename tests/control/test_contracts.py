@@ -13,8 +13,8 @@ from builders import replica
 from serve.control.added_cases import CONTRACT, Added
 from serve.control.artifacts.storage import Storage
 from serve.control.decisions import Decisions
-from serve.control.reconciling.contracts import CACHE_BYTES, SECOND_LOOK, Contracts
-from serve.control.storing.store import Entry
+from serve.control.reconciliation.contracts import CACHE_BYTES, SECOND_LOOK, Contracts
+from serve.control.storage.store import Entry
 from serve.control.versions import Version
 from serve.core.errors import DeadlineExceeded, NotFound, TritonFailed, Unavailable
 from serve.core.replicas import Replica

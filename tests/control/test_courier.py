@@ -6,8 +6,8 @@ from pathlib import Path
 
 from builders import ControlPlane
 
-from serve.control.delivering.courier import Courier
-from serve.control.delivering.folder import Slot
+from serve.control.deliveries.courier import Courier
+from serve.control.deliveries.folder import Slot
 from serve.control.fleet import LOADING
 from serve.control.versions import Version
 

@@ -9,7 +9,7 @@ from control.publishing import CONFIG, Scene, files
 
 from serve.control.configurations import Line, compared, configured
 from serve.control.decisions import UNSET, Decisions, label_key, split_of
-from serve.control.storing.store import Entry
+from serve.control.storage.store import Entry
 from serve.core.errors import UnknownModel, UnknownVersion
 from serve.core.routes import Split
 from serve.tensors.signature import TensorSpec

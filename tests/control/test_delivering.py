@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from control.delivering_scene import MODEL, Shelf, drafts, tree
 
-from serve.control.delivering.delivery import Delivery, Slot
-from serve.control.delivering.folder import FolderDelivery, Piece
+from serve.control.deliveries.delivery import Delivery, Slot
+from serve.control.deliveries.folder import FolderDelivery, Piece
 from serve.control.versions import Version
 from serve.core.errors import Invalid
 

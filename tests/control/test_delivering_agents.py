@@ -8,8 +8,8 @@ import pytest
 from builders import Clock
 from control.delivering_scene import Shelf
 
-from serve.control.delivering.agents import SILENT, AgentDelivery, Page
-from serve.control.delivering.delivery import Slot
+from serve.control.deliveries.agents import SILENT, AgentDelivery, Page
+from serve.control.deliveries.delivery import Slot
 from serve.control.versions import Version
 from serve.core.errors import Invalid
 

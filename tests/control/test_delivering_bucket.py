@@ -7,10 +7,10 @@ import pytest
 from control.delivering_scene import CONFIG, MODEL, publish
 from object_store import ObjectStore
 
-from serve.control.artifacts.copying import CopyingBucket
+from serve.control.artifacts.bucket_copies import CopyingBucket
 from serve.control.artifacts.storage import Storage
-from serve.control.delivering.bucket import BucketDelivery
-from serve.control.delivering.delivery import Slot
+from serve.control.deliveries.bucket import BucketDelivery
+from serve.control.deliveries.delivery import Slot
 from serve.control.versions import Version
 
 KEEP = "repository/.keep"

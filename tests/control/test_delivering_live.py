@@ -14,17 +14,17 @@ from object_store import ObjectStore
 from triton.onnx_models import config, node, onnx_file, tensor
 
 from serve.control.artifacts.storage import Storage
-from serve.control.delivering.bucket import BucketDelivery
-from serve.control.delivering.delivery import Delivery
-from serve.control.delivering.folder import FolderDelivery
+from serve.control.deliveries.bucket import BucketDelivery
+from serve.control.deliveries.delivery import Delivery
+from serve.control.deliveries.folder import FolderDelivery
 from serve.control.versions import Version
 from serve.core.replicas import Replica
 from serve.processes import Ledger
 from serve.triton import config as triton_config
 from serve.triton.control import TritonControl
+from serve.triton.direct_prediction import predict
 from serve.triton.installation import Facts, Installation
 from serve.triton.launcher import Launcher
-from serve.triton.predicting import predict
 from serve.triton.repository_url import triton_url
 
 pytestmark = [pytest.mark.triton, pytest.mark.slow]

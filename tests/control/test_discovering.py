@@ -12,7 +12,7 @@ from builders import replica, until
 from prometheus_client.core import Metric
 
 from serve.control.discovered import NOBODY, Members, merged
-from serve.control.discovering import Discovering, SourceStatus
+from serve.control.discovery import Discovering, SourceStatus
 from serve.core.errors import Unavailable
 from serve.core.replicas import Replica
 from serve.triton.discovery.endpoints import Endpoint, Listing

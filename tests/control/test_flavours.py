@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from builders import write_model
 
-from serve.control.publishing.checking import group_of
-from serve.control.publishing.numbering import name_in_triton
+from serve.control.publication.checks import group_of
+from serve.control.publication.numbers import name_in_triton
 from serve.control.versions import Version
 from serve.core.errors import TritonFailed
 from serve.core.flavours import UNKNOWN, Flavours, Machine

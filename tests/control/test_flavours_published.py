@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from control.publishing import Scene, files
 
-from serve.control.publishing.trials import NO_FORM
+from serve.control.publication.trials import NO_FORM
 from serve.core.errors import TrialFailed
 from serve.core.flavours import BASE, Machine
 from serve.core.versions import State

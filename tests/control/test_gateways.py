@@ -23,7 +23,7 @@ from serve.control.gateways import (
     at_address,
     of_one_family,
 )
-from serve.control.live import gateway_reading
+from serve.control.live import gateway_metrics
 from serve.control.scaling.arrivals import Arrivals
 from serve.core.errors import DeadlineExceeded, Unavailable
 from serve.wire.prometheus import samples
@@ -78,7 +78,7 @@ class Told:
 
     def __init__(self, text: str) -> None:
         self.text = text
-        self.reading = gateway_reading.read(text)
+        self.reading = gateway_metrics.read(text)
         self.calls = self.reading.calls[WHERE]
         self.in_flight = self.reading.in_flight
         self.sources = {one.labels["source"] for one in samples(text, (STARTED,))}

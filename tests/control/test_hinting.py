@@ -5,7 +5,7 @@ from math import nan
 from control.live.advised import NOON, Advised, model, told, tune
 
 from serve.capacity.scaling.signals import Code, Reason
-from serve.control.hinting import MOST_POOLS, advised
+from serve.control.hint_samples import MOST_POOLS, advised
 from serve.control.live.samples import columns
 
 

@@ -10,8 +10,8 @@ import pytest
 from serve.control.decisions import SERVING, Decisions
 from serve.control.history import History, differences
 from serve.control.models import By, Written
-from serve.control.restoring import Restoring
-from serve.control.storing.store import Change, Store, etag
+from serve.control.restoration import Restoring
+from serve.control.storage.store import Change, Store, etag
 from serve.core.errors import Invalid, LaterChanges, PreconditionFailed, UnknownRevision
 from serve.core.routes import Split
 

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from serve.control.fleet import Fleet
-from serve.control.holding import Holding
+from serve.control.holders import Holding
 from serve.control.observations import Choice, Observation
 
 NAMES, MODELS, POOLS = ("a", "b", "c", "d"), ("m", "n"), ("x", "y")

@@ -9,7 +9,7 @@ from builders import Clock, ControlPlane, replica, write_model
 from serve.control.decisions import Decisions
 from serve.control.fleet import Fleet
 from serve.control.inventory import Inventory
-from serve.control.storing.store import Entry
+from serve.control.storage.store import Entry
 from serve.core.errors import TritonFailed
 from serve.triton import config as triton_config
 from serve.triton.config import Configuration

@@ -9,8 +9,8 @@ import pytest
 from database import PostgresServer
 from ticking import Ticks
 
-from serve.control.storing.leadership import Leadership, leadership_of
-from serve.control.storing.limits import Limits
+from serve.control.storage.leadership import Leadership, leadership_of
+from serve.control.storage.limits import Limits
 from serve.core.errors import Unavailable
 from serve.processes import hold_lock
 

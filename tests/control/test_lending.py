@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from builders import write_model
 
-from serve.control.reconciling.steering import NoSpare
+from serve.control.reconciliation.busy_replicas import NoSpare
 
 from .keeping import Scene
 

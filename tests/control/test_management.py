@@ -13,7 +13,7 @@ from serve.control.decisions import LOGGING, SERVING, TRACE
 from serve.control.management import Management
 from serve.control.models import By
 from serve.control.observations import Failure
-from serve.control.reconciling.keepers import Keepers
+from serve.control.reconciliation.keepers import Keepers
 from serve.core.errors import (
     DeadlineExceeded,
     FixedSetting,

@@ -8,8 +8,8 @@ from control.crashing import build
 from control.delivering_scene import CONFIG, MODEL, Shelf, drafts, tree
 from forking import status
 
-from serve.control.delivering.materialising import materialise
-from serve.control.delivering.repository import is_whole, present, sweep, take_away
+from serve.control.deliveries.repository import is_whole, present, sweep, take_away
+from serve.control.deliveries.version_folder import materialise
 from serve.control.versions import Version
 from serve.core.errors import Conflict, DigestMismatch, Invalid
 from serve.core.versions import Manifest

@@ -8,9 +8,9 @@ from pathlib import Path
 from builders import ControlPlane, replica, until, write_model
 
 from serve.control.membership import Membership
-from serve.control.reconciling.keepers import Keepers
-from serve.control.reconciling.looks import Looks
-from serve.control.reconciling.reconciler import ReplicaKeeper
+from serve.control.reconciliation.keepers import Keepers
+from serve.control.reconciliation.looks import Looks
+from serve.control.reconciliation.reconciler import ReplicaKeeper
 from serve.core.replicas import Replica
 
 from .keeping import FakeDelivery, FakeProof, FakeTriton

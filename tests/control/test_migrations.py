@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
-from serve.control.storing.database import Database, open_database
-from serve.control.storing.schema import metadata, newest_schema, schema_of, upgrade
-from serve.control.storing.store import Change, Entry, Store
+from serve.control.storage.database import Database, open_database
+from serve.control.storage.schema import metadata, newest_schema, schema_of, upgrade
+from serve.control.storage.store import Change, Entry, Store
 from serve.core.errors import CannotStart
 
 Where = Path | str

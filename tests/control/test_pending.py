@@ -8,7 +8,7 @@ from control.publishing import ADA, Scene, files
 
 from serve.control.models import By
 from serve.control.observations import Failure
-from serve.control.publishing.publications import Ask
+from serve.control.publication.publications import Ask
 from serve.core.errors import InUse, PreconditionFailed, VersionNotReady
 from serve.core.routes import Split
 

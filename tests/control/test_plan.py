@@ -4,7 +4,7 @@ from types import MappingProxyType
 
 import pytest
 
-from serve.control.reconciling.planning import Load, Step, Unload, held_of, plan
+from serve.control.reconciliation.plan import Load, Step, Unload, held_of, plan
 from serve.control.registry import Loadable
 from serve.triton import config as triton_config
 from serve.triton.control import Entry

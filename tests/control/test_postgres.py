@@ -14,9 +14,9 @@ from database import ENCODED, PASSWORD, PostgresServer
 from relay import relay
 from ticking import Ticks
 
-from serve.control.storing.database import open_database
-from serve.control.storing.limits import LIMITS, Limits
-from serve.control.storing.store import TICK, Change, Store
+from serve.control.storage.database import open_database
+from serve.control.storage.limits import LIMITS, Limits
+from serve.control.storage.store import TICK, Change, Store
 from serve.core.errors import CannotStart, ServegateError, Unavailable
 
 SHORT = Limits(connect=2, statement=0.3, answer=0.4)  # a connection cannot have less
@@ -200,7 +200,7 @@ def test_the_driver_is_loaded_only_for_a_url_and_the_error_says_how_to_install_i
     code = """
 import sys
 from pathlib import Path
-from serve.control.storing.store import Store
+from serve.control.storage.store import Store
 Store(Path('x'), clock=lambda: 0.0)
 print('psycopg' in sys.modules)
 sys.modules['psycopg'] = None

@@ -11,8 +11,8 @@ from control.publishing import ADA, CONFIG, SIGNATURE, Scene, files, sha256
 
 from serve.control.decisions import ROUTE
 from serve.control.models import By
-from serve.control.publishing.publications import Ask
-from serve.control.publishing.trials import NOT_TRIED
+from serve.control.publication.publications import Ask
+from serve.control.publication.trials import NOT_TRIED
 from serve.core.errors import (
     Conflict,
     Invalid,

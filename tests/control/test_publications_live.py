@@ -12,8 +12,8 @@ from triton.onnx_models import config, node, onnx_file, tensor
 from serve.control.artifacts.storage import Storage
 from serve.control.decisions import Decisions
 from serve.control.placement import pinned_parts
-from serve.control.reconciling.contracts import Contracts
-from serve.conversion.reading import read_model
+from serve.control.reconciliation.contracts import Contracts
+from serve.conversion.model_reader import read_model
 from serve.core.versions import State
 from serve.tensors.contracts import Case, write_contract
 from serve.triton.installation import Facts, Installation

@@ -8,7 +8,7 @@ from typing import Any
 from builders import Clock, snapshot, target, until, view
 
 from serve.control.snapshots import GONE_AFTER, Publisher
-from serve.control.storing.store import Store
+from serve.control.storage.store import Store
 from serve.core.snapshot import Snapshot
 
 

@@ -9,7 +9,7 @@ from builders import Clock, snapshot, target, view
 from ticking import Ticks
 
 from serve.control.snapshots import REST, Publisher
-from serve.control.storing.store import Store
+from serve.control.storage.store import Store
 from serve.core.snapshot import Snapshot
 
 

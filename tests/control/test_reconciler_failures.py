@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from builders import CONFIG, write_model
 
-from serve.control.reconciling.loader import FIRST_RETRY, LAST_RETRY
+from serve.control.reconciliation.loader import FIRST_RETRY, LAST_RETRY
 from serve.core.errors import TritonFailed, Unavailable
 
 from .keeping import Scene, nothing

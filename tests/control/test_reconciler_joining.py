@@ -8,8 +8,8 @@ import pytest
 from builders import replica, until
 
 from serve.control.fleet import LOADING
-from serve.control.reconciling.loader import FIRST_RETRY, HUNG
-from serve.control.reconciling.steering import Steering
+from serve.control.reconciliation.busy_replicas import Steering
+from serve.control.reconciliation.loader import FIRST_RETRY, HUNG
 from serve.control.versions import Version
 from serve.core.errors import Invalid, TritonFailed, Unavailable
 from serve.core.replicas import Replica

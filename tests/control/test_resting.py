@@ -8,8 +8,8 @@ from builders import ControlPlane, replica, write_model
 
 from serve.control.models import By
 from serve.control.observations import Failure
-from serve.control.reconciling.looks import PER_SECOND, Looks
-from serve.control.reconciling.resting import REPEATED, Resting
+from serve.control.reconciliation.idle_rounds import REPEATED, Resting
+from serve.control.reconciliation.looks import PER_SECOND, Looks
 
 HELD = {"m": (1, 2)}
 Change = Callable[[ControlPlane], Awaitable[object]]

@@ -9,8 +9,8 @@ from control.publishing import ADA, Scene, files, sha256
 
 from serve.control.decisions import LABEL, ROUTE
 from serve.control.models import By
-from serve.control.publishing.garbage import Garbage
-from serve.control.publishing.publications import Ask
+from serve.control.publication.garbage import Garbage
+from serve.control.publication.publications import Ask
 from serve.core.errors import (
     Conflict,
     InUse,

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from serve.control.delivering.side_by_side import side_by_side
+from serve.control.deliveries.side_by_side import side_by_side
 from serve.core.errors import Unavailable
 
 

@@ -11,7 +11,7 @@ from serve.control.fleet import Fleet
 from serve.control.observations import Failure
 from serve.control.registry import Loadable, Model
 from serve.control.snapshots import compile_models
-from serve.control.storing.store import Entry
+from serve.control.storage.store import Entry
 from serve.core.replicas import Replica
 from serve.core.snapshot import ModelView
 from serve.triton import config as triton_config

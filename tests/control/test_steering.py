@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from builders import ControlPlane, replica, until, write_model
 
-from serve.control.reconciling.steering import NoSpare, Steering
+from serve.control.reconciliation.busy_replicas import NoSpare, Steering
 
 
 def plane(folder: Path, *holders: str, of: tuple[str, ...] = ("a", "b", "c")) -> ControlPlane:

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from ticking import Ticks
 
-from serve.control.storing.database import Sqlite
-from serve.control.storing.store import TICK, Change, Entry, Store, etag
+from serve.control.storage.database import Sqlite
+from serve.control.storage.store import TICK, Change, Entry, Store, etag
 from serve.core.errors import Invalid, PreconditionFailed, Unavailable
 
 Pause = Callable[[float], Awaitable[None]]

@@ -10,7 +10,7 @@ import pytest
 from control.writing import migrate, write
 from forking import Forked, Work
 
-from serve.control.storing.store import Change, Store
+from serve.control.storage.store import Change, Store
 
 Where = Path | str
 PROCESSES, ROUNDS = 4, 25

@@ -10,8 +10,8 @@ from builders import until
 from control.storage_scene import DATA, digest, file, names_in, pieces
 from control.uploads_scene import FILES, OTHER, Scene
 
-from serve.control.uploading.upload import Kind, Upload
-from serve.control.uploading.uploads import Missing
+from serve.control.uploads.upload import Kind, Upload
+from serve.control.uploads.uploads import Missing
 from serve.core.errors import (
     Conflict,
     DigestMismatch,

@@ -8,7 +8,7 @@ from control.storage_scene import DATA, digest, file, listed, names_in, pieces
 from object_store import ObjectStore
 
 from serve.control.artifacts.storage import Storage
-from serve.control.uploading.uploads import Uploads
+from serve.control.uploads.uploads import Uploads
 from serve.core.errors import Unavailable
 
 LARGE = DATA * 2000  # 20 MB: several parts

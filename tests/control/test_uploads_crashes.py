@@ -11,7 +11,7 @@ from control.storage_scene import DATA, digest, file, listed, names_in
 from forking import Forked
 
 from serve.control.artifacts.storage import Storage
-from serve.control.uploading.uploads import Uploads
+from serve.control.uploads.uploads import Uploads
 from serve.processes.failpoints import POINTS, STATUS
 
 

@@ -11,8 +11,8 @@ from control.storage_scene import DATA, FullDisk, digest, file, names_in, pieces
 
 from serve.control.artifacts.folder import FolderObjects
 from serve.control.artifacts.storage import Storage
-from serve.control.uploading.upload import Upload
-from serve.control.uploading.uploads import Uploads
+from serve.control.uploads.upload import Upload
+from serve.control.uploads.uploads import Uploads
 from serve.core.errors import NoSpace
 
 PIECES = tuple(DATA[n : n + 1000] for n in range(0, len(DATA), 1000))
@@ -109,7 +109,7 @@ from pathlib import Path
 from control.storage_scene import DATA, digest, file
 from control.test_uploads_full import sent
 from serve.control.artifacts.storage import Storage
-from serve.control.uploading.uploads import Uploads
+from serve.control.uploads.uploads import Uploads
 from serve.core.errors import NoSpace
 
 async def main(folder):

@@ -7,7 +7,7 @@ import pytest
 from control.storage_scene import DATA, file, names_in
 from control.uploads_scene import OTHER, Scene
 
-from serve.control.uploading.uploads import UploadLimits
+from serve.control.uploads.uploads import UploadLimits
 from serve.core.errors import DigestMismatch, Invalid, NoSpace
 from serve.core.versions import File
 

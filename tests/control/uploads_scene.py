@@ -6,8 +6,8 @@ from builders import Clock
 from control.storage_scene import DATA, digest, file, listed, pieces
 
 from serve.control.artifacts.storage import Storage
-from serve.control.uploading.upload import Upload
-from serve.control.uploading.uploads import UploadLimits, Uploads
+from serve.control.uploads.upload import Upload
+from serve.control.uploads.uploads import UploadLimits, Uploads
 from serve.core.versions import File
 
 OTHER = b"labels\n" * 100

@@ -5,7 +5,7 @@ from types import MappingProxyType
 from typing import Any
 
 from serve.control.decisions import Decisions
-from serve.control.storing.store import Entry, Key
+from serve.control.storage.store import Entry, Key
 from serve.control.versions import VERSION, Version
 from serve.core.versions import Provenance, State
 

@@ -4,7 +4,7 @@ import asyncio
 from multiprocessing.connection import Connection
 from pathlib import Path
 
-from serve.control.storing.store import Change, Store
+from serve.control.storage.store import Change, Store
 from serve.core.errors import PreconditionFailed
 
 Where = Path | str

@@ -10,16 +10,16 @@ import numpy as np
 import pytest
 from conversion.model_files import times
 
+from serve.conversion.child_events import Telling
 from serve.conversion.command import command_of
 from serve.conversion.events import event_of
 from serve.conversion.job import fault_of
 from serve.conversion.limits import Limits
 from serve.conversion.report import FILE, Report
 from serve.conversion.request import Precision, Request
-from serve.conversion.running import convert, verify
-from serve.conversion.telling import Telling
+from serve.conversion.runner import convert, verify
 from serve.core.errors import ConversionFailed, GateRefused, Invalid
-from serve.tensors.judging import Tolerance
+from serve.tensors.expected_outputs import Tolerance
 
 LIMITS = Limits(4 << 30, 240.0, nice=0)
 

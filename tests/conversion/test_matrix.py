@@ -19,7 +19,7 @@ import pytest
 from serve.conversion.entry import write_entry
 from serve.conversion.limits import Limits
 from serve.conversion.request import Request
-from serve.conversion.running import convert
+from serve.conversion.runner import convert
 from serve.core.errors import ConversionFailed
 
 from .zoo import ROWS, Row

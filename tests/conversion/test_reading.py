@@ -11,7 +11,7 @@ import pytest
 from onnx import TensorProto, helper
 
 from serve.conversion import onnx_reader, plan_reader, savedmodel_reader
-from serve.conversion.reading import format_of, read_model
+from serve.conversion.model_reader import format_of, read_model
 from serve.core.errors import Invalid
 from serve.tensors.signature import Signature, TensorSpec
 

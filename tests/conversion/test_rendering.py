@@ -5,10 +5,10 @@ from types import MappingProxyType
 
 from load.pages import HOSTILE, Seen
 
-from serve.conversion.drawing import histogram_svg
-from serve.conversion.rendering import limit_of, render_html
+from serve.conversion.report_charts import histogram_svg
+from serve.conversion.report_page import limit_of, render_html
 from serve.conversion.request import Precision, Request
-from serve.tensors.judging import Tolerance
+from serve.tensors.expected_outputs import Tolerance
 
 from .reports import ERROR, PASSED, report
 

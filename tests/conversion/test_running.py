@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from living import ends
 
+from serve.conversion.child_watch import follow
 from serve.conversion.limits import Limits, surroundings
-from serve.conversion.watching import follow
 from serve.core.errors import ConversionFailed, GateRefused
 from serve.processes import Program
 

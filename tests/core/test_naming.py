@@ -3,7 +3,7 @@
 from refusals import refusal
 
 from serve.core.errors import Invalid
-from serve.core.naming import check_label, check_model_name, model_of, physical_name
+from serve.core.names import check_label, check_model_name, model_of, physical_name
 
 
 def test_a_model_may_be_called() -> None:

@@ -16,7 +16,7 @@ from relay import Relay
 from tritons import tritons
 
 from serve.control.decisions import ROUTE
-from serve.control.storing.store import Change, Store
+from serve.control.storage.store import Change, Store
 
 pytestmark = [pytest.mark.triton, pytest.mark.slow]
 

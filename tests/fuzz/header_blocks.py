@@ -7,9 +7,9 @@ acknowledgement of our table size instead.
 import hpack
 
 from serve.core.errors import ServegateError
+from serve.wire.grpc_head_templates import RequestMemo
 from serve.wire.grpc_heads import answer_memo
 from serve.wire.grpc_requests import RequestHead, Requests
-from serve.wire.grpc_varying import RequestMemo
 from serve.wire.hpack_blocks import Blocks, Field, Fields, Memo
 from serve.wire.http2 import Fault, Malformed
 

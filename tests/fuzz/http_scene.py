@@ -25,7 +25,7 @@ from fuzz import strict_http
 from fuzz.wires import Complaints, Loop, Wire
 from uvicorn.server import ServerState
 
-from serve.app.serving import Server
+from serve.app.http_server import Server
 from serve.core.limits import Limits
 from serve.core.snapshot import Snapshot
 from serve.listeners.application import application

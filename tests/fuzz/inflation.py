@@ -8,8 +8,8 @@ import zlib
 from fuzz.cutting import ways
 
 from serve.core.errors import BadRequest, InflatedTooLarge
+from serve.wire.decompression import Inflation
 from serve.wire.grpc_messages import inflate
-from serve.wire.inflating import Inflation
 
 LIMIT = 100_000
 _UNCOUNTED = (64 << 10) + 300  # bytes before an error in the same piece, and what zlib keeps back

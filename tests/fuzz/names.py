@@ -13,8 +13,8 @@ from google.protobuf.message import DecodeError
 from tritonclient.grpc import service_pb2
 
 from serve.core.calls import Verb
-from serve.listeners.grpc.restoring import Restoring
-from serve.wire import restoring
+from serve.listeners.grpc.model_names import Restoring
+from serve.wire import model_names
 from serve.wire.grpc_messages import PREFIX
 
 TARGET = target(7, model="own", physical="own--0a1b")
@@ -37,7 +37,7 @@ def play(data: bytes) -> None:
 
 
 def _json(body: bytes) -> None:
-    restored = restoring.in_answer(body, TARGET)
+    restored = model_names.in_answer(body, TARGET)
     try:
         said = json.loads(body)
     except (ValueError, RecursionError):
@@ -65,7 +65,7 @@ def _is_triton(body: bytes) -> bool:
 
 
 def _error(sentence: bytes) -> None:
-    restored = restoring.in_error(sentence, TARGET)
+    restored = model_names.in_error(sentence, TARGET)
     assert b"'own--0a1b'" not in restored
     try:
         text = sentence.decode()

@@ -33,12 +33,12 @@ from serve.cli.main import app
 from serve.control.added_cases import Added
 from serve.control.batching.reconfiguration import Reconfiguration
 from serve.control.conversions.job import Job
-from serve.control.delivering.agents import Page
-from serve.control.evaluating.dataset import Dataset
-from serve.control.evaluating.evaluation import Evaluation
+from serve.control.deliveries.agents import Page
+from serve.control.evaluation.dataset import Dataset
+from serve.control.evaluation.evaluation import Evaluation
 from serve.control.scaling.pools import PoolSettings
 from serve.control.scaling.told import Told
-from serve.control.trying.records import Try
+from serve.control.tries.records import Try
 from serve.control.versions import Version
 from serve.conversion.gate.metric import Metric as Judgement
 from serve.conversion.plans.arguments import Options

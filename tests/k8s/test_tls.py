@@ -24,7 +24,7 @@ from k8s.cluster import ROOT
 TLS = ROOT / "k8s/components/tls"
 _ASK = """
 import asyncio, sys
-from serve.app.asking import Line
+from serve.app.internal_http import Line
 from serve.app.tls import client_context
 from serve.settings import from_environment
 

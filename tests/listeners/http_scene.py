@@ -33,7 +33,7 @@ from listeners.http_clients import Answer, Client
 from listeners.http_replicas import Hand, Received, Replica
 from loops import BOTH, LOOPS, parametrized
 
-from serve.app.serving import Server
+from serve.app.http_server import Server
 from serve.core.calls import Account
 from serve.core.snapshot import Snapshot
 from serve.listeners.http.connection import HttpClientConnection

@@ -15,7 +15,7 @@ from listeners.http_messages import INFER, MIB, chunked, get, reply, request
 from listeners.http_replicas import Received, answering
 from listeners.http_scene import Scene, in_scene
 
-from serve.app.serving import Server
+from serve.app.http_server import Server
 from serve.core.access import Key, Role
 from serve.listeners.http.connection import HttpClientConnection
 

@@ -6,7 +6,7 @@ from listeners.http_messages import MIB, chunk, reply, request
 from listeners.http_replicas import Received, answering
 from listeners.http_scene import Scene, in_scene
 
-from serve.wire.restoring import SEARCHED
+from serve.wire.model_names import SEARCHED
 
 PHYSICAL = "m--0a1b2c3d"
 HERE = view(target(1, "a", physical=PHYSICAL))

@@ -21,7 +21,7 @@ from listeners.tfserving_scene import (
 )
 
 from serve.core.access import Key, Role
-from serve.tensors.tfserving import Tensor
+from serve.tensors.tfserving_tensors import Tensor
 from serve.wire.tfserving_messages import messages
 
 PREDICT = "/tensorflow.serving.PredictionService/Predict"

@@ -22,7 +22,7 @@ from listeners.tfserving_scene import (
 )
 
 from serve.core.access import Key, Role
-from serve.tensors.tfserving import LARGE, Tensor, pack, unpack
+from serve.tensors.tfserving_tensors import LARGE, Tensor, pack, unpack
 
 ROWS = {"instances": [[1.0, 2.0], [3.0, 4.0]]}
 TWICE = {"predictions": [[1.0, 2.0], [3.0, 4.0]]}

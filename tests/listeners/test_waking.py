@@ -8,7 +8,7 @@ import pytest
 from builders import DataPlane, call, snapshot, target, view
 
 from serve.core.errors import Asleep
-from serve.listeners.waking import until_awake
+from serve.listeners.waits import until_awake
 from serve.proxy.attempts import Attempt
 
 ASLEEP = snapshot(view(asleep=True))

@@ -26,8 +26,8 @@ from serve.listeners.http.kserve import KServeHttp
 from serve.listeners.tfserving.facade import TfServing
 from serve.listeners.tfserving.grpc import TfServingGrpc
 from serve.listeners.tfserving.http import router
-from serve.tensors.tfserving import Tensor
 from serve.tensors.tfserving_infer import infer_body
+from serve.tensors.tfserving_tensors import Tensor
 from serve.triton.grpc_pool import GrpcPool
 
 ONE = snapshot(view(target(1, "a"), target(2, "a"), labels={"stable": 1}, split="1=100"))

@@ -9,14 +9,14 @@ from typing import Any
 
 from gevent import get_hub
 
-from serve.load.engine.calling import LaneCalls
 from serve.load.engine.closed_loop import ClosedLoop
-from serve.load.engine.driving import run_plan
+from serve.load.engine.driver import run_plan
+from serve.load.engine.lane_calls import LaneCalls
 from serve.load.engine.open_loop import OpenLoop
 from serve.load.engine.recorder import WindowRecorder
-from serve.load.engine.sending import Done
+from serve.load.engine.senders import Done
 from serve.load.plan import Lane, Payload, Plan, Protocol, Sequences
-from serve.load.recording import RIGHT, Record
+from serve.load.record import RIGHT, Record
 from serve.load.sequences import sequence_marker
 
 

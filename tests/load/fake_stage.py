@@ -8,10 +8,10 @@ from typing import Any
 from load.fake_sides import Side, replica_page
 from load.records import run_of
 
-from serve.load.observing import Target
-from serve.load.performing import Action
+from serve.load.observed_run import Action
+from serve.load.observer import Target
 from serve.load.plan import Lane, Payload, Plan, Protocol
-from serve.load.reporting.report import Run
+from serve.load.reports.report import Run
 from serve.load.scenarios.catalogue import SCENARIOS
 
 ROUTE = "/api/routes/digits"

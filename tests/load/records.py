@@ -9,8 +9,8 @@ import numpy as np
 from serve.load.histogram import Histogram
 from serve.load.observed import Observed
 from serve.load.plan import Arrivals, Closed, Lane, Payload, Plan, Protocol
-from serve.load.recording import RIGHT, Cell, Generator, Key, Record, Window
-from serve.load.reporting.report import Report, Run
+from serve.load.record import RIGHT, Cell, Generator, Key, Record, Window
+from serve.load.reports.report import Report, Run
 
 Times = Sequence[float] | np.ndarray[Any, Any]
 

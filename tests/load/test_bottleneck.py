@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from load.records import cell_of, generator_of, outline_of, run_of
 
-from serve.load.recording import RIGHT, Key, Record, Window
-from serve.load.reporting.bottleneck import bottleneck, overload
-from serve.load.reporting.report import Run
+from serve.load.record import RIGHT, Key, Record, Window
+from serve.load.reports.bottleneck import bottleneck, overload
+from serve.load.reports.report import Run
 
 
 def run_of_windows(seconds: int, window: Callable[[int], Window], *, most: int = 1000) -> Run:

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from tritonclient.grpc import service_pb2
 
-from serve.load.checking import checker
+from serve.load.answer_checks import checker
 from serve.load.plan import Lane, Payload, Protocol
-from serve.load.recording import MALFORMED, RIGHT, WRONG
+from serve.load.record import MALFORMED, RIGHT, WRONG
 from serve.tensors.datatypes import Array, datatype_of, to_raw
 
 SCORES = np.array([[0.1, 0.7, 0.2], [0.9, 0.0, 0.1]], np.float32)  # classes 1 and 0

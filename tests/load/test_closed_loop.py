@@ -16,7 +16,7 @@ from load.driving_scene import (
 
 from serve.load.engine.closed_loop import ClosedLoop, first_starts
 from serve.load.plan import Closed, Lane, Plan
-from serve.load.recording import RIGHT, Key
+from serve.load.record import RIGHT, Key
 
 
 class Bench(LoopBench):

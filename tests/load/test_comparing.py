@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from load.records import cell_of, generator_of, outline_of, run_of
 
-from serve.load.recording import RIGHT, Key, Record, Window
-from serve.load.reporting.comparing import Ratio, compare, student, verdict
-from serve.load.reporting.report import Run
-from serve.load.reporting.summary import total
+from serve.load.record import RIGHT, Key, Record, Window
+from serve.load.reports.comparison import Ratio, compare, student, verdict
+from serve.load.reports.report import Run
+from serve.load.reports.summary import total
 
 
 def ratios(before: list[Run], after: list[Run]) -> dict[str, Ratio]:

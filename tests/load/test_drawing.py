@@ -6,28 +6,28 @@ from xml.etree import ElementTree
 import pytest
 from load.pages import HOSTILE
 
-from serve.load.reporting.drawing import (
+from serve.load.reports.drawing_bars import (
+    batches_svg,
+    parts_svg,
+    percentiles_svg,
+)
+from serve.load.reports.drawing_frame import (
     Line,
     Scale,
     fitting,
     line_path,
     linear,
 )
-from serve.load.reporting.drawing_bars import (
-    batches_svg,
-    parts_svg,
-    percentiles_svg,
-)
-from serve.load.reporting.drawing_marks import marks_placed
-from serve.load.reporting.drawing_sweep import ratio_scale, ratio_svg, sweep_svg
-from serve.load.reporting.drawing_time import (
+from serve.load.reports.drawing_marks import marks_placed
+from serve.load.reports.drawing_sweep import ratio_scale, ratio_svg, sweep_svg
+from serve.load.reports.drawing_time import (
     Tick,
     latency_svg,
     rate_svg,
     readings_svg,
     shares_svg,
 )
-from serve.load.reporting.page_words import number
+from serve.load.reports.page_words import number
 
 UNIT = Scale(0.0, 10.0, (0.0, 10.0))
 RISING = Line("p50", "p50", [(0.5, 0.01), (1.5, 0.02), (2.5, 0.04)])

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from serve.core.errors import Invalid
-from serve.load.finding import Found, Trial, find_max
+from serve.load.rate_search import Found, Trial, find_max
 
 
 class Server:

@@ -8,9 +8,9 @@ import pytest
 from load.records import cell_of, generator_of, outline_of, run_of
 
 from serve.load.observed import GatewayTimes, Observed, TritonTimes
-from serve.load.recording import NEVER_STARTED, RIGHT, Key, Record, Window
-from serve.load.reporting.findings import findings
-from serve.load.reporting.report import Run
+from serve.load.record import NEVER_STARTED, RIGHT, Key, Record, Window
+from serve.load.reports.findings import findings
+from serve.load.reports.report import Run
 
 TRITON = TritonTimes(
     version="2",

@@ -25,7 +25,7 @@ from grpc_wire import (
     window,
 )
 
-from serve.load.recording import BROKEN, MALFORMED, RIGHT, TIMED_OUT
+from serve.load.record import BROKEN, MALFORMED, RIGHT, TIMED_OUT
 
 from .grpc_framed import (
     Act,

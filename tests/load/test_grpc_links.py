@@ -16,7 +16,7 @@ from grpc_wire import (
 )
 
 from serve.load.plan import Payload
-from serve.load.recording import BROKEN, NOT_CONNECTED, RIGHT, TIMED_OUT
+from serve.load.record import BROKEN, NOT_CONNECTED, RIGHT, TIMED_OUT
 
 from .grpc_framed import (
     PATIENCE,

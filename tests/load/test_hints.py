@@ -7,10 +7,10 @@ from load.records import run_of
 from load.test_page import seen
 
 from serve.capacity.scaling.signals import Code, Reason
+from serve.load.observations.hints import Hints
 from serve.load.observed import Observed
-from serve.load.reporting.findings import findings
-from serve.load.reporting.report import Run
-from serve.load.watching.hints import Hints
+from serve.load.reports.findings import findings
+from serve.load.reports.report import Run
 
 
 def page(*pools: Any) -> dict[str, Any]:

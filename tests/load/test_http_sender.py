@@ -17,7 +17,7 @@ from ports import free_ports
 from serve.core.errors import Invalid
 from serve.load.engine.http import HttpSender, http_sender
 from serve.load.plan import Lane, Payload, Protocol
-from serve.load.recording import BROKEN, MALFORMED, NOT_CONNECTED, RIGHT, TIMED_OUT, WRONG
+from serve.load.record import BROKEN, MALFORMED, NOT_CONNECTED, RIGHT, TIMED_OUT, WRONG
 
 from .scripted import BODY, CLOSE, RESET, Act, Scripted, answer
 

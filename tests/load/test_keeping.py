@@ -9,8 +9,8 @@ import pytest
 from load.records import report_of, run_of
 
 from serve.core.errors import Invalid
-from serve.load.reporting.keeping import Line, keep, ls, name_of, read
-from serve.load.reporting.report import Report
+from serve.load.reports.folder import Line, keep, ls, name_of, read
+from serve.load.reports.report import Report
 
 
 def report(name: str = "20261122-101500-m-run", *, begun: str = "2026-11-22T10:15:00") -> Report:

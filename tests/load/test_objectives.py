@@ -4,8 +4,8 @@ import pytest
 from load.records import run_of
 
 from serve.core.errors import Invalid
-from serve.load.recording import WRONG
-from serve.load.reporting.objectives import (
+from serve.load.record import WRONG
+from serve.load.reports.objectives import (
     MEASURES,
     Condition,
     judge,

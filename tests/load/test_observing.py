@@ -16,7 +16,7 @@ from load.fake_sides import (
 )
 
 from serve.load.observed import Mark, Observed
-from serve.load.observing import Observer, Target
+from serve.load.observer import Observer, Target
 
 STATS = "/v2/models/digits/stats"
 

@@ -19,12 +19,12 @@ from load.driving_scene import (
 )
 
 from serve.load.arrivals import intended
-from serve.load.engine.calling import LaneCalls, choices
-from serve.load.engine.driving import run_plan
+from serve.load.engine.driver import run_plan
+from serve.load.engine.lane_calls import LaneCalls, choices
 from serve.load.engine.open_loop import OpenLoop
 from serve.load.engine.recorder import WindowRecorder
 from serve.load.plan import Arrivals, Lane, Payload, Plan, Spacing
-from serve.load.recording import NEVER_STARTED, NOT_CONNECTED, RIGHT, Key, Record
+from serve.load.record import NEVER_STARTED, NOT_CONNECTED, RIGHT, Key, Record
 
 END = 10.0
 

@@ -12,11 +12,11 @@ from load.records import report_of, run_of
 
 from serve.load.observed import GatewayTimes, Mark, Observed, Series, TritonTimes
 from serve.load.plan import Protocol
-from serve.load.reporting.comparing import Ratio, compare
-from serve.load.reporting.page import render, render_comparison
-from serve.load.reporting.page_outcomes import meaning
-from serve.load.reporting.page_words import bare, number, seconds
-from serve.load.reporting.report import Report, Run, Sweep
+from serve.load.reports.comparison import Ratio, compare
+from serve.load.reports.page import render, render_comparison
+from serve.load.reports.page_outcomes import meaning
+from serve.load.reports.page_words import bare, number, seconds
+from serve.load.reports.report import Report, Run, Sweep
 
 OBSERVED = Observed(
     triton=(

@@ -10,9 +10,9 @@ from model_server import ModelServer
 
 from serve.core.errors import CannotStart, Invalid, Unavailable
 from serve.load.observed import Mark, Observed
-from serve.load.performing import Action, Progress, perform
+from serve.load.observed_run import Action, Progress, perform
 from serve.load.plan import Plan
-from serve.load.reporting.report import Run
+from serve.load.reports.report import Run
 
 
 @pytest.fixture

@@ -3,7 +3,7 @@
 import pytest
 
 from serve.load.engine.recorder import WindowRecorder
-from serve.load.recording import NEVER_STARTED, RIGHT, TIMED_OUT, Key, Record, Window
+from serve.load.record import NEVER_STARTED, RIGHT, TIMED_OUT, Key, Record, Window
 
 BEGINS = 1000.0
 

@@ -10,7 +10,7 @@ from load.records import run_of
 from serve.core.errors import Invalid
 from serve.load.observed import Observed, Series
 from serve.load.plan import Plan, Protocol
-from serve.load.reporting.report import Run
+from serve.load.reports.report import Run
 from serve.load.scenarios import overload, soak
 from serve.load.scenarios.catalogue import SCENARIOS, scenario_of
 

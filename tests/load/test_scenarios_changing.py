@@ -10,10 +10,11 @@ from load.fake_stage import ROUTE, FakeStage, managed, play, routed
 from load.records import run_of
 
 from serve.core.errors import Invalid
-from serve.load.observing import Target
+from serve.load.observer import Target
 from serve.load.plan import Plan
-from serve.load.reporting.report import Run
-from serve.load.scenarios import cold_start, killing, splitting
+from serve.load.reports.report import Run
+from serve.load.scenarios import cold_start, split
+from serve.load.scenarios import kill as killing
 from serve.load.scenarios.catalogue import SCENARIOS
 
 LOAD, UNLOAD = "/api/models/digits/load", "/api/models/digits/unload"
@@ -42,7 +43,7 @@ BEFORE, OTHER = {1: 90, 2: 10}, {1: 10, 2: 90}
 
 
 def judged_split(run: Run) -> tuple[tuple[str, ...], bool]:
-    return splitting.judge(run, (BEFORE, OTHER, BEFORE), [12, 13], (10.0, 20.0))
+    return split.judge(run, (BEFORE, OTHER, BEFORE), [12, 13], (10.0, 20.0))
 
 
 @pytest.mark.parametrize(
@@ -72,7 +73,7 @@ def test_split_passes_where_the_shares_follow_soon(run: Run, passed: bool, findi
     ],
 )
 def test_another_split_is_clearly_another(before: Any, ready: Any, other: Any) -> None:
-    assert splitting.another(before, ready) == other
+    assert split.another(before, ready) == other
 
 
 def test_split_changes_the_route_twice_and_says_so_first() -> None:

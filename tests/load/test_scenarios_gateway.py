@@ -14,10 +14,10 @@ import numpy as np
 import pytest
 
 from serve.load.bodies import path_of, payload_of
-from serve.load.observing import Observer, Target
-from serve.load.performing import Action, perform
+from serve.load.observed_run import Action, perform
+from serve.load.observer import Observer, Target
 from serve.load.plan import Lane, Plan, Protocol
-from serve.load.reporting.report import Run
+from serve.load.reports.report import Run
 from serve.load.scenarios.catalogue import SCENARIOS
 from serve.load.scenarios.scenario import Outcome
 

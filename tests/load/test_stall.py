@@ -14,11 +14,11 @@ import pytest
 from load.driving_scene import lane_of
 from load.scripted import Scripted
 
-from serve.load.engine.driving import run_plan
+from serve.load.engine.driver import run_plan
 from serve.load.engine.http import http_sender
 from serve.load.histogram import Histogram
 from serve.load.plan import Arrivals, Closed, Lane, Plan, Spacing
-from serve.load.recording import NEVER_STARTED, RIGHT, Record
+from serve.load.record import NEVER_STARTED, RIGHT, Record
 
 RATE, SECONDS, STALL = 100, 10, 3.0
 TRIES = 3

@@ -9,7 +9,7 @@ from load.records import cell_of, outline_of, run_of
 
 from serve.load.histogram import Histogram
 from serve.load.plan import Protocol
-from serve.load.recording import (
+from serve.load.record import (
     BROKEN,
     MALFORMED,
     NEVER_STARTED,
@@ -23,9 +23,9 @@ from serve.load.recording import (
     Record,
     Window,
 )
-from serve.load.reporting import summary
-from serve.load.reporting.counting import is_served, is_waited, span
-from serve.load.reporting.report import Run
+from serve.load.reports import summary
+from serve.load.reports.counts import is_served, is_waited, span
+from serve.load.reports.report import Run
 
 
 def run_of_cells(

@@ -3,13 +3,13 @@
 import pytest
 from load.fake_sides import GPU, gateway_text, page, replica_page, revision, stats
 
+from serve.load.observations import gateway_counts
+from serve.load.observations.changes import Changes
+from serve.load.observations.gateway_counts import GatewayCounts
+from serve.load.observations.local_tritons import is_here
+from serve.load.observations.readings import Readings
+from serve.load.observations.triton_counts import TritonCounts
 from serve.load.observed import Mark, Series
-from serve.load.watching import gateway_counts
-from serve.load.watching.changes import Changes
-from serve.load.watching.gateway_counts import GatewayCounts
-from serve.load.watching.local_tritons import is_here
-from serve.load.watching.readings import Readings
-from serve.load.watching.triton_counts import TritonCounts
 
 
 def counted(*pages):

@@ -9,7 +9,7 @@ from builders import until
 
 from loadtests.bench.fleet_fakes import Fakes, host_of
 from loadtests.bench.fleet_wire import Grpc
-from serve.control.reconciling.planning import held_of
+from serve.control.reconciliation.plan import held_of
 from serve.core.replicas import Replica
 from serve.triton.control import TritonControl
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from loadtests.bench.scaling_goals import Goal, equals, goals
-from serve.capacity.fleets.comparing import (
+from serve.capacity.fleets.comparison import (
     CALLS,
     FIRST_HALF,
     FIXED,

@@ -9,10 +9,10 @@ import pytest
 
 from serve.core.errors import BadRequest, ServegateError
 from serve.processes.compute import ComputeProcess, Pieces, joined
-from serve.tensors.tfserving import Port, Signature, Tensor
 from serve.tensors.tfserving_infer import infer_body, written
 from serve.tensors.tfserving_json import document_of, large_inputs
 from serve.tensors.tfserving_numbers import weigh
+from serve.tensors.tfserving_tensors import Port, Signature, Tensor
 
 LONG = re.compile(r"(a|aa)+$")  # takes exponential time
 

@@ -18,7 +18,7 @@ from serve.tensors.codec import (
     read_http_reply,
 )
 from serve.tensors.datatypes import DATATYPES, to_json, to_raw
-from serve.tensors.sampling import random_tensor
+from serve.tensors.random_inputs import random_tensor
 
 KNOWN_TO_NUMPY = [each for each in DATATYPES if each != "BF16"]
 

@@ -20,7 +20,7 @@ from serve.tensors.datatypes import (
     to_json,
     to_raw,
 )
-from serve.tensors.sampling import random_tensor
+from serve.tensors.random_inputs import random_tensor
 
 NUMERIC = [each for each in DATATYPES if each not in ("BYTES", "BF16")]
 WORDS = [b"", b"plain", "grüße".encode(), b"\x00\xff\x00", b"x" * 300]

@@ -13,7 +13,7 @@ from PIL import Image
 from refusals import refusal
 
 from serve.core.errors import Invalid
-from serve.tensors.giving import Form, Given, Inputs, read_inputs
+from serve.tensors.input_forms import Form, Given, Inputs, read_inputs
 from serve.tensors.metadata import TensorSpec
 
 X = TensorSpec("x", "FP32", (-1, 2, 2, 1))

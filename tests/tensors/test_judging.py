@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from serve.tensors.judging import NOTHING_SAID, Tolerance, judge_output
+from serve.tensors.expected_outputs import NOTHING_SAID, Tolerance, judge_output
 
 NAN, INF = float("nan"), float("inf")
 

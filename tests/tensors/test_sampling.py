@@ -5,7 +5,7 @@ import pytest
 
 from serve.core.errors import Invalid
 from serve.tensors.datatypes import DATATYPES, numpy_dtype, to_raw
-from serve.tensors.sampling import random_tensor
+from serve.tensors.random_inputs import random_tensor
 
 
 def test_a_random_tensor_has_the_datatype_and_can_be_sent() -> None:

@@ -9,7 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from serve.core.errors import BadRequest, ServegateError
-from serve.tensors.tfserving import (
+from serve.tensors.tfserving_answers import outputs_json, predictions_json
+from serve.tensors.tfserving_examples import example_inputs, examples_of
+from serve.tensors.tfserving_infer import infer_body, read_outputs
+from serve.tensors.tfserving_json import document_of, predict_inputs
+from serve.tensors.tfserving_proto import tensor_of
+from serve.tensors.tfserving_tensors import (
     KINDS,
     Port,
     Signature,
@@ -19,11 +24,6 @@ from serve.tensors.tfserving import (
     signature_of,
     unpack,
 )
-from serve.tensors.tfserving_answers import outputs_json, predictions_json
-from serve.tensors.tfserving_examples import example_inputs, examples_of
-from serve.tensors.tfserving_infer import infer_body, read_outputs
-from serve.tensors.tfserving_json import document_of, predict_inputs
-from serve.tensors.tfserving_proto import tensor_of
 from serve.wire.tfserving_messages import messages
 
 SCALARS = st.one_of(

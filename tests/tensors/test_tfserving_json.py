@@ -9,9 +9,9 @@ import pytest
 from refusals import refusal
 
 from serve.core.errors import BadRequest
-from serve.tensors.tfserving import Port, Signature, Tensor, pack, unpack
 from serve.tensors.tfserving_answers import outputs_json, predictions_json
 from serve.tensors.tfserving_json import document_of, predict_inputs
+from serve.tensors.tfserving_tensors import Port, Signature, Tensor, pack, unpack
 
 
 def takes(**datatypes: str) -> Signature:

@@ -8,7 +8,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from serve.core.errors import BadRequest
-from serve.tensors.tfserving import LARGE, Port, Signature
 from serve.tensors.tfserving_json import (
     PredictBody,
     document_of,
@@ -17,6 +16,7 @@ from serve.tensors.tfserving_json import (
     signature_name,
 )
 from serve.tensors.tfserving_numbers import SLICE, weigh
+from serve.tensors.tfserving_tensors import LARGE, Port, Signature
 
 MEANT = b" " * LARGE  # makes a document a large one
 WIDE = " " * (SLICE * 2 // 3)  # a slice does not take two of them

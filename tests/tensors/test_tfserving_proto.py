@@ -7,8 +7,8 @@ import tfserving_bytes as tf
 from refusals import refusal
 
 from serve.core.errors import BadRequest
-from serve.tensors.tfserving import KINDS, Tensor, pack, unpack
 from serve.tensors.tfserving_proto import declared_size, fill, tensor_of
+from serve.tensors.tfserving_tensors import KINDS, Tensor, pack, unpack
 from serve.wire.tfserving_messages import messages
 
 LIMIT = 1 << 20

@@ -14,8 +14,8 @@ import pytest
 from builders import Clock
 from ports import free_ports
 
-from serve.app.observing import Tritons
-from serve.control.batching.observing import Observer
+from serve.app.batch_observation import Tritons
+from serve.control.batching.observer import Observer
 from serve.control.batching.situation import batched_of, points
 from serve.control.batching.steps import Known, parts_of
 from serve.control.fleet import Fleet

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from serve.triton.batching_words import meaning
+from serve.triton.batching_text import meaning
 from serve.triton.config import parse
 
 

@@ -12,7 +12,7 @@ from serve.conversion.triton_load import load
 from serve.core.errors import GateRefused
 from serve.tensors.contracts import Case, write_contract
 from serve.tensors.signature import Signature, TensorSpec
-from serve.triton.generating import generate
+from serve.triton.config_generation import generate
 from serve.triton.installation import Facts
 
 pytestmark = pytest.mark.triton

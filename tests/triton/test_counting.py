@@ -2,7 +2,7 @@
 
 from tritonclient.grpc import service_pb2
 
-from serve.triton.counting import Counters, Executed, read, total
+from serve.triton.model_counters import Counters, Executed, read, total
 
 
 def test_an_answer_is_read_by_name_and_version() -> None:

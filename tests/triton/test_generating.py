@@ -7,7 +7,7 @@ from serve.core.errors import Invalid
 from serve.core.versions import File
 from serve.tensors.signature import Signature, TensorSpec
 from serve.triton.config import parse
-from serve.triton.generating import generate
+from serve.triton.config_generation import generate
 from serve.triton.lint import Subject, lint
 
 from .conftest import BareTritonFactory, load

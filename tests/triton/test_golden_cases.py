@@ -12,15 +12,15 @@ import pytest
 
 from serve.control.artifacts.storage import Storage
 from serve.control.decisions import Decisions
-from serve.control.reconciling.contracts import Contracts
+from serve.control.reconciliation.contracts import Contracts
 from serve.control.versions import Version
 from serve.core.errors import DeadlineExceeded, TritonFailed, Unavailable
 from serve.core.replicas import Replica
 from serve.core.versions import Provenance, State
 from serve.tensors.contracts import Case, Contract, Tolerance
 from serve.triton.config import parse
+from serve.triton.direct_prediction import predict
 from serve.triton.installation import Facts, Installation
-from serve.triton.predicting import predict
 from serve.triton.quarantine import Order, Quarantine, Trial
 
 from .onnx_models import Model, config, identity

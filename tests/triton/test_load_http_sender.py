@@ -12,7 +12,7 @@ from gevent.event import Event
 from serve.load.bodies import path_of, payload_of
 from serve.load.engine.http import http_sender
 from serve.load.plan import Lane, Protocol
-from serve.load.recording import RIGHT, WRONG
+from serve.load.record import RIGHT, WRONG
 
 from .conftest import Beside
 

@@ -21,8 +21,8 @@ from serve.core.errors import TrialFailed, TritonDidNotStart, TritonFailed, Unav
 from serve.processes import Ledger
 from serve.processes.table import carries, rows
 from serve.triton.config import parse
+from serve.triton.direct_prediction import predict
 from serve.triton.installation import Facts, Installation
-from serve.triton.predicting import predict
 from serve.triton.quarantine import LEDGER_FILE, Order, Quarantine, TrialLimits
 
 from .onnx_models import Model, config, identity

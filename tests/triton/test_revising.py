@@ -10,8 +10,8 @@ from refusals import refusal
 from serve.core.errors import Invalid
 from serve.core.replicas import Replica
 from serve.triton.config import Configuration, of_message, parse
+from serve.triton.config_revisions import fields_of, is_in_force, revised
 from serve.triton.control import TritonControl
-from serve.triton.revising import fields_of, is_in_force, revised
 
 from .conftest import BareTriton, BareTritonFactory
 

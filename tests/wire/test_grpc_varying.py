@@ -5,8 +5,8 @@ from dataclasses import replace
 import hpack
 import pytest
 
+from serve.wire.grpc_head_templates import RequestMemo
 from serve.wire.grpc_requests import RequestHead, Requests
-from serve.wire.grpc_varying import RequestMemo
 from serve.wire.http2 import Fault
 
 FIXED = [

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from hypothesis import given
 from hypothesis import strategies as st
 
-from serve.wire.inflating import FREE, Inflation, inflated_head
+from serve.wire.decompression import FREE, Inflation, inflated_head
 
 PIECE = 64 << 10
 LIMIT = 100_000

@@ -8,7 +8,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from serve.core.snapshot import Target
-from serve.wire.restoring import SEARCHED, Events, in_answer, in_error
+from serve.wire.model_names import SEARCHED, Events, in_answer, in_error
 
 RENAMED = target(2, model="digits", physical="digits--0123abcd")
 HERE = b'"model_name":"digits--0123abcd","model_version":"2"'

@@ -15,7 +15,7 @@ from serve.core.errors import (
     UnknownModel,
     UnknownVersion,
 )
-from serve.wire.tfserving import (
+from serve.wire.tfserving_rest import (
     Question,
     Servable,
     Task,

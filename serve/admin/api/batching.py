@@ -8,11 +8,11 @@ from pydantic import BaseModel
 from serve.admin.api import schemas
 from serve.admin.api.context import InControl
 from serve.control.batching.hints import Hint
-from serve.control.batching.observing import KEPT
+from serve.control.batching.observer import KEPT
 from serve.control.batching.overview import Overview
 from serve.control.batching.situation import ENOUGH, points
 from serve.control.batching.steps import Parts
-from serve.triton.batching_words import meaning
+from serve.triton.batching_text import meaning
 
 _PATH = "/api/models/{model}/versions/{number}/batching"
 

@@ -11,12 +11,12 @@ from fastapi import Depends, Header, Request
 from serve.admin.api.sessions import COOKIE, is_valid
 from serve.control.artifacts.storage import Storage
 from serve.control.batching.benches import Benches
-from serve.control.batching.configuring import Configuring
+from serve.control.batching.configurations import Configuring
 from serve.control.batching.overview import Overviews
 from serve.control.conversions.conversions import Conversions
-from serve.control.discovering import Discovering
-from serve.control.evaluating.datasets import Datasets
-from serve.control.evaluating.evaluations import Evaluations
+from serve.control.discovery import Discovering
+from serve.control.evaluation.datasets import Datasets
+from serve.control.evaluation.evaluations import Evaluations
 from serve.control.fleet import Fleet
 from serve.control.history import History
 from serve.control.keys import Keys
@@ -24,13 +24,13 @@ from serve.control.live.sampler import Live
 from serve.control.load_reports import LoadReports
 from serve.control.management import Management
 from serve.control.models import By, Models
-from serve.control.publishing.publications import Publications
-from serve.control.publishing.retention import Retention
-from serve.control.scaling.allowing import Pools
+from serve.control.publication.publications import Publications
+from serve.control.publication.retention import Retention
 from serve.control.scaling.board import Board
+from serve.control.scaling.permissions import Pools
 from serve.control.snapshots import Publisher
-from serve.control.trying.desk import TryDesk
-from serve.control.uploading.uploads import Uploads
+from serve.control.tries.desk import TryDesk
+from serve.control.uploads.uploads import Uploads
 from serve.core.access import Access, Act, Key
 from serve.core.commands import GRPC, HTTP, METRICS
 from serve.core.errors import NotFound, NotServed

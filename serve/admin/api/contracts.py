@@ -7,10 +7,10 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from serve.admin.api import schemas
 from serve.admin.api.context import ByWhom, InControl
-from serve.control.trying.adding import Listed
-from serve.control.trying.desk import TryDesk
+from serve.control.tries.desk import TryDesk
+from serve.control.tries.golden_cases import Listed
 from serve.tensors.datatypes import datatype_of
-from serve.tensors.judging import Tolerance
+from serve.tensors.expected_outputs import Tolerance
 
 router = APIRouter(tags=["contracts"], responses={404: {"model": schemas.ErrorBody}})
 _PATH = "/api/models/{model}/versions/{number}/contract"

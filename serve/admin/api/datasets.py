@@ -12,9 +12,9 @@ from starlette.requests import ClientDisconnect
 from serve.admin.api import schemas
 from serve.admin.api.context import ByWhom, Control, InControl
 from serve.admin.api.parts import receive_file, receive_parts
-from serve.control.evaluating.arriving import Format, Roles, read_file, read_parts, slices_of
-from serve.control.evaluating.dataset import Dataset, check_dataset_name
-from serve.control.evaluating.rows import Fresh
+from serve.control.evaluation.dataset import Dataset, check_dataset_name
+from serve.control.evaluation.incoming_rows import Format, Roles, read_file, read_parts, slices_of
+from serve.control.evaluation.rows import Fresh
 from serve.core.errors import Invalid
 
 MOST_ROWS = 200  # of a page

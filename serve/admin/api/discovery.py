@@ -4,7 +4,7 @@ from fastapi import APIRouter
 from pydantic import BaseModel
 
 from serve.admin.api.context import InControl
-from serve.control.discovering import SourceStatus
+from serve.control.discovery import SourceStatus
 
 router = APIRouter(tags=["replicas"])
 

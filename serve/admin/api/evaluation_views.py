@@ -5,8 +5,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from serve.control.evaluating.evaluation import Evaluation, Request, State
-from serve.control.evaluating.results import Bucket, Kind
+from serve.control.evaluation.evaluation import Evaluation, Request, State
+from serve.control.evaluation.results import Bucket, Kind
 
 Word = Annotated[str, Field(max_length=200)]
 

@@ -24,9 +24,9 @@ from serve.admin.api.evaluation_views import (
     fields_of,
     request_of,
 )
-from serve.control.evaluating.evaluation import Evaluation
-from serve.control.evaluating.exporting import Filter, csv_pieces, page_of, slices_of
-from serve.control.evaluating.results import Bucket, Kind, Result
+from serve.control.evaluation.evaluation import Evaluation
+from serve.control.evaluation.exports import Filter, csv_pieces, page_of, slices_of
+from serve.control.evaluation.results import Bucket, Kind, Result
 from serve.core.errors import ServegateError
 
 MOST_ROWS = 200  # of a page

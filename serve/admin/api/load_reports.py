@@ -14,7 +14,7 @@ from serve.admin.api.context import ByWhom, Control, InControl
 from serve.admin.api.pages import PAGE_HEADERS
 from serve.control.load_reports import LoadReportLine
 from serve.core.errors import Invalid
-from serve.load.reporting.report import Report
+from serve.load.reports.report import Report
 
 _PATH = "/api/load/reports/{name}"
 
@@ -147,7 +147,7 @@ def _read(data: bytes) -> Report:
 
 
 def _ratios(before: Report, after: Report) -> list[RatioView]:
-    from serve.load.reporting.comparing import compare, verdict
+    from serve.load.reports.comparison import compare, verdict
 
     return [
         RatioView(**asdict(one), verdict=verdict(one)) for one in compare(before.runs, after.runs)
@@ -155,8 +155,8 @@ def _ratios(before: Report, after: Report) -> list[RatioView]:
 
 
 def _compared(before: Report, after: Report) -> str:
-    from serve.load.reporting.comparing import compare
-    from serve.load.reporting.page import render_comparison
+    from serve.load.reports.comparison import compare
+    from serve.load.reports.page import render_comparison
 
     return render_comparison(before, after, compare(before.runs, after.runs))
 
@@ -181,7 +181,7 @@ def _drawn(data: bytes) -> str:
 
 
 def _draw(report: Report) -> str:
-    from serve.load.reporting.page import render
+    from serve.load.reports.page import render
 
     try:
         return render(report)

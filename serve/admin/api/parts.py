@@ -12,8 +12,8 @@ from python_multipart.exceptions import MultipartParseError
 from python_multipart.multipart import MultipartParser, parse_options_header
 
 from serve.control.artifacts.durable import telling
-from serve.control.evaluating.formats.bundle import MOST_FILES, Part
-from serve.control.evaluating.rows import LARGEST
+from serve.control.evaluation.formats.bundle import MOST_FILES, Part
+from serve.control.evaluation.rows import LARGEST
 from serve.core.errors import BodyTooLarge, Invalid
 
 MULTIPART = "multipart/form-data"

@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from serve.admin.api import schemas
 from serve.admin.api.context import ByWhom, InControl
 from serve.admin.api.models import Wait, done
-from serve.control.scaling.allowing import PoolStatus
+from serve.control.scaling.permissions import PoolStatus
 
 router = APIRouter(tags=["hints"], responses={404: {"model": schemas.ErrorBody}})
 _EXAMPLE: dict[str, Any] = {

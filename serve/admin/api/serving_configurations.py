@@ -8,11 +8,11 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from serve.admin.api import schemas
 from serve.admin.api.context import ByWhom, InControl
-from serve.control.batching.configuring import Shown
+from serve.control.batching.configurations import Shown
 from serve.control.batching.reconfiguration import Outcome, Phase, Reconfiguration, Wish
 from serve.triton.canonical import canonical_text
+from serve.triton.config_revisions import revised
 from serve.triton.lint import Diagnosis
-from serve.triton.revising import revised
 
 _PATH = "/api/models/{model}/versions/{number}/serving-configuration"
 

@@ -14,7 +14,7 @@ from pydantic import BaseModel, Field
 
 from serve.admin.api.context import worker_only
 from serve.admin.api.long_polls import unless_left
-from serve.control.delivering.agents import AgentDelivery
+from serve.control.deliveries.agents import AgentDelivery
 from serve.core.errors import NotFound
 
 LONGEST_POLL = 25.0  # seconds

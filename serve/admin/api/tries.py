@@ -11,9 +11,8 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from serve.admin.api import schemas
 from serve.admin.api.context import ByWhom, InControl
-from serve.control.trying.asking import FORMS, Ask, Offered
-from serve.control.trying.examples import Example
-from serve.control.trying.messages import (
+from serve.control.tries.examples import Example
+from serve.control.tries.messages import (
     archive,
     grpc_json,
     json_request,
@@ -21,8 +20,9 @@ from serve.control.trying.messages import (
     unpack,
     why_not_json,
 )
-from serve.control.trying.records import Try, TryLine
-from serve.control.trying.snippets import Snippet
+from serve.control.tries.records import Try, TryLine
+from serve.control.tries.requests import FORMS, Ask, Offered
+from serve.control.tries.snippets import Snippet
 from serve.core.errors import Conflict, Invalid
 from serve.tensors.codec import HEAD_LENGTH_HEADER
 

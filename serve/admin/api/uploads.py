@@ -17,9 +17,9 @@ from starlette.requests import ClientDisconnect
 from serve.admin.api import schemas
 from serve.admin.api.context import ByWhom, Control, InControl
 from serve.control.conversions.job import users_of
-from serve.control.publishing.publications import Ask
-from serve.control.publishing.records import IN_PROGRESS
-from serve.control.uploading.upload import Kind, Upload
+from serve.control.publication.publications import Ask
+from serve.control.publication.records import IN_PROGRESS
+from serve.control.uploads.upload import Kind, Upload
 from serve.core.errors import InUse, Invalid
 from serve.core.versions import File
 

@@ -231,8 +231,8 @@ async def collect_garbage(body: GarbageBody, control: InControl, who: ByWhom) ->
 
 
 def _drawn(text: bytes) -> str:
-    from serve.conversion.rendering import render_html
     from serve.conversion.report import Report
+    from serve.conversion.report_page import render_html
 
     try:
         return render_html(Report.from_json(json.loads(text)))

@@ -11,10 +11,10 @@ from typing import Any
 
 from serve.core.errors import Invalid
 from serve.triton.config import Configuration
-from serve.triton.edits import reading
-from serve.triton.edits.samples import set_warmup
+from serve.triton.config_revisions import FIELDS, fields_of
+from serve.triton.edits import values
 from serve.triton.edits.table import EDITS, Fields, put_queue, to_send
-from serve.triton.revising import FIELDS, fields_of
+from serve.triton.edits.warmup_samples import set_warmup
 
 Typed = Mapping[str, str]  # by the names of `CALLED`; "" is what is not set, not ticked, or not 0
 CALLED = {
@@ -93,17 +93,17 @@ def wanted(base: Configuration, present: Configuration, typed: Typed, seen: Type
     _require_sense(typed, said)
     found = _whole(said.pop("json")) if "json" in said else fields_of(present)
     if "largest" in said:
-        EDITS["largest"](found, reading.whole(said["largest"] or "0", CALLED["largest"], "16"))
+        EDITS["largest"](found, values.whole(said["largest"] or "0", CALLED["largest"], "16"))
     if "dynamic" in said:
         EDITS["dynamic"](found, bool(said["dynamic"]))
     if "delay" in said:
         EDITS["delay"](found, said["delay"] or "0", CALLED["delay"])
     if "preferred" in said:
-        EDITS["preferred"](found, said["preferred"] or reading.NONE, CALLED["preferred"])
+        EDITS["preferred"](found, said["preferred"] or values.NONE, CALLED["preferred"])
     if said.keys() & set(_OF_QUEUE.values()):
         put_queue(found, _queue(typed, said))
     if "instances" in said:
-        EDITS["instances"](found, said["instances"].split() or [reading.NONE], CALLED["instances"])
+        EDITS["instances"](found, said["instances"].split() or [values.NONE], CALLED["instances"])
     if "cache" in said:
         EDITS["cache"](found, bool(said["cache"]))
     if said.keys() & {"warmup", "warmup_data"}:
@@ -127,7 +127,7 @@ def filled(command: str) -> dict[str, str]:
             found[name] = value
         elif word in _FLAGS:
             value = next(rest, "")
-            found[_FLAGS[word]] = "" if value in (reading.NONE, "0us") else value
+            found[_FLAGS[word]] = "" if value in (values.NONE, "0us") else value
         elif word == "--queue":
             pairs = dict(part.partition("=")[::2] for part in next(rest, "").split(","))
             found |= {_OF_QUEUE[name]: value for name, value in pairs.items() if name in _OF_QUEUE}
@@ -138,7 +138,7 @@ def filled(command: str) -> dict[str, str]:
 
 def seconds_of(text: str) -> float:
     """How long callers are watched; `Invalid` for what is no number of seconds up to a day."""
-    seconds = reading.whole(text.strip() or "0", "Watch time", "60")
+    seconds = values.whole(text.strip() or "0", "Watch time", "60")
     if seconds > 86400:
         raise Invalid("Watch time: the maximum is 86400 seconds (one day)", try_this="3600")
     return float(seconds)
@@ -161,10 +161,10 @@ def _queue(typed: Typed, said: Typed) -> Fields | None:
         return None
     found: Fields = {}
     if "queue_size" in said:
-        size = reading.whole(said["queue_size"] or "0", CALLED["queue_size"], "100")
+        size = values.whole(said["queue_size"] or "0", CALLED["queue_size"], "100")
         found["max_queue_size"] = size
     if "queue_timeout" in said:
-        timeout = reading.microseconds(said["queue_timeout"] or "0", CALLED["queue_timeout"])
+        timeout = values.microseconds(said["queue_timeout"] or "0", CALLED["queue_timeout"])
         found["default_timeout_microseconds"] = timeout
     if "queue_action" in said:
         found["timeout_action"] = "DELAY" if said["queue_action"] == "delay" else "REJECT"
@@ -172,9 +172,9 @@ def _queue(typed: Typed, said: Typed) -> Fields | None:
 
 
 def _samples(typed: Typed) -> list[str]:
-    sizes = reading.sizes(typed["warmup"] or reading.NONE, CALLED["warmup"])
+    sizes = values.sizes(typed["warmup"] or values.NONE, CALLED["warmup"])
     data = "random" if typed["warmup_data"] == "random" else "zero"
-    return [f"batch={size},data={data}" for size in sizes] or [reading.NONE]
+    return [f"batch={size},data={data}" for size in sizes] or [values.NONE]
 
 
 def _whole(text: str) -> Fields:

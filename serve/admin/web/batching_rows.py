@@ -12,7 +12,7 @@ from serve.admin.api.serving_configurations import ChangeView, ServingConfigurat
 from serve.admin.web.batching_form import filled
 from serve.admin.web.page_templates import segment
 from serve.control.batching.reconfiguration import Outcome, Phase
-from serve.triton.batching_words import Meaning, meaning
+from serve.triton.batching_text import Meaning, meaning
 from serve.triton.config import parse
 
 _MOST = 16  # bars; more sizes are put together

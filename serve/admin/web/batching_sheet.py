@@ -21,7 +21,7 @@ from serve.control.configurations import compared
 from serve.core.errors import CheckFailed, ServegateError
 from serve.triton.canonical import canonical_text
 from serve.triton.config import parse
-from serve.triton.revising import revised
+from serve.triton.config_revisions import revised
 
 _LONGEST = 1000  # characters of a reason
 

@@ -15,7 +15,7 @@ from serve.admin.web.page_templates import Visit, Visiting, go, page, segment
 from serve.admin.web.reused_inputs import link_to_row
 from serve.admin.web.selectors import selectors_of, usual_sides
 from serve.admin.web.sentences import p_text
-from serve.control.evaluating.results import Bucket
+from serve.control.evaluation.results import Bucket
 from serve.core.errors import Invalid
 
 router = APIRouter(include_in_schema=False)

@@ -7,7 +7,7 @@ from serve.admin.api.context import Control
 from serve.admin.api.evaluation_views import EvaluationLine
 from serve.admin.api.evaluations import list_evaluations
 from serve.admin.api.tries import list_tries
-from serve.control.trying.records import TryLine
+from serve.control.tries.records import TryLine
 
 _MOST = 5
 

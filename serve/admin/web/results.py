@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from serve.admin.web.sentences import decision_text
-from serve.control.trying.records import Latency, OutputDifference, OutputLine, Side, Top, Try
+from serve.control.tries.records import Latency, OutputDifference, OutputLine, Side, Top, Try
 
 _MOST_COLUMNS = 50
 _MOST_LINES = 100

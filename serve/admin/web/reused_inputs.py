@@ -9,13 +9,13 @@ from starlette.datastructures import FormData
 
 from serve.admin.api.context import Control
 from serve.admin.web.page_templates import segment
-from serve.control.evaluating.results import Kind
-from serve.control.evaluating.sides import Side
-from serve.control.trying.asking import Offered
-from serve.control.trying.desk import Takes
-from serve.control.trying.messages import archive, unpack
+from serve.control.evaluation.results import Kind
+from serve.control.evaluation.sides import Side
+from serve.control.tries.desk import Takes
+from serve.control.tries.messages import archive, unpack
+from serve.control.tries.requests import Offered
 from serve.core.errors import Invalid, NotFound
-from serve.tensors.giving import RAW
+from serve.tensors.input_forms import RAW
 
 _RAW = frozenset(form.value for form in RAW)
 

@@ -10,7 +10,7 @@ from serve.admin.api import tries as api
 from serve.admin.web.form_fields import Reason, as_asked
 from serve.admin.web.page_templates import Visit, Visiting, go, page, segment
 from serve.admin.web.results import sides_of, verdict_of
-from serve.control.trying.records import Try
+from serve.control.tries.records import Try
 from serve.core.errors import Invalid
 
 router = APIRouter(include_in_schema=False)

@@ -16,9 +16,9 @@ from serve.admin.web.page_templates import Visit, Visiting, go, page, segment
 from serve.admin.web.reused_inputs import Again, again_of, offered_again
 from serve.admin.web.runs import result_values
 from serve.admin.web.selectors import ready_of, selectors_of, usual_sides
-from serve.control.trying.asking import Ask, Offered
-from serve.control.trying.desk import Takes
-from serve.control.trying.examples import Example
+from serve.control.tries.desk import Takes
+from serve.control.tries.examples import Example
+from serve.control.tries.requests import Ask, Offered
 from serve.core.errors import Invalid
 
 NONE = "-"  # of side B: nothing to compare with; no label is called so

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from statistics import fmean, stdev
 
-from serve.capacity.fleets.comparing import Result
+from serve.capacity.fleets.comparison import Result
 
 
 @dataclass(frozen=True, slots=True)

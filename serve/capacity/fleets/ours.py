@@ -5,7 +5,7 @@ from collections import Counter, defaultdict
 from serve.capacity.fleets.seen import Seen, Server
 from serve.capacity.fleets.windows import Window
 from serve.capacity.scaling import policy
-from serve.capacity.scaling.learning import Learned
+from serve.capacity.scaling.replica_capacity import Learned
 from serve.capacity.scaling.signals import Bounds, ModelSignal, PoolSignal
 
 

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import groupby
 
-from serve.capacity.scaling.staffing import whole
+from serve.capacity.scaling.demand import whole
 
 SLOT, REMEMBERED = 15.0, 3600.0  # seconds
 PRICE = 0.05  # of capacity that is missing, for as much that is idle

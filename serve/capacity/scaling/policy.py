@@ -20,7 +20,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
-from serve.capacity.scaling.bounding import hint_of
+from serve.capacity.scaling.bounds import hint_of
+from serve.capacity.scaling.demand import enough as enough_for
 from serve.capacity.scaling.memory import SLOT, Memory
 from serve.capacity.scaling.rates import Rate, follow
 from serve.capacity.scaling.signals import (
@@ -32,7 +33,6 @@ from serve.capacity.scaling.signals import (
     Reason,
     invalid,
 )
-from serve.capacity.scaling.staffing import enough as enough_for
 
 TICK = 5.0  # seconds from one decision to the next
 HELD = 180.0  # seconds

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Annotated
 from serve.cli.batching.fields import put_field
 from serve.cli.panels import option
 from serve.core.errors import Invalid
-from serve.triton.edits.samples import set_warmup
 from serve.triton.edits.table import EDITS, OF_DYNAMIC, Fields, to_send
+from serve.triton.edits.warmup_samples import set_warmup
 
 if TYPE_CHECKING:
     from serve.triton.config import Configuration
@@ -197,7 +197,7 @@ def edited(base: "Configuration", present: "Configuration", edits: Edits) -> Fie
     `base` is what the version came with, `present` what it is run by now. `Invalid` says what
     cannot be set, and why.
     """
-    from serve.triton.revising import FIELDS, fields_of, revised
+    from serve.triton.config_revisions import FIELDS, fields_of, revised
 
     _require_sense(edits)
     whole: Fields = dict.fromkeys(FIELDS)
@@ -230,7 +230,7 @@ def _read(path: Path) -> Fields:
     import json
 
     from serve.triton.config import parse
-    from serve.triton.revising import FIELDS, fields_of
+    from serve.triton.config_revisions import FIELDS, fields_of
 
     try:
         text = path.read_text()

@@ -19,7 +19,7 @@ _EXAMPLE = "--field dynamic_batching.max_queue_delay_microseconds=500"
 
 def put_field(fields: dict[str, Any], text: str) -> None:
     """Set one field within `fields`, or remove it: its value is `null` then."""
-    from serve.triton.revising import FIELDS
+    from serve.triton.config_revisions import FIELDS
 
     path, equals, said = text.partition("=")
     steps = _steps(path)

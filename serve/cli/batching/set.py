@@ -107,7 +107,7 @@ def planned(admin: AdminClient, which: str, edits: Edits) -> Change:
     from serve.cli.batching.edits import edited
     from serve.cli.versions import called_number, path_of
     from serve.triton.config import parse
-    from serve.triton.revising import revised
+    from serve.triton.config_revisions import revised
 
     if edits.is_empty:
         raise Invalid(
@@ -124,7 +124,7 @@ def planned(admin: AdminClient, which: str, edits: Edits) -> Change:
 
 async def checked(admin: AdminClient, talking: Talk, change: Change) -> Mapping[str, Any]:
     """What the gateway says of it, without changing anything; `CheckFailed` when it refuses."""
-    from serve.cli.batching.following import send
+    from serve.cli.batching.rollout_progress import send
     from serve.cli.channel import Channel
 
     async with admin.asynchronous() as client:
@@ -141,7 +141,7 @@ async def _apply(
     if_match: str,
 ) -> Mapping[str, Any]:
     from serve.cli.batching.difference import say_findings
-    from serve.cli.batching.following import Following, send
+    from serve.cli.batching.rollout_progress import Following, send
     from serve.cli.channel import Channel
 
     page = await checked(admin, talking, change)
@@ -180,7 +180,7 @@ def _others(page: Mapping[str, Any]) -> str:
 
 
 def _seconds(watch: str) -> float | None:
-    from serve.triton.edits.reading import microseconds
+    from serve.triton.edits.values import microseconds
 
     return microseconds(watch, "--watch") / 1_000_000 if watch else None
 

@@ -32,7 +32,7 @@ def show(
     if json:
         as_json(page)
         return
-    from serve.cli.batching.showing import lines
+    from serve.cli.batching.view import lines
 
     for line in lines(page, blocks=_draws_blocks()):
         typer.echo(line)

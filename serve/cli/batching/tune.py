@@ -106,13 +106,13 @@ def tune(
     Example: servegate batching tune digits --resume tune-reports/20261122-101500-digits-tune
     """
     from serve.cli.batching.tune_wish import Wish
-    from serve.cli.batching.tuning import run
+    from serve.cli.batching.tuner import run
     from serve.cli.endings import report_end
     from serve.cli.load.command import command_of
     from serve.cli.server import admin_server, announced
     from serve.cli.talk import talk
     from serve.load.arrivals import parse_seconds
-    from serve.load.running import require_locust
+    from serve.load.runner import require_locust
 
     talking = talk(json=json)
     with report_end(talking, lambda: "stopped; the measurements are saved"):

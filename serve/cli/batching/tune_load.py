@@ -6,16 +6,16 @@ from pathlib import Path
 from typing import Any
 
 from serve.cli.asked import Asked
-from serve.cli.calling import HttpCaller
+from serve.cli.callers import HttpCaller
 from serve.cli.load.check import check_lanes
 from serve.cli.load.inputs import Wish, read_requests
 from serve.core.errors import Invalid
-from serve.load import preparing
+from serve.load import encoded_bodies
+from serve.load.encoded_bodies import Way
 from serve.load.plan import Lane, Protocol
-from serve.load.preparing import Way
 from serve.load.traces import read_trace
-from serve.load.tuning.bench import Bench
-from serve.load.tuning.measuring import Workload, mean_rows, parse_rows
+from serve.load.tuner.bench import Bench
+from serve.load.tuner.measurements import Workload, mean_rows, parse_rows
 from serve.tensors.metadata import Metadata
 
 _TIMEOUT = 30.0  # seconds for the first calls
@@ -59,7 +59,7 @@ class Given:
     ) -> tuple[Lane, tuple[str, ...]]:
         wish = Wish(self.inputs, batch=rows if rows > 1 else 0)
         ready = read_requests(bench.name, metadata, wish, preprocessing)
-        asked = preparing.Asked(bench.name, str(bench.version), ready.datatypes)
+        asked = encoded_bodies.Asked(bench.name, str(bench.version), ready.datatypes)
         way = Way(Protocol.GRPC, bench.address, share)
-        (lane,) = preparing.lanes((way,), ready.requests, asked)
+        (lane,) = encoded_bodies.lanes((way,), ready.requests, asked)
         return replace(lane, name=f"grpc, {rows} rows"), ready.notes

@@ -18,7 +18,7 @@ from serve.cli.still_bar import StillBar
 from serve.cli.talk import Bars, Events, Talk, duration
 
 if TYPE_CHECKING:
-    from serve.load.tuning.session import Now
+    from serve.load.tuner.session import Now
 
 Watch = Callable[["Now"], None]
 

@@ -13,10 +13,10 @@ from serve.cli.server import Server
 from serve.cli.versions import called_number
 from serve.core.errors import Invalid
 from serve.core.objectives import Objective
-from serve.load.reporting.keeping import name_of
-from serve.load.tuning.measuring import parse_rows
-from serve.load.tuning.setups import json_of, tunable
-from serve.load.tuning.state import State, Subject
+from serve.load.reports.folder import name_of
+from serve.load.tuner.measurements import parse_rows
+from serve.load.tuner.setups import json_of, tunable
+from serve.load.tuner.state import State, Subject
 
 _LONGEST, _SHORTEST = 8.0, 1.0  # seconds of a short measurement
 _SHARE = 60  # short measurements in a budget

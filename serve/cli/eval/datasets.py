@@ -127,8 +127,8 @@ def sent(
     admin: AdminClient, path: Path, name: str, label: str, slices: str, *, json: bool
 ) -> dict[str, Any]:
     """Send a dataset, and say what it became."""
-    from serve.cli.eval.pushing import name_of
-    from serve.cli.eval.pushing import push as send
+    from serve.cli.eval.uploads import name_of
+    from serve.cli.eval.uploads import push as send
     from serve.cli.talk import Lines, talk
 
     talking = Lines() if json else talk(json=False)

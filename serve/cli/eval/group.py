@@ -2,7 +2,7 @@
 
 import typer
 
-from serve.cli.eval import changing, datasets, rows, run, showing
+from serve.cli.eval import changes, datasets, rows, run, view
 from serve.cli.panels import Grouped
 
 app = typer.Typer(
@@ -12,14 +12,14 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 app.command("run", cls=Grouped)(run.run)
-app.command("ls")(showing.list_evaluations)
-app.command("show")(showing.show_evaluation)
+app.command("ls")(view.list_evaluations)
+app.command("show")(view.show_evaluation)
 app.command("rows")(rows.list_rows)
 app.command("export")(rows.export_rows)
-app.command("gate")(showing.judge)
-app.command("cancel")(changing.cancel)
-app.command("resume")(changing.resume)
-app.command("rm")(changing.remove)
+app.command("gate")(view.judge)
+app.command("cancel")(changes.cancel)
+app.command("resume")(changes.resume)
+app.command("rm")(changes.remove)
 
 dataset = typer.Typer(
     no_args_is_help=True,

@@ -125,7 +125,7 @@ def run(
 
 def finish(admin: AdminClient, identity: str, talking: "Talk") -> None:
     """Follow one to its end and show it; raises what it ended with, and gates that failed."""
-    from serve.cli.eval.following import follow
+    from serve.cli.eval.progress import follow
     from serve.cli.eval.report import lines
     from serve.cli.talk import Events
 

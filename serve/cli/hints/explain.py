@@ -20,11 +20,11 @@ def explain(
 
     Example: servegate hints explain default
     """
-    from serve.cli.hints import explaining
+    from serve.cli.hints import arithmetic
 
     page = connect(admin_url, key_file).get(f"/api/hints/{segment(pool)}")
     if json:
-        as_json(explaining.document(page))
+        as_json(arithmetic.document(page))
         return
-    for line in explaining.lines(page):
+    for line in arithmetic.lines(page):
         typer.echo(line)

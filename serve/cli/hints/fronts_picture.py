@@ -9,7 +9,7 @@ import math
 from collections.abc import Iterator, Sequence
 from html import escape
 
-from serve.capacity.fleets.comparing import CALLS, FIXED, KPA, OURS, RAY, UTILISATION
+from serve.capacity.fleets.comparison import CALLS, FIXED, KPA, OURS, RAY, UTILISATION
 from serve.capacity.fleets.fronts import Point, front
 
 COLUMNS, WIDE, HIGH = 3, 280, 170  # panels in a row, pixels of each

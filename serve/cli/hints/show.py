@@ -24,7 +24,7 @@ def show(
 
     Example: servegate hints show default --json
     """
-    from serve.cli.hints.showing import HEADS, head, row
+    from serve.cli.hints.view import HEADS, head, row
 
     admin = connect(admin_url, key_file)
     if pool:

@@ -149,7 +149,7 @@ def simulate(
 
     Example: servegate hints simulate --trace calls.csv --service 12+3 --batch 16 --plot cost.svg
     """
-    from serve.cli.hints.simulating import Wish, run, scene_of
+    from serve.cli.hints.simulation import Wish, run, scene_of
 
     wish = Wish(
         loads=tuple(load or ()),

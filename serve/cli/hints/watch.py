@@ -32,7 +32,7 @@ def watch(
 
     from serve.cli.client import connect
     from serve.cli.endings import report_end
-    from serve.cli.hints.watching import Watching
+    from serve.cli.hints.long_polls import Watching
     from serve.cli.talk import talk
     from serve.load.arrivals import parse_seconds
 

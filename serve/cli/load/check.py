@@ -7,11 +7,11 @@ is only a note: a model may be wrong about a row.
 from collections.abc import Iterator, Sequence
 from typing import Any, Self
 
-from serve.cli.calling import GrpcCaller, HttpCaller
+from serve.cli.callers import GrpcCaller, HttpCaller
 from serve.core.errors import BadRequest, ServegateError
-from serve.load.checking import checker
+from serve.load.answer_checks import checker
 from serve.load.plan import Lane, Payload, Protocol
-from serve.load.recording import MALFORMED, WRONG
+from serve.load.record import MALFORMED, WRONG
 from serve.load.sequences import sequence_body
 from serve.tensors.codec import HEAD_LENGTH_HEADER
 from serve.wire.data_answers import grpc_error

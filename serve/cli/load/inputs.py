@@ -17,7 +17,7 @@ import numpy as np
 
 from serve.cli.inputs import RANDOM, Inputs, Reader
 from serve.core.errors import Invalid
-from serve.load.preparing import Request, cut
+from serve.load.encoded_bodies import Request, cut
 from serve.tensors.datatypes import Array
 from serve.tensors.metadata import Metadata, TensorSpec
 

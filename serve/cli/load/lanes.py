@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from serve.cli.asked import Asked
-from serve.cli.calling import HttpCaller
+from serve.cli.callers import HttpCaller
 from serve.cli.client import connect
 from serve.cli.credentials import api_key, authorization
 from serve.cli.infer import Recorded
@@ -20,12 +20,12 @@ from serve.cli.load.inputs import Wish, read_requests
 from serve.cli.load.options import endpoint, ways_of
 from serve.cli.output import say
 from serve.cli.server import Server, admin_server, announced, data_urls, using
-from serve.load import preparing
-from serve.load.preparing import Way
+from serve.load import encoded_bodies
+from serve.load.encoded_bodies import Way
 from serve.trust import trust
 
 if TYPE_CHECKING:
-    from serve.load.observing import Target
+    from serve.load.observer import Target
     from serve.load.plan import Lane
 
 
@@ -51,7 +51,7 @@ class Ends:
 
     def target(self, asked: Asked) -> "Target":
         """The same for what asks the gateway's side about a model."""
-        from serve.load.observing import Target
+        from serve.load.observer import Target
 
         address, tls, prefix = endpoint(self.url)
         metrics = self.metrics_url.rstrip("/")
@@ -113,7 +113,7 @@ class Calls:
             metadata = http.metadata(asked)
         ready = read_requests(asked.model, metadata, self.wish, recorded.preprocessing)
         shown = (("authorization", f"Bearer {key}"),) if key and not self.address else ()
-        wanted = preparing.Asked(
+        wanted = encoded_bodies.Asked(
             asked.model,
             asked.selector,
             ready.datatypes,
@@ -121,7 +121,7 @@ class Calls:
             sequence=self.sequence,
             headers=shown,
         )
-        lanes = preparing.lanes(ways, ready.requests, wanted)
+        lanes = encoded_bodies.lanes(ways, ready.requests, wanted)
         for text in (
             *ready.notes,
             *(check_lanes(lanes, timeout=self.timeout) if self.checked else ()),

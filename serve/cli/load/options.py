@@ -12,7 +12,7 @@ from serve.cli.panels import option
 from serve.core.errors import Invalid
 
 if TYPE_CHECKING:
-    from serve.load.preparing import Way
+    from serve.load.encoded_bodies import Way
 
 LOAD, CALLS, GENERATOR, REPORT = "Load", "Calls", "Load generator", "Report"
 
@@ -158,8 +158,8 @@ DEFAULT_FOLDER = Path("load-reports")
 
 def ways_of(texts: Iterable[str], url: str, grpc_url: str) -> "tuple[Way, ...]":
     """The lanes that `--protocol` asks for, each once; `Invalid` names what is known."""
+    from serve.load.encoded_bodies import Way
     from serve.load.plan import Protocol
-    from serve.load.preparing import Way
 
     weights: dict[Protocol, float] = {}
     for word in (part.strip() for text in texts for part in text.split(",")):

@@ -21,7 +21,7 @@ from serve.cli.still_bar import StillBar
 from serve.cli.talk import Bars, Events, Talk
 
 if TYPE_CHECKING:
-    from serve.load.performing import Progress
+    from serve.load.observed_run import Progress
 
 Watch = Callable[["Progress"], None]
 _EVERY = 5.0  # seconds of the run between two lines of a log
@@ -45,7 +45,7 @@ def watching(talk: Talk, intended: Sequence[int] = ()) -> Iterator[Watch]:
 
 def line(now: "Progress", intended: Sequence[int] = ()) -> str:
     """How a run is now."""
-    from serve.load.reporting.amounts import figures, time_text
+    from serve.load.reports.amounts import figures, time_text
 
     rate = f"{figures(now.rate)} calls/s"
     if meant := intended[max(0, int(now.second) - _RECENT) : int(now.second)]:

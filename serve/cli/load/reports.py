@@ -16,8 +16,8 @@ from serve.core.errors import CheckFailed, Invalid
 
 if TYPE_CHECKING:
     from serve.cli.server import Server
-    from serve.load.reporting.comparing import Ratio
-    from serve.load.reporting.report import Report
+    from serve.load.reports.comparison import Ratio
+    from serve.load.reports.report import Report
 
 Which = Annotated[
     str,
@@ -45,10 +45,10 @@ def show_report(
 
     Example: servegate load report load-reports/before --html before.html
     """
-    from serve.cli.load.showing import document, show
+    from serve.cli.load.view import document, show
     from serve.cli.talk import Lines
-    from serve.load.reporting.keeping import read
-    from serve.load.reporting.page import render
+    from serve.load.reports.folder import read
+    from serve.load.reports.page import render
 
     report = read(which, out)
     path = Path(which) if Path(which).exists() else out / which
@@ -94,9 +94,9 @@ def compare_reports(
 
     Example: servegate load compare before after --fail-if 'p99>1.1,rate<0.95'
     """
-    from serve.load.reporting.comparing import compare
-    from serve.load.reporting.keeping import read
-    from serve.load.reporting.page import render_comparison
+    from serve.load.reports.comparison import compare
+    from serve.load.reports.folder import read
+    from serve.load.reports.page import render_comparison
 
     old, new = (read(which, out) for which in (before, after))
     ratios = compare(old.runs, new.runs)
@@ -127,7 +127,7 @@ def list_reports(
 
     Example: servegate load ls --out load-reports
     """
-    from serve.load.reporting.keeping import ls
+    from serve.load.reports.folder import ls
 
     if those_shared:
         found = connect(admin_url, key_file).get("/api/load/reports")
@@ -189,15 +189,15 @@ def _beyond(text: str, ratios: "Sequence[Ratio]") -> dict[str, str]:
 
 
 def _line(one: "Ratio") -> tuple[str, ...]:
-    from serve.load.reporting.amounts import figures
-    from serve.load.reporting.comparing import verdict
+    from serve.load.reports.amounts import figures
+    from serve.load.reports.comparison import verdict
 
     shown = (f"×{figures(value)}" for value in (one.ratio, one.low, one.high))
     return one.name, *shown, verdict(one)
 
 
 def _ratio(one: "Ratio") -> dict[str, Any]:
-    from serve.cli.load.showing import number
+    from serve.cli.load.view import number
 
     values = {name: number(value) for name, value in asdict(one).items() if name != "name"}
     return {"name": one.name, **values}

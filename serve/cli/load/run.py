@@ -122,14 +122,14 @@ def run(
     from serve.cli.endings import report_end
     from serve.cli.load.command import command_of
     from serve.cli.load.inputs import Wish
-    from serve.cli.load.keeping import Shelf
+    from serve.cli.load.interrupts import STOPPED
     from serve.cli.load.lanes import Calls, ends_of
-    from serve.cli.load.running import Generator, Pace, Running, conclude, measure
+    from serve.cli.load.report_folder import Shelf
     from serve.cli.load.search import search
-    from serve.cli.load.stopping import STOPPED
+    from serve.cli.load.single_run import Generator, Pace, Running, conclude, measure
     from serve.cli.talk import talk
     from serve.load.arrivals import parse_seconds
-    from serve.load.running import require_locust
+    from serve.load.runner import require_locust
 
     talking = talk(json=json)
     with report_end(talking, lambda: STOPPED):

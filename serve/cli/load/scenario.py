@@ -102,15 +102,15 @@ def run_scenario(
     from serve.cli.endings import report_end
     from serve.cli.load.command import command_of
     from serve.cli.load.inputs import Wish
-    from serve.cli.load.keeping import Shelf
+    from serve.cli.load.interrupts import STOPPED, Stopping
     from serve.cli.load.lanes import Calls, ends_of
-    from serve.cli.load.running import Generator, Running, conclude
+    from serve.cli.load.report_folder import Shelf
+    from serve.cli.load.single_run import Generator, Running, conclude
     from serve.cli.load.stage import CommandStage, play
-    from serve.cli.load.stopping import STOPPED, Stopping
     from serve.cli.talk import talk
     from serve.load.arrivals import parse_seconds
-    from serve.load.reporting.objectives import parse_objective
-    from serve.load.running import require_locust
+    from serve.load.reports.objectives import parse_objective
+    from serve.load.runner import require_locust
     from serve.load.scenarios.catalogue import scenario_of
 
     talking = talk(json=json)

@@ -3,15 +3,15 @@
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from serve.cli.load.keeping import Shelf
-from serve.cli.load.running import Pace, Running, make_lanes
-from serve.cli.load.stopping import Stopping, until_stopped
+from serve.cli.load.interrupts import Stopping, until_stopped
+from serve.cli.load.report_folder import Shelf
+from serve.cli.load.single_run import Pace, Running, make_lanes
 from serve.core.errors import Invalid
 
 if TYPE_CHECKING:
-    from serve.load.finding import Found, Trial
     from serve.load.plan import Lane
-    from serve.load.reporting.report import Report, Run, Sweep
+    from serve.load.rate_search import Found, Trial
+    from serve.load.reports.report import Report, Run, Sweep
 
 FIRST = 50.0  # calls/s of the first trial
 MOST = 100_000.0
@@ -23,8 +23,8 @@ def search(
     running: Running, pace: Pace, shelf: Shelf, objective: str, most: float
 ) -> "tuple[Report, bool]":
     """The highest rate that meets the objective; and whether the search was ended early."""
-    from serve.load.finding import find_max
-    from serve.load.reporting.objectives import parse_objective
+    from serve.load.rate_search import find_max
+    from serve.load.reports.objectives import parse_objective
 
     if not objective:
         raise Invalid("--find-max needs an objective", try_this="--slo 'p99<20ms'")
@@ -73,10 +73,10 @@ class _Trials:
 
     async def attempt(self, rate: float, number: int) -> "Trial":
         """One run at a rate."""
-        from serve.load.finding import Trial
-        from serve.load.reporting.amounts import rate_text
-        from serve.load.reporting.objectives import judge_run
-        from serve.load.reporting.summary import total
+        from serve.load.rate_search import Trial
+        from serve.load.reports.amounts import rate_text
+        from serve.load.reports.objectives import judge_run
+        from serve.load.reports.summary import total
 
         running, pace = self._running, replace(self._pace, rate=rate)
         generator = replace(running.generator, seed=running.generator.seed + number)
@@ -100,8 +100,8 @@ class _Trials:
 
 
 def _report(shelf: Shelf, trials: _Trials, found: "Found | None", objective: str) -> "Report":
-    from serve.cli.load.showing import limits
-    from serve.load.reporting.amounts import rate_text
+    from serve.cli.load.view import limits
+    from serve.load.reports.amounts import rate_text
 
     runs = [run for _, run in sorted(trials.runs, key=lambda pair: pair[0])]
     above = found.failed if found else 0.0
@@ -120,8 +120,8 @@ def _report(shelf: Shelf, trials: _Trials, found: "Found | None", objective: str
 
 def _sweep(trials: _Trials, found: "Found | None") -> "Sweep":
     """p99 by rate, in the order of the report's runs."""
-    from serve.load.reporting.report import Sweep
-    from serve.load.reporting.summary import total
+    from serve.load.reports.report import Sweep
+    from serve.load.reports.summary import total
 
     pairs = sorted(trials.runs, key=lambda pair: pair[0])
     return Sweep(

@@ -4,15 +4,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from serve.cli.load.keeping import Shelf
-from serve.cli.load.running import Running, make_lanes
-from serve.cli.load.stopping import Stopping, until_stopped
+from serve.cli.load.interrupts import Stopping, until_stopped
+from serve.cli.load.report_folder import Shelf
+from serve.cli.load.single_run import Running, make_lanes
 
 if TYPE_CHECKING:
-    from serve.load.observing import Target
-    from serve.load.performing import Action
+    from serve.load.observed_run import Action
+    from serve.load.observer import Target
     from serve.load.plan import Arrivals, Closed, Plan, Protocol
-    from serve.load.reporting.report import Report, Run
+    from serve.load.reports.report import Report, Run
     from serve.load.scenarios.scenario import Outcome, Scenario
 
 
@@ -92,7 +92,7 @@ def play(scenario: "Scenario", stage: CommandStage, shelf: Shelf) -> "tuple[Repo
 
 def _passed(outcome: "Outcome") -> bool | None:
     """By the scenario's own conditions and all objectives; None where there are none."""
-    from serve.load.reporting.objectives import judge_run
+    from serve.load.reports.objectives import judge_run
 
     verdicts = [one.passed for run in outcome.runs for one in judge_run(run)]
     if outcome.passed is not None:
@@ -102,9 +102,9 @@ def _passed(outcome: "Outcome") -> bool | None:
 
 def _findings(outcome: "Outcome", runs: "Sequence[Run]") -> list[str]:
     """Where the generator was the limit, what was not met, what the scenario says; all else."""
-    from serve.cli.load.showing import limits
-    from serve.load.reporting.findings import findings
-    from serve.load.reporting.objectives import judge_run
+    from serve.cli.load.view import limits
+    from serve.load.reports.findings import findings
+    from serve.load.reports.objectives import judge_run
 
     said = limits(runs)
     said += [f"{run.label}: {one}" for run in runs for one in judge_run(run) if not one.passed]

@@ -26,7 +26,7 @@ def work(
     Example: servegate load worker --master loadmaster:5557
     """
     from serve.load.arrivals import parse_seconds
-    from serve.load.running import serve_worker
+    from serve.load.runner import serve_worker
 
     status = serve_worker(master, patience=parse_seconds(patience))
     if status:

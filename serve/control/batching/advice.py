@@ -7,8 +7,8 @@ which it speaks and no other. Nothing is ever changed by advice.
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from serve.control.batching import advising
-from serve.control.batching.advising import Findings
+from serve.control.batching import advice_rules
+from serve.control.batching.advice_rules import Findings
 from serve.control.batching.situation import Situation
 
 
@@ -40,23 +40,23 @@ class Advice:
 
 RULES: tuple[Rule, ...] = (
     # whether calls are put together
-    Rule("batching-off", advising.batching_off),
-    Rule("clients-batch", advising.clients_batch),
+    Rule("batching-off", advice_rules.batching_off),
+    Rule("clients-batch", advice_rules.clients_batch),
     # how long they wait for that
-    Rule("delay-beyond-objective", advising.delay_beyond_objective),
-    Rule("delay-without-company", advising.delay_without_company),
-    Rule("delay-in-vain", advising.delay_in_vain),
-    Rule("preferred-unreached", advising.preferred_unreached),
+    Rule("delay-beyond-objective", advice_rules.delay_beyond_objective),
+    Rule("delay-without-company", advice_rules.delay_without_company),
+    Rule("delay-in-vain", advice_rules.delay_in_vain),
+    Rule("preferred-unreached", advice_rules.preferred_unreached),
     # how many fit
-    Rule("largest-below-objective", advising.largest_below_objective),
-    Rule("largest-beyond-objective", advising.largest_beyond_objective),
-    Rule("largest-unreached", advising.largest_unreached),
+    Rule("largest-below-objective", advice_rules.largest_below_objective),
+    Rule("largest-beyond-objective", advice_rules.largest_beyond_objective),
+    Rule("largest-unreached", advice_rules.largest_unreached),
     # who executes them
-    Rule("instances-starved", advising.instances_starved),
-    Rule("instances-idle", advising.instances_idle),
+    Rule("instances-starved", advice_rules.instances_starved),
+    Rule("instances-idle", advice_rules.instances_idle),
     # what stands before
-    Rule("cache-useless", advising.cache_useless),
-    Rule("queue-rejects", advising.queue_rejects),
+    Rule("cache-useless", advice_rules.cache_useless),
+    Rule("queue-rejects", advice_rules.queue_rejects),
 )
 
 

@@ -17,8 +17,8 @@ from serve.control.artifacts.contents import scratch
 from serve.control.artifacts.storage import Storage
 from serve.control.batching.bench_subjects import Subject
 from serve.control.fleet import Fleet
-from serve.control.publishing.trials import lay_out, orders_of
-from serve.control.reconciling.lending import Lending
+from serve.control.publication.trials import lay_out, orders_of
+from serve.control.reconciliation.loans import Lending
 from serve.core.errors import Invalid, LoadFailed, NotFound, TritonFailed, Unavailable
 from serve.core.flavours import BASE, Machine
 from serve.core.replicas import Replica

@@ -7,13 +7,13 @@ from typing import Any
 from serve.control.batching.served import served
 from serve.control.inventory import Inventory
 from serve.control.models import Models
-from serve.control.publishing.ensembles import Part, Parts, parts_of
+from serve.control.publication.ensembles import Part, Parts, parts_of
 from serve.control.versions import Version
 from serve.core.errors import Invalid
 from serve.core.flavours import Flavour, Flavours, Machine
 from serve.triton.config import Configuration
+from serve.triton.config_revisions import revised
 from serve.triton.flavoured import configured
-from serve.triton.revising import revised
 
 
 @dataclass(frozen=True, slots=True)

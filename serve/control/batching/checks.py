@@ -13,7 +13,7 @@ from pathlib import Path
 from serve.control.artifacts.contents import Contents
 from serve.control.artifacts.storage import Storage
 from serve.control.batching.served import Served
-from serve.control.publishing.trials import Trials
+from serve.control.publication.trials import Trials
 from serve.core.errors import CheckFailed, Invalid, NotFound, TrialFailed, Unavailable
 from serve.core.versions import File
 from serve.tensors.signature import Signature

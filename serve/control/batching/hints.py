@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from prometheus_client.core import GaugeMetricFamily, Metric
 
-from serve.control.batching import drifting
+from serve.control.batching import drift_rules
 from serve.control.batching.advice import Rule
 from serve.control.batching.situation import Situation
 
@@ -19,10 +19,10 @@ BEGINS, ENDS = 2, 4  # rounds
 _log = logging.getLogger("servegate.batching")
 
 HINTS: tuple[Rule, ...] = (
-    Rule("rate-above", drifting.rate_above),
-    Rule("rows-differ", drifting.rows_differ),
-    Rule("service-drifted", drifting.service_drifted),
-    Rule("objective-missed", drifting.objective_missed),
+    Rule("rate-above", drift_rules.rate_above),
+    Rule("rows-differ", drift_rules.rows_differ),
+    Rule("service-drifted", drift_rules.service_drifted),
+    Rule("objective-missed", drift_rules.objective_missed),
 )
 
 

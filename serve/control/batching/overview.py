@@ -13,7 +13,7 @@ from serve.capacity.service import Service
 from serve.control.batching.advice import Advice, advise
 from serve.control.batching.hints import Hint, Hints
 from serve.control.batching.latencies import Latencies
-from serve.control.batching.observing import Observer
+from serve.control.batching.observer import Observer
 from serve.control.batching.situation import NO_BATCHES, Batched, Situation, batched_of
 from serve.control.batching.steps import NEWEST, Known, Parts, parts_of
 from serve.control.batching.windows import Window

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from serve.control.batching.watching import Window
+from serve.control.batching.regressions import Window
 from serve.control.models import By
 from serve.core.errors import ServegateError
 from serve.triton.config import Configuration

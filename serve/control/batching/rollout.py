@@ -12,8 +12,8 @@ from typing import Literal
 
 from serve.control.fleet import Fleet
 from serve.control.observations import Choice, Failure
-from serve.control.reconciling.keepers import Keepers
-from serve.control.reconciling.reconciler import ReplicaKeeper
+from serve.control.reconciliation.keepers import Keepers
+from serve.control.reconciliation.reconciler import ReplicaKeeper
 
 _ROUNDS = 4  # of a replica that may not load, until nobody waits for it any more
 LENT = 60.0  # seconds that one which somebody else has is waited for, once all others are done

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable
 from typing import Protocol
 
 from serve.control.batching.latencies import Latencies
-from serve.control.batching.observing import Observer
+from serve.control.batching.observer import Observer
 from serve.control.live.sources import Metered
 from serve.core.errors import ServegateError
 

@@ -5,7 +5,7 @@ People name a model and a version; what they change is of all versions that shar
 
 from dataclasses import dataclass
 
-from serve.control.applying import NO_CONFIG
+from serve.control.applied_configurations import NO_CONFIG
 from serve.control.inventory import Inventory
 from serve.control.models import Models
 from serve.control.registry import Loadable

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
-from serve.triton.counting import NOTHING, Counters
+from serve.triton.model_counters import NOTHING, Counters
 
 _NOBODY: Mapping[str, float] = MappingProxyType({})
 

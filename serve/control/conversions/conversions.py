@@ -16,11 +16,11 @@ from serve.control.conversions.jobs import Jobs
 from serve.control.conversions.sources import Source
 from serve.control.conversions.workshop import Workshop
 from serve.control.models import By
-from serve.control.uploading.upload import Kind
-from serve.control.uploading.uploads import Uploads
+from serve.control.uploads.upload import Kind
+from serve.control.uploads.uploads import Uploads
 from serve.conversion.report import Report
 from serve.core.errors import Conflict, Invalid, NotServed, Unavailable
-from serve.core.naming import check_label, check_model_name
+from serve.core.names import check_label, check_model_name
 
 MOST_WAITING = 32
 

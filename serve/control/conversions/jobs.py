@@ -16,8 +16,8 @@ from serve.control.conversions.job import CONVERSION, Job, JobState, jobs_in
 from serve.control.conversions.progress import STATE, Event, Progress, since
 from serve.control.decisions import Decisions
 from serve.control.models import By
-from serve.control.publishing.records import SERVEGATE
-from serve.control.storing.store import Change, Store, etag
+from serve.control.publication.records import SERVEGATE
+from serve.control.storage.store import Change, Store, etag
 from serve.core.errors import NotFound, PreconditionFailed, UnknownConversion
 
 KEPT = 100  # jobs that have ended; older ones are forgotten

@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 
 from serve.control.conversions.job import Job
 from serve.control.conversions.progress import plain
-from serve.control.publishing.publications import Ask
+from serve.control.publication.publications import Ask
 from serve.conversion.events import failure_facts
 from serve.conversion.faults import failed
 from serve.conversion.report import Report

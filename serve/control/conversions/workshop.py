@@ -27,9 +27,9 @@ from serve.control.conversions.progress import Progress
 from serve.control.conversions.results import Hiding, Result, fault_of
 from serve.control.conversions.sources import Source
 from serve.control.models import By
-from serve.control.publishing.publications import Publications
-from serve.control.publishing.records import IN_PROGRESS, SERVEGATE, Records
-from serve.control.uploading.uploads import Uploads
+from serve.control.publication.publications import Publications
+from serve.control.publication.records import IN_PROGRESS, SERVEGATE, Records
+from serve.control.uploads.uploads import Uploads
 from serve.control.versions import Version
 from serve.conversion.faults import failed
 from serve.conversion.report import Report

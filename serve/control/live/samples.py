@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass, field
 from math import isfinite
 from typing import Any
 
-from serve.control.live.gateway_reading import GatewayReading
+from serve.control.live.gateway_metrics import GatewayReading
 from serve.control.live.traffic import Counted, Rates, Traffic
 from serve.control.live.work import Work
 from serve.triton.metrics import Readings

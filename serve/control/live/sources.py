@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from serve.control.fleet import Fleet
-from serve.control.live import gateway_reading, traffic, work
-from serve.control.live.gateway_reading import GatewayReading
+from serve.control.live import gateway_metrics, traffic, work
+from serve.control.live.gateway_metrics import GatewayReading
 from serve.control.live.samples import Advised, GatewaySeen, ReplicaSeen, Sample
 from serve.control.observations import Observation
 from serve.core.errors import ServegateError
@@ -99,7 +99,7 @@ class Sources:
         try:
             async with asyncio.timeout(PATIENCE):
                 text = await self._gateway.metrics()
-            return _Gateway(self._clock(), gateway_reading.read(text))
+            return _Gateway(self._clock(), gateway_metrics.read(text))
         except (ServegateError, OSError, ValueError, KeyError) as error:
             _log.debug("cannot read the gateway's metrics: %s", error or type(error))
             return None

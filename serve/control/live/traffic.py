@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from serve.control.live.gateway_reading import GatewayReading, Where
+from serve.control.live.gateway_metrics import GatewayReading, Where
 from serve.control.live.rises import add_buckets, bucket_rises, quantile, rises
 
 _SHARES = (("p50", 0.5), ("p90", 0.9), ("p99", 0.99))

@@ -19,7 +19,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
-from serve.control.live import gateway_reading
+from serve.control.live import gateway_metrics
 from serve.control.live.rises import add_buckets, bucket_rises
 from serve.wire.prometheus import samples
 
@@ -170,7 +170,7 @@ def beyond(limit: float, buckets: Mapping[float, float]) -> float:
 
 def _read(text: str, before: Mapping[str, Counted]) -> dict[str, Counted]:
     """By model; calls for models that nobody knows are under the empty name, and left out."""
-    reading = gateway_reading.read(text)
+    reading = gateway_metrics.read(text)
     ended: dict[str, float] = {}
     for counts in (reading.calls, reading.messages):
         for (model, _, _), count in counts.items():

@@ -11,11 +11,11 @@ has borne is remembered for as long as it is run in the same way, also while nob
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
-from serve.capacity.scaling.learning import Learned
-from serve.control.batching.observing import Observer, Round, Slot
+from serve.capacity.scaling.replica_capacity import Learned
+from serve.control.batching.observer import Observer, Round, Slot
 from serve.control.batching.steps import NEWEST
 from serve.control.scaling.setups import SetUp, Setups
-from serve.triton.counting import NOTHING, Counters, total
+from serve.triton.model_counters import NOTHING, Counters, total
 
 LASTING = 60.0  # seconds over which calls are counted
 NO_LIMIT = 1.0  # seconds, where a model has no objective; as the policy has it

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 
-from serve.control.batching.observing import Observer, Slot
+from serve.control.batching.observer import Observer, Slot
 from serve.control.decisions import Decisions
 from serve.control.scaling.arrivals import Arrivals, Came
 from serve.control.scaling.setups import SetUp, Setups

@@ -17,7 +17,7 @@ from serve.capacity.scaling.policy import TICK, State, begin, decide
 from serve.capacity.scaling.signals import PoolSignal
 from serve.control.batching.rounds import PAUSE, Rounds
 from serve.control.scaling.board import Board
-from serve.control.scaling.lasting import Lasting
+from serve.control.scaling.held_hints import Lasting
 from serve.control.scaling.setups import Setups
 from serve.control.scaling.signals import Allowed, Gpus, Signals
 from serve.control.scaling.told import Told

@@ -17,7 +17,7 @@ from typing import Any
 
 from serve.capacity.scaling.groups import Offer, Shares, part_of, shares
 from serve.capacity.scaling.signals import Bounds, ModelSignal, PoolSignal
-from serve.control.batching.observing import Observer, Slot
+from serve.control.batching.observer import Observer, Slot
 from serve.control.decisions import Decisions
 from serve.control.fleet import Fleet
 from serve.control.scaling.arrivals import Arrivals
@@ -28,7 +28,7 @@ from serve.control.scaling.presence import NOBODY, Present, present, ready_of
 from serve.control.scaling.setups import Setups, Where
 from serve.core.replicas import Replica
 from serve.core.snapshot import Snapshot
-from serve.triton.counting import NOTHING, Counters, total
+from serve.triton.model_counters import NOTHING, Counters, total
 
 Gpus = Mapping[str, Mapping[str, Mapping[str, Any]]]  # by replica, by UUID, what is known
 _FEW = 1e-6  # calls per second of who only waits

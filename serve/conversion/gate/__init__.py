@@ -1,7 +1,7 @@
 """The gate: whether a converted model is what the source was. numpy only; models are runners."""
 
-from serve.conversion.gate.calibrating import Division, divide
-from serve.conversion.gate.exploring import Runner
+from serve.conversion.gate.calibration import Division, divide
+from serve.conversion.gate.input_search import Runner
 from serve.conversion.gate.probes import calibration
 from serve.conversion.gate.samples import Labelled, Samples, read_labelled, read_samples
 from serve.conversion.gate.verdict import Verdict, run_gate

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 
 import numpy as np
 
-from serve.conversion.gate.exploring import Runner, ask
+from serve.conversion.gate.input_search import Runner, ask
 from serve.conversion.gate.probes import Probe
 from serve.conversion.request import Precision
 from serve.tensors.datatypes import Array

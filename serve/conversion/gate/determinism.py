@@ -5,10 +5,10 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from serve.conversion.faults import failed
-from serve.conversion.gate.exploring import Runner, ask
+from serve.conversion.gate.input_search import Runner, ask
+from serve.conversion.gate.output_survey import Survey
 from serve.conversion.gate.probes import Probe
 from serve.conversion.gate.rules import Norm, gap, root_mean_square
-from serve.conversion.gate.surveying import Survey
 from serve.conversion.report import Step, StepResult
 from serve.tensors.datatypes import Array
 

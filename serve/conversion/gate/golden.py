@@ -1,6 +1,7 @@
 """The golden cases: inputs and the source's answers, which travel with the version.
 
-They are judged by `serve.tensors.judging` on every replica, also on GPUs that multiply in TF32. So
+They are judged by `serve.tensors.expected_outputs` on every replica, also on GPUs that multiply in
+TF32. So
 they are looser than the gate, and show a wrong file, a wrong build or a wrong wire.
 """
 
@@ -10,8 +11,8 @@ from types import MappingProxyType
 
 import numpy as np
 
-from serve.conversion.gate.exploring import Reach, Runner, ask, inputs_for
 from serve.conversion.gate.families import CALIBRATING
+from serve.conversion.gate.input_search import Reach, Runner, ask, inputs_for
 from serve.conversion.gate.interface import channels_first
 from serve.conversion.gate.rules import NO_NORM, Norm, Rule, gap, tolerance_of
 from serve.conversion.gate.samples import Samples
@@ -20,7 +21,7 @@ from serve.conversion.request import Request
 from serve.core.errors import Invalid
 from serve.tensors.contracts import MOST_BYTES, Case, judge, write_contract
 from serve.tensors.datatypes import BF16, Array
-from serve.tensors.judging import Tolerance
+from serve.tensors.expected_outputs import Tolerance
 from serve.tensors.signature import Signature
 
 ZEROS = "zeros"  # the name of the last case
@@ -61,7 +62,7 @@ def cases(
 
 
 def on_the_wire(tensors: Mapping[str, Array], *, is_batched: bool) -> Mapping[str, Array]:
-    """Tensors with the shapes that they have in Triton, as `serve.triton.generating` writes them.
+    """Tensors with the shapes that they have in Triton (see `serve.triton.config_generation`).
 
     Triton has no tensor without dimensions, and with batches none without one besides the rows.
     """

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from serve.conversion.faults import failed
-from serve.conversion.gate.exploring import Runner, ask
+from serve.conversion.gate.input_search import Runner, ask
 from serve.conversion.gate.probes import USER_ROWS
 from serve.conversion.gate.samples import Labelled
 from serve.tensors.datatypes import Array

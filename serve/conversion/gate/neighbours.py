@@ -11,11 +11,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from serve.conversion.gate.exploring import Reach, Runner, ask, inputs_for
+from serve.conversion.gate.input_search import Reach, Runner, ask, inputs_for
 from serve.conversion.gate.rules import Norm, Rule
 from serve.conversion.gate.samples import Samples
 from serve.conversion.gate.shapes import Size, has_rows
-from serve.conversion.gate.tallying import Judged
+from serve.conversion.gate.tallies import Judged
 from serve.conversion.gate.unsteady import movement, with_room
 from serve.conversion.report import Step, StepResult
 from serve.conversion.request import Request

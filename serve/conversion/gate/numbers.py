@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 
 from serve.conversion.gate.determinism import answer_of
-from serve.conversion.gate.exploring import Runner, ask
 from serve.conversion.gate.families import CALIBRATING
+from serve.conversion.gate.input_search import Runner, ask
+from serve.conversion.gate.output_survey import LOG
 from serve.conversion.gate.probes import Probe
 from serve.conversion.gate.rules import Norm, Rule, tolerance_of
-from serve.conversion.gate.surveying import LOG
-from serve.conversion.gate.tallying import Judged, Tally
+from serve.conversion.gate.tallies import Judged, Tally
 from serve.conversion.gate.unsteady import movement, nudge, with_room, without_wild
 from serve.conversion.report import Step, StepResult
 from serve.conversion.request import Precision, Request

@@ -11,8 +11,8 @@ from zlib import crc32
 
 import numpy as np
 
-from serve.conversion.gate.exploring import MODEST, Reach, Runner, explore, inputs_for
 from serve.conversion.gate.families import CALIBRATING, EDGES, ORDINARY
+from serve.conversion.gate.input_search import MODEST, Reach, Runner, explore, inputs_for
 from serve.conversion.gate.samples import Samples
 from serve.conversion.gate.shapes import Size, has_free_rows, is_picture
 from serve.tensors.datatypes import Array, numpy_dtype

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from serve.conversion.request import GENERAL, Precision, Request
 from serve.tensors.datatypes import Array
-from serve.tensors.judging import NOTHING_SAID, Tolerance
+from serve.tensors.expected_outputs import NOTHING_SAID, Tolerance
 
 Reals = NDArray[np.float64]
 FLOOR = 0.01

@@ -17,9 +17,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from serve.conversion.gate.exploring import Runner, ask
+from serve.conversion.gate.input_search import Runner, ask
 from serve.conversion.gate.rules import Reals, Rule, gap, root_mean_square
-from serve.conversion.gate.tallying import Judged
+from serve.conversion.gate.tallies import Judged
 from serve.tensors.datatypes import Array
 
 TRIALS = 6

@@ -11,18 +11,18 @@ from dataclasses import KW_ONLY, dataclass, field, replace
 
 from serve.conversion.events import STAGES, Tell
 from serve.conversion.gate.arithmetic import FACT, arithmetic_of
-from serve.conversion.gate.calibrating import Division, narrow, same_winner
+from serve.conversion.gate.calibration import Division, narrow, same_winner
 from serve.conversion.gate.determinism import determinism
-from serve.conversion.gate.exploring import Reach, Runner, explore
 from serve.conversion.gate.golden import cases
+from serve.conversion.gate.input_search import Reach, Runner, explore
 from serve.conversion.gate.interface import channels_first, contract
 from serve.conversion.gate.metric import measure
 from serve.conversion.gate.neighbours import independence
 from serve.conversion.gate.numbers import Numbers
+from serve.conversion.gate.output_survey import LOG, with_logarithms
 from serve.conversion.gate.probes import Probe, count_probes, modest, ordinary, probes
 from serve.conversion.gate.rules import RULES, Norm, Rule, rule_of
 from serve.conversion.gate.samples import Labelled, Samples
-from serve.conversion.gate.surveying import LOG, with_logarithms
 from serve.conversion.report import UNVERIFIED, Step, StepResult
 from serve.conversion.request import GENERAL, Precision, Request
 from serve.tensors.contracts import Case

@@ -12,7 +12,7 @@ Source: "Parameter mapping" of triton-inference-server/onnxruntime_backend.
 from collections.abc import Sequence
 from types import MappingProxyType
 
-from serve.conversion.plans.placing import on_gpu
+from serve.conversion.plans.placement import on_gpu
 from serve.conversion.plans.profiles import Profile, listed
 from serve.conversion.request import Precision
 from serve.core.flavours import Flavour, Needs

@@ -16,6 +16,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from serve.conversion.child_events import Telling
 from serve.conversion.events import failure_facts
 from serve.conversion.faults import failed
 from serve.conversion.job import fault_of
@@ -23,7 +24,6 @@ from serve.conversion.plans.arguments import Options
 from serve.conversion.plans.kits import judge_case
 from serve.conversion.plans.onsite import Failed
 from serve.conversion.request import Precision
-from serve.conversion.telling import Telling
 from serve.core.errors import ConversionFailed
 from serve.tensors.contracts import read_contract
 
@@ -77,19 +77,19 @@ def build(task: Mapping[str, Any], telling: Telling) -> Mapping[str, Any]:
     telling("stage", stage="import", text="importing TensorRT")
     import tensorrt
 
-    from serve.conversion.plans import building
+    from serve.conversion.plans import builder
     from serve.conversion.plans.engine import Memory, PlanModel
-    from serve.conversion.plans.listening import Logger, Monitor
+    from serve.conversion.plans.tensorrt_log import Logger, Monitor
 
     options = Options.from_json(task)
     plan, precision = Path(task["plan"]), Precision(task["precision"])
-    order = building.Order(Path(task["onnx"]), plan, options, precision, task["image"])
+    order = builder.Order(Path(task["onnx"]), plan, options, precision, task["image"])
     logger, monitor = Logger(), Monitor(telling)
     telling("stage", stage="build", text="building the plan")
-    facts = building.build(order, tensorrt, logger, monitor)
+    facts = builder.build(order, tensorrt, logger, monitor)
     telling("stage", stage="golden", text="running the golden cases on the plan")
     model = PlanModel(tensorrt, plan.read_bytes(), logger, Memory())
-    facts = building.proven(facts, model.layers({one.name: one.best for one in options.profiles}))
+    facts = builder.proven(facts, model.layers({one.name: one.best for one in options.profiles}))
     contract = Path(task["contract"]).parent if task["contract"] else None
     for number, case in enumerate(read_contract(contract).cases if contract else ()):
         judge_case(case, number, model(case.inputs))

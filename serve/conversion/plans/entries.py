@@ -6,7 +6,7 @@ NAME/config.pbtxt · NAME/3/model.onnx · NAME/contract/…
 from dataclasses import dataclass
 from pathlib import Path
 
-from serve.conversion.reading import read_model
+from serve.conversion.model_reader import read_model
 from serve.conversion.report import MODEL
 from serve.core.errors import Invalid
 from serve.core.versions import CONTRACT

@@ -15,7 +15,7 @@ from serve.conversion.faults import failed
 from serve.conversion.plans import onsite
 from serve.conversion.plans.arguments import TRTEXEC, Options, major_of, trtexec
 from serve.conversion.plans.facts import BACKEND, Facts, layers_of, require_precision
-from serve.conversion.plans.placing import on_gpu
+from serve.conversion.plans.placement import on_gpu
 from serve.conversion.request import Precision
 from serve.conversion.sources import digest_of
 from serve.core.errors import Invalid

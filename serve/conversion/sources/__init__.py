@@ -3,11 +3,11 @@
 Nothing here imports TensorFlow, ONNX or HDF5; what only those can read is read by a child process.
 """
 
-from serve.conversion.sources.checking import check_source
+from serve.conversion.sources.checks import check_source
 from serve.conversion.sources.folders import digest_of, size_of
 from serve.conversion.sources.kinds import Kind
+from serve.conversion.sources.operator_scan import Operator, scan
 from serve.conversion.sources.operators import faults_of
-from serve.conversion.sources.scanning import Operator, scan
 from serve.conversion.sources.signatures import choose_signature, faults_of_tensors
 
 __all__ = [

@@ -8,7 +8,7 @@ from typing import Any, Self
 from serve.conversion.events import failure_facts, failure_of
 from serve.conversion.sources.keras_config import Layer
 from serve.conversion.sources.kinds import Kind
-from serve.conversion.sources.scanning import Operator
+from serve.conversion.sources.operator_scan import Operator
 from serve.core.errors import ConversionFailed, Invalid
 
 _NO_FACTS: Mapping[str, Any] = MappingProxyType({})

@@ -12,7 +12,7 @@ from serve.conversion.sources.dangers import (
     RANDOM,
     listed,
 )
-from serve.conversion.sources.scanning import Operator
+from serve.conversion.sources.operator_scan import Operator
 from serve.core.errors import ConversionFailed
 
 # What tf2onnx does not map, because it is gone or rewritten before it maps.

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from serve.core.calls import Account, Reply
 from serve.core.errors import NotSent, OutcomeUnknown
-from serve.listeners.grpc.restoring import StreamRestoring
+from serve.listeners.grpc.model_names import StreamRestoring
 from serve.proxy.attempts import Attempt
 from serve.triton.grpc_upstream import Leg, Upstream
 from serve.wire.grpc_heads import AnswerHead

@@ -12,9 +12,9 @@ from serve.proxy.gateway import Gateway
 from serve.triton.grpc_connection import Connection
 from serve.triton.grpc_pool import GrpcPool
 from serve.wire import kserve_grpc, protobuf
+from serve.wire.grpc_head_templates import RequestMemo
 from serve.wire.grpc_heads import timeout_field
 from serve.wire.grpc_requests import Requests, made_up_ids
-from serve.wire.grpc_varying import RequestMemo
 from serve.wire.hpack_blocks import literal
 from serve.wire.request_ids import fresh_ids
 

@@ -22,7 +22,7 @@ from serve.core.errors import (
 from serve.core.snapshot import Snapshot
 from serve.listeners.fleet import PATIENCE, Part, ask_all
 from serve.listeners.grpc.services import Asked, Service, Unary
-from serve.listeners.waking import until_awake, until_loaded
+from serve.listeners.waits import until_awake, until_loaded
 from serve.proxy.attempts import NOWHERE, Attempt
 from serve.proxy.gateway import Gateway
 from serve.proxy.routing import targets_of

@@ -37,7 +37,7 @@ from serve.core.snapshot import Target
 from serve.listeners.grpc.branch import Branch, Share, branch_key
 from serve.listeners.grpc.call import ClientCall
 from serve.listeners.grpc.context import ClientLink, GrpcContext
-from serve.listeners.grpc.restoring import StreamRestoring
+from serve.listeners.grpc.model_names import StreamRestoring
 from serve.proxy.attempts import Attempt
 from serve.triton.grpc_upstream import Leg, Upstream
 from serve.wire import kserve_grpc, protobuf

@@ -39,7 +39,7 @@ from serve.core.errors import (
 from serve.core.limits import FIRST, SMALL
 from serve.listeners.grpc.call import ClientCall
 from serve.listeners.grpc.context import ClientLink, GrpcContext
-from serve.listeners.grpc.restoring import Restoring
+from serve.listeners.grpc.model_names import Restoring
 from serve.proxy.attempts import NOWHERE, Attempt
 from serve.triton.grpc_upstream import Leg, Upstream
 from serve.wire import protobuf

@@ -25,11 +25,11 @@ from serve.listeners.http.context import HttpContext
 from serve.listeners.http.fleet import FleetHttp
 from serve.listeners.http.request import HttpRequest, Receive, Scope
 from serve.listeners.management import Management
-from serve.listeners.waking import until_awake, until_loaded
+from serve.listeners.waits import until_awake, until_loaded
 from serve.proxy.attempts import Attempt
 from serve.proxy.gateway import Gateway
 from serve.triton.http_pool import Pool, header_lines, request_line
-from serve.wire import kserve_http, restoring
+from serve.wire import kserve_http, model_names
 from serve.wire.kserve_http import Probe, Question
 from serve.wire.request_ids import TOLD
 from serve.wire.status import http_error, no_statistics, not_ready
@@ -149,10 +149,10 @@ class KServeHttp(HttpContext):
             return reply
         body = reply.body
         if choice.is_renamed:
-            restored = restoring.in_error if reply.status >= 400 else restoring.in_description
+            restored = model_names.in_error if reply.status >= 400 else model_names.in_description
             body = restored(body, choice.target)
         if call.verb is Verb.METADATA and reply.status == 200:
-            body = restoring.with_versions(body, versions)
+            body = model_names.with_versions(body, versions)
         decision = (b"servegate-version", attempt.decision.encode("latin-1", "replace"))
         return Reply(reply.status, body, (*reply.headers, decision))
 

@@ -51,9 +51,9 @@ from serve.listeners.http.splice import WORTHWHILE, Splice
 from serve.proxy.attempts import NOWHERE, Attempt
 from serve.triton.http_connection import HIGH_WATER, HttpConnection
 from serve.triton.http_pool import broken
-from serve.wire import restoring
+from serve.wire import model_names
+from serve.wire.decompression import FREE, Inflation, inflated_head
 from serve.wire.http_head import ReplyHead
-from serve.wire.inflating import FREE, Inflation, inflated_head
 from serve.wire.kserve_http import InferHead, Question, infer_head
 from serve.wire.sequences import sequence_of
 
@@ -65,7 +65,7 @@ JOINED = 16 << 10  # bytes; a small request or answer is written in one piece
 LAST_CHUNK = b"0\r\n\r\n"
 _MOST_PIECES = 1024  # kept one by one; more are joined, for each costs more than its bytes
 _LEARNED_FROM = frozenset((404, 500, 503))  # answers that may prove that a call was not executed
-_HELD = restoring.SEARCHED  # bytes; a longer answer has no names, and is no refusal of Triton's
+_HELD = model_names.SEARCHED  # bytes; a longer answer has no names, and is no refusal of Triton's
 
 
 class HttpPredictCall:
@@ -101,7 +101,7 @@ class HttpPredictCall:
     _grows = False  # the answer goes out in chunks
     _heard = 0.0  # when, by the clock, the answer began
     _answered = 0  # bytes of its body that the client has been sent, or soon will be
-    _events: restoring.Events | None = None  # of an answer that is a stream of them
+    _events: model_names.Events | None = None  # of an answer that is a stream of them
 
     def __init__(
         self,
@@ -497,7 +497,7 @@ class HttpPredictCall:
             return
         target, is_good = self._target, 200 <= head.status < 300
         if target is not None and is_good and head.length is None and head.is_event_stream:
-            self._events = restoring.Events(target)
+            self._events = model_names.Events(target)
             self._begin_answer(attempt, head, self._events.restored(body), is_whole=False)
             return
         self._answer = [body]
@@ -569,7 +569,7 @@ class HttpPredictCall:
         self._answer = [start]
         restored = None
         if self._target is not None and head.status not in _LEARNED_FROM:
-            restored = restoring.in_answer(start, self._target)
+            restored = model_names.in_answer(start, self._target)
         if restored is not None or len(start) > _HELD:
             self._answer = None
             body = start if restored is None else restored
@@ -749,7 +749,7 @@ class HttpPredictCall:
 def _restored(head: ReplyHead, body: bytes, target: Target) -> tuple[ReplyHead, bytes]:
     """A whole answer with the model's own name in it."""
     if 200 <= head.status < 300:
-        restored = restoring.in_answer(body, target) or body
+        restored = model_names.in_answer(body, target) or body
     else:
-        restored = restoring.in_error(body, target)
+        restored = model_names.in_error(body, target)
     return head.resized(len(restored) - len(body)), restored

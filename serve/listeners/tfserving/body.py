@@ -24,7 +24,7 @@ from serve.listeners.http.context import HttpContext
 from serve.listeners.http.request import HttpRequest
 from serve.listeners.tfserving.facade import away
 from serve.processes.compute import Pieces
-from serve.wire.inflating import FREE, RATIO
+from serve.wire.decompression import FREE, RATIO
 
 _DROPPED = 16 << 20  # bytes of a refused body that are read, so that its sender hears why
 _DROPPING = 2.0  # seconds

@@ -32,20 +32,20 @@ from serve.core.errors import (
 )
 from serve.core.limits import Limits
 from serve.core.snapshot import ModelView, Target
-from serve.listeners.waking import until_awake, until_loaded
+from serve.listeners.waits import until_awake, until_loaded
 from serve.processes.compute import ComputeProcess
 from serve.processes.kernel import return_memory
 from serve.proxy.attempts import NOWHERE, Attempt
 from serve.proxy.gateway import Gateway
-from serve.tensors.tfserving import LARGE, Signature, Tensor, signature_of
 from serve.tensors.tfserving_examples import label_table
 from serve.tensors.tfserving_infer import Body, infer_body, read_outputs
+from serve.tensors.tfserving_tensors import LARGE, Signature, Tensor, signature_of
 from serve.triton.http_connection import HttpConnection
 from serve.triton.http_pool import Pool, header_lines, request_line
-from serve.wire import restoring
+from serve.wire import model_names
 from serve.wire.kserve_http import end_to_end, upstream_path
 from serve.wire.status import code_name
-from serve.wire.tfserving import Servable, TritonRefused, statuses, told
+from serve.wire.tfserving_rest import Servable, TritonRefused, statuses, told
 
 WEIGHT = 8  # bytes of Python's objects for each byte of a message that is taken apart
 # One at a time: each thread that computes adds to the time that an event loop waits for its turn.
@@ -312,7 +312,7 @@ class Calling:
             if not is_refused:
                 facade.forget(attempt)
                 attempt.answered(seen.status, good=False)
-                told_body = restoring.in_error(reply.body, target)
+                told_body = model_names.in_error(reply.body, target)
                 raise TritonRefused(Reply(reply.status, told_body))
 
 

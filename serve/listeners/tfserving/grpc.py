@@ -15,11 +15,10 @@ from serve.core.calls import Account, Call, Headers, Reply, Verb
 from serve.core.errors import BadRequest, ServegateError, Unparsable
 from serve.listeners.grpc.services import Asked, Service, Unary
 from serve.listeners.tfserving.facade import WEIGHT, Calling, TfServing, away
-from serve.tensors.tfserving import Port, Signature, Tensor, kind_of
 from serve.tensors.tfserving_proto import declared_size, fill, tensor_of
-from serve.wire import tfserving as wire
+from serve.tensors.tfserving_tensors import Port, Signature, Tensor, kind_of
+from serve.wire import tfserving_rest as wire
 from serve.wire.status import grpc_error
-from serve.wire.tfserving import Servable, TritonRefused
 from serve.wire.tfserving_messages import (
     GET_MODEL_METADATA,
     GET_MODEL_STATUS,
@@ -27,6 +26,7 @@ from serve.wire.tfserving_messages import (
     SIGNATURE_DEF_MAP,
     messages,
 )
+from serve.wire.tfserving_rest import Servable, TritonRefused
 
 _STATES = {"AVAILABLE": 30, "LOADING": 20, "END": 50}
 _CODES = {"OK": 0, "UNAVAILABLE": 14}

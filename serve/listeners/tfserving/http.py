@@ -19,9 +19,9 @@ from serve.listeners.http.request import HttpRequest
 from serve.listeners.tfserving import tasks
 from serve.listeners.tfserving.body import body_of
 from serve.listeners.tfserving.facade import TfServing
-from serve.wire import tfserving as wire
+from serve.wire import tfserving_rest as wire
 from serve.wire.request_ids import TOLD
-from serve.wire.tfserving import Question, Servable, Task
+from serve.wire.tfserving_rest import Question, Servable, Task
 
 _METHODS = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]
 _JSON = ((b"content-type", b"application/json"),)

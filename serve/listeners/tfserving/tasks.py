@@ -9,7 +9,6 @@ from typing import Any
 
 from serve.listeners.tfserving.facade import Calling
 from serve.processes.compute import ComputeProcess, Pieces
-from serve.tensors.tfserving import LARGE, Port, Signature, Tensor, kind_of
 from serve.tensors.tfserving_answers import (
     classes_json,
     outputs_json,
@@ -35,8 +34,9 @@ from serve.tensors.tfserving_json import (
     signature_name,
 )
 from serve.tensors.tfserving_numbers import Weighed, weigh
-from serve.wire import tfserving as wire
-from serve.wire.tfserving import Servable, Task
+from serve.tensors.tfserving_tensors import LARGE, Port, Signature, Tensor, kind_of
+from serve.wire import tfserving_rest as wire
+from serve.wire.tfserving_rest import Servable, Task
 
 
 class Asked:

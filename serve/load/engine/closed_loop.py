@@ -10,7 +10,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Callable, Iterator, Sequence
 
-from serve.load.engine.calling import Body, LaneCalls
+from serve.load.engine.lane_calls import Body, LaneCalls
 
 _STAGGER = 0.001  # seconds between the first calls of users who neither think nor keep a pace
 _STAGGER_MOST = 0.5

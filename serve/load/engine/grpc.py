@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from serve.load.engine.grpc_unary import unary_sender
-from serve.load.engine.sending import Sender
+from serve.load.engine.senders import Sender
 from serve.load.plan import Lane, Protocol
 
 

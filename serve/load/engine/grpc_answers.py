@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from serve.core.errors import BadRequest
-from serve.load.recording import RIGHT, TIMED_OUT
+from serve.load.record import RIGHT, TIMED_OUT
 from serve.wire import protobuf
 from serve.wire.grpc_messages import PREFIX, PREFIX_SIZE
 from serve.wire.hpack_blocks import Field, Fields, Memo, string

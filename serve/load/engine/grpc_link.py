@@ -17,9 +17,9 @@ from typing import Protocol, cast
 from serve.load.engine.grpc_answers import Heads, Said, Versions, whole
 from serve.load.engine.grpc_socket import SocketLink, Turn
 from serve.load.engine.http_shared import Shared
-from serve.load.engine.sending import Done
+from serve.load.engine.senders import Done
 from serve.load.plan import Payload
-from serve.load.recording import BROKEN, MALFORMED, TIMED_OUT
+from serve.load.record import BROKEN, MALFORMED, TIMED_OUT
 from serve.wire import http2
 from serve.wire.grpc_messages import PREFIX_SIZE
 from serve.wire.hpack_blocks import Blocks

@@ -20,7 +20,7 @@ from typing import Any
 
 import grpc
 
-from serve.load.recording import BROKEN, NOT_CONNECTED, TIMED_OUT
+from serve.load.record import BROKEN, NOT_CONNECTED, TIMED_OUT
 
 _ERROR_CODE = "servegate-error"
 _UNREACHED = re.compile(

@@ -22,14 +22,14 @@ import grpc
 from gevent.queue import SimpleQueue
 
 from serve.core.errors import BadRequest
-from serve.load.checking import checker
+from serve.load.answer_checks import checker
 from serve.load.engine.grpc_answers import version_of
 from serve.load.engine.grpc_channels import Line, lines
 from serve.load.engine.grpc_outcomes import outcome_of
 from serve.load.engine.grpc_requests import Metadata, metadata_of
-from serve.load.engine.sending import Done
+from serve.load.engine.senders import Done
 from serve.load.plan import Lane, Payload
-from serve.load.recording import BROKEN, MALFORMED, TIMED_OUT
+from serve.load.record import BROKEN, MALFORMED, TIMED_OUT
 from serve.wire import protobuf
 
 STREAM_ERROR = "stream_error"

@@ -14,15 +14,15 @@ from collections.abc import Callable
 
 import gevent
 
-from serve.load.checking import checker
+from serve.load.answer_checks import checker
 from serve.load.engine.grpc_link import Call, CallLink, Reading
 from serve.load.engine.grpc_requests import head_block
 from serve.load.engine.grpc_socket import Turn
 from serve.load.engine.http import resolved
 from serve.load.engine.http_shared import Shared
-from serve.load.engine.sending import Done
+from serve.load.engine.senders import Done
 from serve.load.plan import Lane, Payload
-from serve.load.recording import NOT_CONNECTED, TIMED_OUT
+from serve.load.record import NOT_CONNECTED, TIMED_OUT
 from serve.trust import trust
 from serve.wire.grpc_messages import message
 

@@ -10,13 +10,13 @@ from urllib.parse import urlsplit
 import gevent
 
 from serve.core.errors import Invalid
-from serve.load.checking import checker
+from serve.load.answer_checks import checker
 from serve.load.engine.http_connection import Connection
 from serve.load.engine.http_requests import Requests
 from serve.load.engine.http_shared import Address, Call, Shared
-from serve.load.engine.sending import Done
+from serve.load.engine.senders import Done
 from serve.load.plan import Lane, Payload, Protocol
-from serve.load.recording import NOT_CONNECTED
+from serve.load.record import NOT_CONNECTED
 from serve.trust import trust as trust_of_environment
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import httptools
 
-from serve.load.recording import RIGHT
+from serve.load.record import RIGHT
 from serve.wire.http_head import LONGEST, BadHead, read_reply_head
 from serve.wire.request_ids import TOLD
 

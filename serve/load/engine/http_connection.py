@@ -22,9 +22,9 @@ from collections.abc import Callable
 from serve.load.engine.http_answers import HEAD_END, Answer, Head
 from serve.load.engine.http_shared import Address, Call, Shared
 from serve.load.engine.http_tls import TlsLink
-from serve.load.engine.sending import Done
+from serve.load.engine.senders import Done
 from serve.load.plan import Payload
-from serve.load.recording import BROKEN, MALFORMED, NOT_CONNECTED, RIGHT, TIMED_OUT
+from serve.load.record import BROKEN, MALFORMED, NOT_CONNECTED, RIGHT, TIMED_OUT
 from serve.wire.http_head import BadHead
 
 _READ, _WRITE = 1, 2  # libev's

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
 from serve.load.engine.http_answers import Heads
-from serve.load.engine.sending import Done
+from serve.load.engine.senders import Done
 from serve.load.plan import Payload
 
 Address = tuple[int, Any]

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 
-from serve.load.engine.calling import Body, LaneCalls
+from serve.load.engine.lane_calls import Body, LaneCalls
 
 
 class OpenLoop:

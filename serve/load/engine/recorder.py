@@ -13,7 +13,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from serve.load.recording import NEVER_STARTED, Cell, Key, Window
+from serve.load.record import NEVER_STARTED, Cell, Key, Window
 from serve.tensors.datatypes import Array
 
 _ROUNDING = 1e-7  # seconds: what sums of clock times may be off by

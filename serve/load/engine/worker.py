@@ -7,13 +7,13 @@ from collections.abc import Callable
 
 import gevent
 
-from serve.load.engine.driving import run_plan
+from serve.load.engine.driver import run_plan
+from serve.load.engine.events import Tell
 from serve.load.engine.grpc import grpc_sender
 from serve.load.engine.http import http_sender
-from serve.load.engine.sending import Sender
-from serve.load.engine.telling import Tell
+from serve.load.engine.senders import Sender
 from serve.load.plan import Lane, Plan, Protocol
-from serve.load.recording import Window
+from serve.load.record import Window
 
 _BESIDE = 100  # descriptors that are not connections
 

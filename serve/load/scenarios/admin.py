@@ -13,7 +13,7 @@ import httpx2
 
 from serve.core.commands import addressed
 from serve.core.errors import Invalid, NoControl, ServegateError
-from serve.load.observing import Target
+from serve.load.observer import Target
 from serve.wire.admin_answers import error_of
 
 _PATIENCE = 90.0  # seconds: loading a model takes a while

@@ -10,14 +10,14 @@ import math
 from statistics import fmean, stdev
 
 from serve.core.errors import Invalid
-from serve.load.observing import Target
+from serve.load.observations.questions import Questions
+from serve.load.observer import Target
 from serve.load.plan import Closed
-from serve.load.reporting.amounts import rate_text
-from serve.load.reporting.comparing import student
-from serve.load.reporting.report import Run, Sweep
+from serve.load.reports.amounts import rate_text
+from serve.load.reports.comparison import student
+from serve.load.reports.report import Run, Sweep
 from serve.load.scenarios.scenario import Outcome, Stage
 from serve.load.scenarios.tallies import ANSWERED, failed_sentence, failures, is_stopped
-from serve.load.watching.questions import Questions
 
 _SECONDS = 8.0  # for one size
 _WARM_UP = 1.0

@@ -6,16 +6,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from serve.core.errors import Invalid
-from serve.load.scenarios import (
-    batch_sweep,
-    cold_start,
-    direct,
-    killing,
-    overload,
-    smoke,
-    soak,
-    splitting,
-)
+from serve.load.scenarios import batch_sweep, cold_start, direct, kill, overload, smoke, soak, split
 from serve.load.scenarios.scenario import Scenario
 
 _ALL = (
@@ -32,13 +23,13 @@ _ALL = (
     Scenario(
         "split",
         "changes the traffic split under load, and restores it: do calls follow immediately?",
-        splitting.play,
+        split.play,
         changes="changes the model's traffic split for a third of the run",
     ),
     Scenario(
         "kill",
         "a replica dies under load: what do users notice, and how long is the recovery?",
-        killing.play,
+        kill.play,
         changes="kills one Triton, which its supervisor has to restart",
     ),
     Scenario(

@@ -9,11 +9,11 @@ from __future__ import annotations
 import math
 import time
 
-from serve.load.performing import Action
+from serve.load.observed_run import Action
 from serve.load.plan import Arrivals
-from serve.load.recording import RIGHT
-from serve.load.reporting.amounts import time_text
-from serve.load.reporting.report import Run
+from serve.load.record import RIGHT
+from serve.load.reports.amounts import time_text
+from serve.load.reports.report import Run
 from serve.load.scenarios.admin import Admin, putting_back
 from serve.load.scenarios.scenario import Outcome, Stage
 from serve.load.scenarios.tallies import between, failures, is_stopped, outcomes, p99

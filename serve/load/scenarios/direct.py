@@ -15,9 +15,9 @@ from serve.core.errors import Invalid
 from serve.core.replicas import Replica
 from serve.load.bodies import path_of
 from serve.load.plan import Arrivals, Plan, Protocol
-from serve.load.reporting.amounts import time_text
-from serve.load.reporting.comparing import PAIRS, Ratio, compare
-from serve.load.reporting.report import Run
+from serve.load.reports.amounts import time_text
+from serve.load.reports.comparison import PAIRS, Ratio, compare
+from serve.load.reports.report import Run
 from serve.load.scenarios.admin import Admin
 from serve.load.scenarios.scenario import Outcome, Stage
 from serve.load.scenarios.tallies import failed_sentence, failures, is_stopped

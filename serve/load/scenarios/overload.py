@@ -15,10 +15,10 @@ from functools import partial
 
 from serve.core.errors import Invalid, Unavailable
 from serve.load.plan import Arrivals, Closed, Plan, Protocol, Shape
-from serve.load.recording import NEVER_STARTED, TIMED_OUT, Window
-from serve.load.reporting.amounts import rate_text, share_text, time_text
-from serve.load.reporting.report import Run
-from serve.load.reporting.summary import total
+from serve.load.record import NEVER_STARTED, TIMED_OUT, Window
+from serve.load.reports.amounts import rate_text, share_text, time_text
+from serve.load.reports.report import Run
+from serve.load.reports.summary import total
 from serve.load.scenarios.batch_sweep import largest_batch
 from serve.load.scenarios.scenario import Outcome, Stage
 from serve.load.scenarios.tallies import answers, between, failures, is_stopped, outcomes, p99

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from serve.load import plan as plans
-from serve.load.observing import Target
-from serve.load.performing import Action
+from serve.load.observed_run import Action
+from serve.load.observer import Target
 from serve.load.plan import Arrivals, Closed, Plan
-from serve.load.reporting.report import Run, Sweep
+from serve.load.reports.report import Run, Sweep
 
 
 class Stage(Protocol):

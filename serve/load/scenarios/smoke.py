@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from serve.load.plan import Arrivals, Protocol
-from serve.load.recording import RIGHT, WRONG
-from serve.load.reporting.amounts import time_text
-from serve.load.reporting.summary import rows
+from serve.load.record import RIGHT, WRONG
+from serve.load.reports.amounts import time_text
+from serve.load.reports.summary import rows
 from serve.load.scenarios.scenario import Outcome, Stage
 from serve.load.scenarios.tallies import (
     failed_sentence,

@@ -11,8 +11,8 @@ from statistics import fmean, median
 
 from serve.load.observed import Series
 from serve.load.plan import Arrivals
-from serve.load.reporting.amounts import share_text, time_text
-from serve.load.reporting.report import Run
+from serve.load.reports.amounts import share_text, time_text
+from serve.load.reports.report import Run
 from serve.load.scenarios.scenario import Outcome, Stage
 from serve.load.scenarios.tallies import between, failed_sentence, failures, is_stopped, p99
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 
-from serve.load.recording import RIGHT, WRONG, Window
-from serve.load.reporting.amounts import share_text
-from serve.load.reporting.report import Run
-from serve.load.reporting.summary import latencies_of
+from serve.load.record import RIGHT, WRONG, Window
+from serve.load.reports.amounts import share_text
+from serve.load.reports.report import Run
+from serve.load.reports.summary import latencies_of
 
 ANSWERED = (RIGHT, WRONG)
 Windows = list[Window]

@@ -35,10 +35,10 @@ A text (`"kind": "text"`) goes through these:
 `kind` and `as` must be there, and `dtype` for numbers.
 """
 
-from serve.tensors.preprocessing.applying import tensor_of
+from serve.tensors.preprocessing.compatibility import check
 from serve.tensors.preprocessing.document import parse
-from serve.tensors.preprocessing.fitting import check
-from serve.tensors.preprocessing.pictures import FORMATS, image_tensor
+from serve.tensors.preprocessing.images import FORMATS, image_tensor
+from serve.tensors.preprocessing.pipeline import tensor_of
 from serve.tensors.preprocessing.steps import (
     MAX_PIXELS,
     ImageSteps,

@@ -19,7 +19,7 @@ from serve.tensors.preprocessing.fields import (
     word,
     wrong,
 )
-from serve.tensors.preprocessing.pictures import FILTERS, MODES
+from serve.tensors.preprocessing.images import FILTERS, MODES
 from serve.tensors.preprocessing.steps import ImageSteps, Preprocessing, Steps, TextSteps
 from serve.tensors.preprocessing.texts import NORMAL_FORMS
 

@@ -28,9 +28,9 @@ import aiohttp
 
 from serve.core.discovery import ByKubernetes
 from serve.core.errors import CannotStart, Unavailable
+from serve.triton.discovery.endpoint_slices import Lines, Slices, pause
 from serve.triton.discovery.endpoints import POOL
 from serve.triton.discovery.source import Listener
-from serve.triton.discovery.watching import Lines, Slices, pause
 
 ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 _PAGE = 100  # slices

@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from serve.core.errors import Invalid
-from serve.triton.edits import reading
+from serve.triton.edits import values
 
 if TYPE_CHECKING:
     from serve.triton.config import Configuration
@@ -43,12 +43,12 @@ def _inside(found: Fields, name: str) -> Fields:
 
 
 def _set_delay(found: Fields, text: str, called: str = "--delay") -> None:
-    delay = reading.microseconds(text, called)
+    delay = values.microseconds(text, called)
     _dynamic(found)["max_queue_delay_microseconds"] = delay
 
 
 def _set_preferred(found: Fields, text: str, called: str = "--preferred") -> None:
-    _dynamic(found)["preferred_batch_size"] = reading.sizes(text, called)
+    _dynamic(found)["preferred_batch_size"] = values.sizes(text, called)
 
 
 def _set_ordering(found: Fields, is_kept: bool) -> None:
@@ -73,7 +73,7 @@ def _set_default_level(found: Fields, level: int) -> None:
 
 
 def _set_queue(found: Fields, text: str) -> None:
-    put_queue(found, reading.policy(text, "--queue"))
+    put_queue(found, values.policy(text, "--queue"))
 
 
 def put_queue(found: Fields, said: Fields | None) -> None:
@@ -83,7 +83,7 @@ def put_queue(found: Fields, said: Fields | None) -> None:
 
 def _set_priority_queues(found: Fields, texts: Iterable[str]) -> None:
     for text in texts:
-        level, said = reading.prioritised(text, "--priority-queue")
+        level, said = values.prioritised(text, "--priority-queue")
         _put_policy(_inside(_dynamic(found), "priority_queue_policy"), str(level), said)
 
 
@@ -96,10 +96,10 @@ def _put_policy(inside: Fields, name: str, said: Fields | None) -> None:
 
 def _set_instances(found: Fields, texts: list[str], called: str = "--instances") -> None:
     """As many groups as were said. Where there were as many, each keeps what is not said of it."""
-    if texts == [reading.NONE]:
+    if texts == [values.NONE]:
         found.pop("instance_group", None)
         return
-    groups = [reading.group(text, called) for text in texts]
+    groups = [values.group(text, called) for text in texts]
     before = found.get("instance_group", [])
     if len(before) != len(groups):
         before = [{} for _ in groups]
@@ -108,7 +108,7 @@ def _set_instances(found: Fields, texts: list[str], called: str = "--instances")
     ]
 
 
-def _regrouped(old: Fields, new: reading.Group) -> Fields:
+def _regrouped(old: Fields, new: values.Group) -> Fields:
     group = {**old, "count": new.count}
     if new.kind:
         group = {**group, "kind": new.kind, "gpus": list(new.gpus)}
@@ -128,11 +128,11 @@ def _limiters(found: Fields, flag: str) -> list[Fields]:
 
 
 def _set_rate_limit(found: Fields, texts: list[str]) -> None:
-    if texts == [reading.NONE]:
+    if texts == [values.NONE]:
         for group in found.get("instance_group", ()):
             group.pop("rate_limiter", None)
         return
-    resources = [reading.resource(text, "--rate-limit") for text in texts]
+    resources = [values.resource(text, "--rate-limit") for text in texts]
     for limiter in _limiters(found, "--rate-limit"):
         limiter["resources"] = resources
 
@@ -166,7 +166,7 @@ def _set_sequence(found: Fields, strategy: str) -> None:
 
 
 def _set_sequence_idle(found: Fields, text: str) -> None:
-    idle = reading.microseconds(text, "--sequence-idle")
+    idle = values.microseconds(text, "--sequence-idle")
     _sequences(found, "--sequence-idle")["max_sequence_idle_microseconds"] = idle
 
 
@@ -184,7 +184,7 @@ def _set_candidates(found: Fields, count: int) -> None:
 def _set_sequence_delay(found: Fields, text: str) -> None:
     batching = _sequences(found, "--sequence-delay")
     strategy = "oldest" if "oldest" in batching else "direct"
-    delay = reading.microseconds(text, "--sequence-delay")
+    delay = values.microseconds(text, "--sequence-delay")
     _inside(batching, strategy)["max_queue_delay_microseconds"] = delay
 
 
@@ -229,7 +229,7 @@ def to_send(base: "Configuration", found: Fields) -> Fields:
 
     `found` is what it shall be run by. `Invalid` names what cannot be so.
     """
-    from serve.triton.revising import FIELDS, fields_of, revised
+    from serve.triton.config_revisions import FIELDS, fields_of, revised
 
     whole: Fields = dict.fromkeys(FIELDS)
     wanted, own = fields_of(revised(base, whole | found)), fields_of(base)

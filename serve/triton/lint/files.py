@@ -1,7 +1,7 @@
 """Rules about the files of a version, and which backend they are for."""
 
 from serve.core.errors import Invalid
-from serve.core.naming import check_model_name
+from serve.core.names import check_model_name
 from serve.core.versions import CONVERSION
 from serve.triton.lint import backends
 from serve.triton.lint.subject import Finding, Findings, Subject

@@ -5,7 +5,7 @@ from typing import Any
 
 from serve.tensors.datatypes import DATATYPES
 from serve.tensors.signature import DYNAMIC, TensorSpec
-from serve.triton.generating import ZIPMAP_ADVICE, has_zipmap
+from serve.triton.config_generation import ZIPMAP_ADVICE, has_zipmap
 from serve.triton.lint.subject import Finding, Findings, Subject
 from serve.triton.lint.tensors import (
     config_word,

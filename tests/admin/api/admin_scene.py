@@ -16,14 +16,14 @@ from serve.admin.api.application import create
 from serve.admin.api.context import Control
 from serve.admin.api.sync import Blobs, sync_router
 from serve.control.artifacts.folder import FolderObjects
-from serve.control.delivering.agents import AgentDelivery
-from serve.control.evaluating.datasets import Datasets
-from serve.control.evaluating.evaluations import Evaluations
+from serve.control.deliveries.agents import AgentDelivery
+from serve.control.evaluation.datasets import Datasets
+from serve.control.evaluation.evaluations import Evaluations
 from serve.control.history import History
 from serve.control.load_reports import LoadReports
 from serve.control.management import Management
-from serve.control.reconciling.keepers import Keepers
-from serve.control.restoring import Restoring
+from serve.control.reconciliation.keepers import Keepers
+from serve.control.restoration import Restoring
 from serve.core.replicas import Replica
 from serve.triton.metrics import Readings
 

@@ -6,7 +6,7 @@ from typing import Any, cast
 
 from admin.api.admin_scene import Client, application, plane, play, send
 
-from serve.control.discovering import Discovering
+from serve.control.discovery import Discovering
 from serve.core.errors import Unavailable
 from serve.core.replicas import Replica
 from serve.triton.discovery.endpoints import Endpoint, Listing

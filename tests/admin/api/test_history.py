@@ -8,7 +8,7 @@ import pytest
 from admin.api.admin_scene import application, assert_error, plane, play, send
 from fastapi import FastAPI
 
-from serve.control.storing.store import Change
+from serve.control.storage.store import Change
 
 
 def get(app: FastAPI, path: str) -> httpx2.Response:

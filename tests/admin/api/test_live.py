@@ -14,7 +14,7 @@ from control.live.advised import Advised, told, tune
 from control.live.watched import Scene
 
 from serve.admin.api.live import LiveView, events
-from serve.app.serving import Server
+from serve.app.http_server import Server
 from serve.control.live.sampler import MOST_VIEWERS, Live
 from serve.control.live.viewers import Viewer
 

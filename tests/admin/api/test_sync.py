@@ -10,7 +10,7 @@ import pytest
 from admin.api.admin_scene import SECRET, internal_api
 from control.delivering_scene import MODEL, Shelf
 
-from serve.control.delivering.agents import AgentDelivery, Page
+from serve.control.deliveries.agents import AgentDelivery, Page
 from serve.core.errors import NotFound
 from serve.core.versions import File
 

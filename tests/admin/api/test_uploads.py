@@ -13,8 +13,8 @@ from builders import until
 from control.storage_scene import DATA, digest, file, names_in
 
 from serve.control.decisions import Decisions
-from serve.control.storing.store import Entry
-from serve.control.uploading.uploads import UploadLimits
+from serve.control.storage.store import Entry
+from serve.control.uploads.uploads import UploadLimits
 from serve.control.versions import VERSION
 from serve.core.versions import State
 

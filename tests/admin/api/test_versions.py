@@ -10,7 +10,7 @@ import pytest
 from admin.api.admin_scene import application, assert_error, play, send
 from control.publishing import Scene, files, sha256
 
-from serve.control.publishing.publications import Ask
+from serve.control.publication.publications import Ask
 from serve.core.errors import TrialFailed
 from serve.core.versions import State
 

@@ -13,12 +13,12 @@ from control.storage_scene import DATA, digest, file
 from fastapi import FastAPI
 
 from serve.admin.api.application import create
-from serve.app.serving import Server
+from serve.app.http_server import Server
 from serve.control.artifacts.storage import Storage
 from serve.control.models import By
-from serve.control.publishing.publications import Ask
-from serve.control.uploading.upload import Upload
-from serve.control.uploading.uploads import UploadLimits, Uploads
+from serve.control.publication.publications import Ask
+from serve.control.uploads.upload import Upload
+from serve.control.uploads.uploads import UploadLimits, Uploads
 from serve.control.versions import Version
 from serve.core.versions import Provenance, State
 

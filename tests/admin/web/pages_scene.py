@@ -12,7 +12,7 @@ from admin.api.admin_scene import application, play
 from builders import write_model
 from control.publishing import Scene, files
 
-from serve.control.publishing.publications import Ask
+from serve.control.publication.publications import Ask
 
 from .web_scene import HTMX, PERSON, with_pages
 

@@ -3,9 +3,9 @@
 from typing import Any
 
 from serve.admin.web.evaluation_report import Report, drop_text, report_of
-from serve.control.evaluating.gates import parse_gates
-from serve.control.evaluating.reporting import report
-from serve.control.evaluating.results import Kind, Result, Told
+from serve.control.evaluation.gates import parse_gates
+from serve.control.evaluation.report import report
+from serve.control.evaluation.results import Kind, Result, Told
 
 
 def numbers(pairs: list[tuple[str, str, str]], *gates: str) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from serve.control.publishing.publications import Ask
+from serve.control.publication.publications import Ask
 
 from .pages_scene import Pages, hidden, words
 

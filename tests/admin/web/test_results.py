@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from serve.admin.web.results import sides_of, verdict_of
-from serve.control.trying.records import (
+from serve.control.tries.records import (
     Failure,
     InputLine,
     Latency,

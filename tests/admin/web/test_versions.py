@@ -8,7 +8,7 @@ from conversion.reports import report
 
 from serve.admin.api.configurations import ConfigurationDiff, LineView
 from serve.admin.web.versions import Gap, folded
-from serve.control.publishing.publications import Ask
+from serve.control.publication.publications import Ask
 from serve.core.errors import TrialFailed
 
 from .pages_scene import Pages, hidden, words

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from serve.capacity.fleets.comparing import (
+from serve.capacity.fleets.comparison import (
     FIRST_HALF,
     FIXED,
     HINDSIGHT,

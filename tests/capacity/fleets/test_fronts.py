@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from serve.capacity.fleets.comparing import Result
+from serve.capacity.fleets.comparison import Result
 from serve.capacity.fleets.fronts import Point, cost_at, front, late_at, points
 
 ONE = Point("steady", "kpa", "70 %", True, 0.1, 0.0, 10.0, 1.0, 0.0, 5)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from serve.capacity.scaling.staffing import UP, borne, enough
+from serve.capacity.scaling.demand import UP, borne, enough
 
 
 def test_nothing_needs_nobody() -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from serve.capacity.scaling.wording import asked
+from serve.capacity.scaling.texts import asked
 
 
 @pytest.mark.parametrize(

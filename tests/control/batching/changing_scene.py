@@ -10,17 +10,17 @@ from builders import ControlPlane, replica, write_model
 from control.keeping import FakeDelivery, FakeProof, FakeTriton
 
 from serve.control.artifacts.storage import Storage
+from serve.control.batching.change import Performing
 from serve.control.batching.checks import Checks
-from serve.control.batching.configuring import Configuring
-from serve.control.batching.performing import Performing
+from serve.control.batching.configurations import Configuring
 from serve.control.batching.reconfiguration import Wish
 from serve.control.batching.rollout import Rollouts
 from serve.control.models import By
-from serve.control.reconciling.keepers import Keepers
-from serve.control.reconciling.looks import Looks
-from serve.control.reconciling.reconciler import ReplicaKeeper
+from serve.control.reconciliation.keepers import Keepers
+from serve.control.reconciliation.looks import Looks
+from serve.control.reconciliation.reconciler import ReplicaKeeper
 from serve.control.revision import CONFIGURATION
-from serve.control.storing.store import Change
+from serve.control.storage.store import Change
 from serve.control.versions import VERSION, Version
 from serve.core.errors import ServegateError, TritonFailed
 from serve.core.objectives import Objective

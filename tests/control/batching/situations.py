@@ -8,7 +8,7 @@ from serve.control.batching.latencies import NONE, Took
 from serve.control.batching.situation import Batched, Situation
 from serve.control.batching.windows import Window
 from serve.core.objectives import Objective
-from serve.triton.counting import Counters, Executed
+from serve.triton.model_counters import Counters, Executed
 
 Sizes = Mapping[int, tuple[int, float]]  # rows: executions, and milliseconds of each
 

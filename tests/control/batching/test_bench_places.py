@@ -13,7 +13,7 @@ from loops import in_loop
 from serve.control.batching.bench_places import Drained, Notes, ThrowAway
 from serve.control.batching.bench_subjects import Subjects
 from serve.control.fleet import Fleet
-from serve.control.publishing.ensembles import Parts
+from serve.control.publication.ensembles import Parts
 from serve.core.errors import Invalid, NotFound, TrialFailed
 from serve.core.flavours import UNKNOWN
 

@@ -5,13 +5,13 @@ from collections.abc import Mapping
 
 from builders import Clock, replica
 
-from serve.control.batching.observing import KEPT, Counted, Observer, Slot
+from serve.control.batching.observer import KEPT, Counted, Observer, Slot
 from serve.control.batching.windows import Window
 from serve.control.fleet import Fleet
 from serve.core.errors import Unavailable
 from serve.core.replicas import Replica
-from serve.triton.counting import NOTHING, Counters, Executed
 from serve.triton.metrics import GpuReading, ModelReading, Readings
+from serve.triton.model_counters import NOTHING, Counters, Executed
 
 M: Slot = ("m", 1)
 

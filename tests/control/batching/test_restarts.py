@@ -8,7 +8,7 @@ from control.versions_scene import version
 
 from serve.control.batching.reconfiguration import Outcome, Wish
 from serve.control.revision import CONFIGURATION
-from serve.control.storing.store import Change
+from serve.control.storage.store import Change
 
 GROUP = "0" * 64
 

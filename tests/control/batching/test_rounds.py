@@ -5,7 +5,7 @@ import asyncio
 from builders import Clock, replica
 
 from serve.control.batching.latencies import Latencies
-from serve.control.batching.observing import AT_ONCE, KEPT, LARGE, Counted, Observer
+from serve.control.batching.observer import AT_ONCE, KEPT, LARGE, Counted, Observer
 from serve.control.batching.rounds import Rounds
 from serve.control.fleet import Fleet
 from serve.core.replicas import Replica

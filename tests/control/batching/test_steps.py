@@ -15,7 +15,7 @@ from serve.control.batching.steps import (
 )
 from serve.control.batching.windows import Window
 from serve.triton.config import Configuration, parse
-from serve.triton.counting import Counters
+from serve.triton.model_counters import Counters
 
 PLAIN = parse('backend: "onnxruntime"')
 

@@ -4,8 +4,8 @@ from math import inf
 
 import pytest
 
-from serve.control.batching.watching import Window, judged, window
-from serve.control.live.gateway_reading import GatewayReading
+from serve.control.batching.regressions import Window, judged, window
+from serve.control.live.gateway_metrics import GatewayReading
 from serve.core.objectives import Objective
 
 P99 = Objective.parse("p99<50ms")

@@ -9,13 +9,13 @@ from control.batching.situations import Sizes, counted
 
 from serve.control.batching.hints import Hints
 from serve.control.batching.latencies import Latencies
-from serve.control.batching.observing import Counted, Observer
+from serve.control.batching.observer import Counted, Observer
 from serve.control.batching.overview import Overview, Overviews
 from serve.control.batching.rounds import Rounds
 from serve.control.inventory import Inventory
 from serve.control.models import Models
 from serve.control.revision import CONFIGURATION
-from serve.control.storing.store import Change
+from serve.control.storage.store import Change
 from serve.core.errors import Unavailable
 from serve.core.replicas import Replica
 from serve.triton.config import Configuration

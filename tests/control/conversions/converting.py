@@ -28,7 +28,7 @@ from serve.control.conversions.conversions import Conversions
 from serve.control.conversions.job import Asked, Job, JobState
 from serve.control.conversions.jobs import Jobs
 from serve.control.conversions.workshop import Workshop
-from serve.control.uploading.upload import Kind, Upload
+from serve.control.uploads.upload import Kind, Upload
 from serve.conversion.events import OnEvent, event_of, failure_of
 from serve.conversion.faults import failed
 from serve.conversion.report import FILE, Report, Stage, Step, StepResult

@@ -17,9 +17,9 @@ from serve.control.conversions.conversions import MOST_WAITING
 from serve.control.conversions.job import Asked, JobState, needed_blobs, needed_uploads
 from serve.control.conversions.jobs import KEPT
 from serve.control.models import By
-from serve.control.publishing.garbage import Heap
-from serve.control.publishing.publications import Ask
-from serve.control.uploading.upload import Kind
+from serve.control.publication.garbage import Heap
+from serve.control.publication.publications import Ask
+from serve.control.uploads.upload import Kind
 from serve.conversion.request import Request
 from serve.core.errors import (
     Conflict,

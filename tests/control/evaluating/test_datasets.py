@@ -12,11 +12,11 @@ from PIL import Image
 from PIL.PngImagePlugin import PngInfo
 
 from serve.control.artifacts.folder import FolderObjects
-from serve.control.evaluating import datasets as module
-from serve.control.evaluating.datasets import KEPT, Datasets
-from serve.control.evaluating.rows import Fresh
+from serve.control.evaluation import datasets as module
+from serve.control.evaluation.datasets import KEPT, Datasets
+from serve.control.evaluation.rows import Fresh
 from serve.core.errors import Invalid, NotFound
-from serve.tensors.giving import Form, Given
+from serve.tensors.input_forms import Form, Given
 
 
 class InBucket(FolderObjects):

@@ -7,9 +7,9 @@ from evaluating_scene import ROWS, Scene, Scripted, evaluating, three
 from loops import in_loop
 
 from serve.control.artifacts.folder import FolderObjects
-from serve.control.evaluating.evaluation import Request, State, spread
-from serve.control.evaluating.keeping import Keeping
-from serve.control.evaluating.results import Bucket
+from serve.control.evaluation.evaluation import Request, State, spread
+from serve.control.evaluation.records import Keeping
+from serve.control.evaluation.results import Bucket
 from serve.core.errors import Conflict, Invalid, NotFound, Unavailable, UnknownLabel
 from serve.tensors.metadata import TensorSpec
 

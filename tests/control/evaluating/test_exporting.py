@@ -4,8 +4,8 @@ import csv
 import io
 from types import MappingProxyType
 
-from serve.control.evaluating.exporting import csv_pieces
-from serve.control.evaluating.results import Kind, Result, Told
+from serve.control.evaluation.exports import csv_pieces
+from serve.control.evaluation.results import Kind, Result, Told
 
 
 def exported(*rows):

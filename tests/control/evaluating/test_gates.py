@@ -2,7 +2,7 @@
 
 import pytest
 
-from serve.control.evaluating.gates import Judged, judge, parse_gate, parse_gates
+from serve.control.evaluation.gates import Judged, judge, parse_gate, parse_gates
 from serve.core.errors import Invalid
 
 

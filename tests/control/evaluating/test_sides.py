@@ -8,11 +8,11 @@ import pytest
 from evaluating_scene import npy
 from PIL import Image
 
-from serve.control.evaluating.results import Kind
-from serve.control.evaluating.sides import side_of
+from serve.control.evaluation.results import Kind
+from serve.control.evaluation.sides import side_of
 from serve.control.recorded import Recorded
 from serve.core.errors import Invalid
-from serve.tensors.giving import Form, Given
+from serve.tensors.input_forms import Form, Given
 from serve.tensors.metadata import Metadata, TensorSpec
 
 GREY = {"inputs": {"x": {"kind": "image", "color": "grey", "layout": "HWC", "dtype": "FP32"}}}

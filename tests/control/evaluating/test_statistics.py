@@ -8,9 +8,9 @@ from types import MappingProxyType
 import numpy as np
 import pytest
 
-from serve.control.evaluating import statistics
-from serve.control.evaluating.intervals import Pairs, mcnemar, newcombe, wilson
-from serve.control.evaluating.results import Bucket, Kind, Result, Told, from_lines, to_lines
+from serve.control.evaluation import statistics
+from serve.control.evaluation.intervals import Pairs, mcnemar, newcombe, wilson
+from serve.control.evaluation.results import Bucket, Kind, Result, Told, from_lines, to_lines
 
 
 def results(seed=7, count=400, classes=6):

@@ -6,7 +6,7 @@ from control.live.watched import Scene
 
 from serve.capacity.scaling.signals import Bounds, Code, Hint, ModelSignal, PoolSignal, Reason
 from serve.control.batching.hints import Hint as BatchingHint
-from serve.control.hinting import advised
+from serve.control.hint_samples import advised
 from serve.control.live.sources import Sources
 from serve.control.scaling.board import Board
 from serve.control.scaling.told import Told

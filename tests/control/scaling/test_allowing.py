@@ -14,8 +14,8 @@ from serve.control.history import History
 from serve.control.inventory import Inventory
 from serve.control.models import By
 from serve.control.placement import Placement, Rules
-from serve.control.restoring import Restoring
-from serve.control.scaling.allowing import Pools, PoolStatus
+from serve.control.restoration import Restoring
+from serve.control.scaling.permissions import Pools, PoolStatus
 from serve.control.scaling.pools import PoolSettings, usual_of
 from serve.core.errors import Conflict, Invalid, NotFound, PreconditionFailed
 

@@ -8,14 +8,14 @@ import pytest
 from builders import Clock, replica
 from control.scaling.watched_pools import BATCHES, counted
 
-from serve.control.batching.observing import Counted, Observer, Slot
+from serve.control.batching.observer import Counted, Observer, Slot
 from serve.control.fleet import Fleet
 from serve.control.scaling.capacities import Capacities
 from serve.control.scaling.setups import Setups
 from serve.core.replicas import Replica
 from serve.triton.config import Configuration, parse
-from serve.triton.counting import NOTHING, Counters
 from serve.triton.metrics import ModelReading, Readings
+from serve.triton.model_counters import NOTHING, Counters
 
 ONE, TWO = ("m", 1), ("m", 2)
 

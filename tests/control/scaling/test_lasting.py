@@ -5,7 +5,7 @@ from pathlib import Path
 from builders import Clock
 
 from serve.capacity.scaling.signals import Bounds, Code, Hint, Reason
-from serve.control.scaling.lasting import Lasting
+from serve.control.scaling.held_hints import Lasting
 
 BOUNDS = Bounds(1, 10)
 

@@ -15,7 +15,7 @@ from serve.control.scaling.pools import (
     settings_of,
     usual_of,
 )
-from serve.control.storing.store import Entry
+from serve.control.storage.store import Entry
 from serve.core.errors import Invalid
 
 DAY = {"days": "mon-fri", "from": "08:00", "to": "18:00", "zone": "Europe/Berlin", "least": 4}

@@ -16,24 +16,24 @@ from control.batching import situations
 from serve.capacity.scaling.policy import RESTARTED, TICK
 from serve.capacity.scaling.signals import Bounds, ModelSignal
 from serve.control.batching.latencies import Latencies
-from serve.control.batching.observing import Counted, Observer, Slot
+from serve.control.batching.observer import Counted, Observer, Slot
 from serve.control.batching.rounds import Rounds
 from serve.control.decisions import MODEL, POOL, Decisions
 from serve.control.fleet import Fleet
 from serve.control.scaling.arrivals import Arrivals
 from serve.control.scaling.board import Board
-from serve.control.scaling.lasting import Lasting
+from serve.control.scaling.held_hints import Lasting
 from serve.control.scaling.scaler import Scaler
 from serve.control.scaling.setups import Setups
 from serve.control.scaling.signals import Allowed, Signals
 from serve.control.scaling.told import Told
-from serve.control.storing.store import Entry
+from serve.control.storage.store import Entry
 from serve.core.errors import Unavailable
 from serve.core.replicas import Replica
 from serve.core.snapshot import Snapshot
 from serve.triton.config import Configuration, parse
-from serve.triton.counting import Counters, Executed
 from serve.triton.metrics import ModelReading, Readings
+from serve.triton.model_counters import Counters, Executed
 
 BOUNDS = (0.001, 0.01, 0.1, 1.0)
 BATCHES = "max_batch_size: 8\ndynamic_batching { }\ninstance_group [{ kind: KIND_CPU count: 1 }]\n"

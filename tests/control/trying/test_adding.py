@@ -11,10 +11,10 @@ from loops import in_loop
 
 from serve.control.added_cases import CONTRACT, added_of, blobs_of_cases, has_cases
 from serve.control.models import By
-from serve.control.trying.adding import AddedCases
+from serve.control.tries.golden_cases import AddedCases
 from serve.core.errors import Conflict, NotFound, PreconditionFailed
 from serve.tensors.contracts import Case, write_contract
-from serve.tensors.judging import Tolerance
+from serve.tensors.expected_outputs import Tolerance
 
 ONE = np.ones((1, 4), np.float32)
 TWO = np.ones((1, 2), np.float32)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from serve.control.trying.messages import (
+from serve.control.tries.messages import (
     grpc_json,
     json_request,
     pack,

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from serve.control.trying.picture import is_picture, png
+from serve.control.tries.picture import is_picture, png
 from serve.tensors.preprocessing import ImageSteps, image_tensor
 
 PIXELS = np.random.default_rng(7).integers(0, 256, (6, 5, 3), dtype=np.uint8)

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from serve.control.trying.showing import MOST_ROWS, MOST_VALUES, differences, leading, output_line
+from serve.control.tries.outputs import MOST_ROWS, MOST_VALUES, differences, leading, output_line
 from serve.tensors.metadata import TensorSpec
 
 SPEC = TensorSpec("y", "FP32", (-1, 3))

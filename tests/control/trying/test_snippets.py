@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from serve.control.gateway import Place
-from serve.control.trying.messages import pack
-from serve.control.trying.records import OutputLine, Side, Try
-from serve.control.trying.snippets import Reach, Sent, snippets
+from serve.control.tries.messages import pack
+from serve.control.tries.records import OutputLine, Side, Try
+from serve.control.tries.snippets import Reach, Sent, snippets
 
 PLACE = Place("http://127.0.0.1:8000", "127.0.0.1:8001", "")
 EVIL = '\'; touch /tmp/x; "$(id)" `id` \\ \n {} ü'

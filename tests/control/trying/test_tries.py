@@ -12,9 +12,9 @@ from loops import in_loop
 from PIL import Image
 from trying_desk import ROW, Desk, ask, metadata
 
-from serve.control.trying.asking import Offered
-from serve.control.trying.keeping import KEPT
-from serve.control.trying.messages import unpack
+from serve.control.tries.messages import unpack
+from serve.control.tries.requests import Offered
+from serve.control.tries.storage import KEPT
 from serve.core.errors import BadRequest, Invalid, NotFound, Unavailable, UnknownModel
 
 STEPS = {"kind": "image", "color": "grey", "layout": "HWC", "dtype": "FP32"}

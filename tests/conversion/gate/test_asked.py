@@ -20,7 +20,7 @@ from serve.conversion.request import Precision
 from serve.core.errors import ConversionFailed
 from serve.tensors.contracts import Contract, write_contract
 from serve.tensors.contracts import judge as judge_case
-from serve.tensors.judging import Tolerance
+from serve.tensors.expected_outputs import Tolerance
 
 IN_FP16 = StepResult(Step.PRECISION, True, "in FP16")
 

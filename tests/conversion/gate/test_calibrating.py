@@ -5,7 +5,7 @@ import pytest
 from conversion.gate.plain_models import code, judge, samples_of, softmax, step
 
 from serve.conversion.gate import Labelled
-from serve.conversion.gate.calibrating import divide
+from serve.conversion.gate.calibration import divide
 from serve.conversion.report import Step
 from serve.conversion.request import Precision
 

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from conversion.gate.plain_models import judge, signature, step
 
-from serve.conversion.gate.exploring import explore, inputs_for
 from serve.conversion.gate.families import EDGES, NUMERALS, ORDINARY
+from serve.conversion.gate.input_search import explore, inputs_for
 from serve.conversion.gate.probes import ordinary_families
 from serve.conversion.gate.shapes import Size
 from serve.conversion.report import Step

@@ -9,7 +9,7 @@ from serve.conversion.gate.metric import Metric, measure
 from serve.conversion.report import Step
 from serve.conversion.request import Precision
 from serve.core.errors import ConversionFailed
-from serve.tensors.judging import Tolerance
+from serve.tensors.expected_outputs import Tolerance
 
 X = np.random.default_rng(3).standard_normal((200, 4)).astype(np.float32)
 LABELS = dense({"x": X})["y"].argmax(axis=-1)

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from serve.conversion.gate.tallying import Judged, Tally
+from serve.conversion.gate.tallies import Judged, Tally
 
 
 def beside_an_unsteady(value):

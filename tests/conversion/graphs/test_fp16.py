@@ -7,7 +7,7 @@ from onnx import TensorProto, helper
 
 from serve.conversion.graphs.contents import check_precision, contents
 from serve.conversion.graphs.fp16 import HEAVY, LIGHT, MOVES, to_fp16
-from serve.conversion.graphs.rounding import rounded
+from serve.conversion.graphs.fp16_emulation import rounded
 from serve.conversion.request import Precision
 from serve.core.errors import ConversionFailed
 

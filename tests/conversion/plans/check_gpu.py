@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from serve.conversion.limits import default_limits
-from serve.conversion.plans.adding import add_plan
+from serve.conversion.plans.added_flavours import add_plan
 from serve.conversion.plans.arguments import Options
 from serve.conversion.plans.facts import Hardware
 from serve.conversion.plans.onsite import first_device
-from serve.conversion.plans.planning import Wanted, build_here
+from serve.conversion.plans.preparation import Wanted, build_here
 from serve.conversion.plans.profiles import parse_profile
 from serve.conversion.request import Precision
 

@@ -16,9 +16,9 @@ import pytest
 import tensorrt
 
 from serve.conversion.plans.arguments import Options
-from serve.conversion.plans.building import configure, network_flags, unsupported
+from serve.conversion.plans.builder import configure, network_flags, unsupported
 from serve.conversion.plans.facts import Hardware
-from serve.conversion.plans.listening import Logger, Monitor
+from serve.conversion.plans.tensorrt_log import Logger, Monitor
 
 from .played_tensorrt import Config, Context, Engine, Library, ParserError, ShapeProfile
 

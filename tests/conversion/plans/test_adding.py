@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from serve.conversion.plans.accelerator import accelerated
-from serve.conversion.plans.adding import add_flavours, add_plan
+from serve.conversion.plans.added_flavours import add_flavours, add_plan
 from serve.conversion.plans.facts import Facts, Hardware
 from serve.conversion.plans.profiles import parse_profile
 from serve.conversion.request import Precision

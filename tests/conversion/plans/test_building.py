@@ -11,7 +11,7 @@ import pytest
 
 from serve.conversion.plans import engine
 from serve.conversion.plans.arguments import Options
-from serve.conversion.plans.building import Order, build, network_flags, proven
+from serve.conversion.plans.builder import Order, build, network_flags, proven
 from serve.conversion.plans.engine import PlanModel
 from serve.conversion.plans.facts import Facts, Hardware
 from serve.conversion.plans.onsite import Failed

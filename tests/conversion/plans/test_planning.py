@@ -9,7 +9,7 @@ import pytest
 
 from serve.conversion.limits import Limits
 from serve.conversion.plans.arguments import Options
-from serve.conversion.plans.planning import Wanted, build_here, can_build_here, preflight
+from serve.conversion.plans.preparation import Wanted, build_here, can_build_here, preflight
 from serve.conversion.request import Precision
 from serve.core.errors import ConversionFailed
 

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from serve.conversion.sources.inspecting import inspect
 from serve.conversion.sources.inspection import Inspection
+from serve.conversion.sources.inspector import inspect
 from serve.conversion.sources.keras_config import Layer
 from serve.conversion.sources.kinds import Kind
-from serve.conversion.sources.scanning import Operator
+from serve.conversion.sources.operator_scan import Operator
 from serve.core.errors import ConversionFailed
 
 from ..model_files import copying, save

@@ -11,8 +11,8 @@ import pytest
 from serve.conversion.sources import check_source, faults_of, scan
 from serve.conversion.sources.dangers import DANGEROUS, PYTHON, RANDOM
 from serve.conversion.sources.inspection import Inspection
+from serve.conversion.sources.inspection_child import read
 from serve.conversion.sources.known import KNOWN, LAYERS
-from serve.conversion.sources.looking import read
 from serve.conversion.sources.operators import REWRITTEN
 from serve.core.errors import ConversionFailed
 

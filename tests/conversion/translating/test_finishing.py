@@ -6,7 +6,7 @@ import pytest
 from onnx import TensorProto, helper
 
 from serve.conversion.graphs.blame import blamed
-from serve.conversion.graphs.finishing import IR_VERSION, finish, serialized
+from serve.conversion.graphs.last_steps import IR_VERSION, finish, serialized
 from serve.conversion.graphs.session import OnnxModel
 from serve.core.errors import ConversionFailed
 from serve.tensors.signature import Signature, TensorSpec

@@ -10,10 +10,10 @@ import sys
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from serve.conversion.child_events import Telling
 from serve.conversion.job import Task, fault_of
 from serve.conversion.pipeline import run
 from serve.conversion.request import Request
-from serve.conversion.telling import Telling
 
 from . import ROWS, Row
 

@@ -6,7 +6,7 @@ import math
 import numpy as np
 import pytest
 
-from serve.load.tuning.confirming import Duel, Round, Staircase, compared
+from serve.load.tuner.confirmation import Duel, Round, Staircase, compared
 
 
 def duel(baseline: float, winner: float, rounds: int, noise: float = 0.0) -> Duel:

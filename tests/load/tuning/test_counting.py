@@ -1,7 +1,7 @@
 """What Triton counts between two readings."""
 
 from serve.capacity.service import Point
-from serve.load.tuning.counting import rises
+from serve.load.tuner.execution_counts import rises
 
 
 def page(queue: tuple[int, int], **sizes: tuple[int, int]) -> dict[str, object]:

@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from serve.capacity.asking import Calibration, Trial
+from serve.capacity.measurements import Calibration, Trial
 from serve.capacity.setup import Setup
 from serve.core.errors import Invalid
 from serve.core.objectives import Objective
 from serve.load.plan import Lane, Payload, Plan, Protocol, Shape
-from serve.load.reporting.report import Run
-from serve.load.tuning.counting import Statistics
-from serve.load.tuning.measuring import Measuring, Workload, parse_rows
+from serve.load.reports.report import Run
+from serve.load.tuner.execution_counts import Statistics
+from serve.load.tuner.measurements import Measuring, Workload, parse_rows
 
 from ..records import run_of
 

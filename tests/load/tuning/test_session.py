@@ -10,19 +10,19 @@ from typing import Any
 import pytest
 from capacity.simulated_server import UNIT, SimulatedServer
 
-from serve.capacity.asking import Ask, Trial
-from serve.capacity.choosing import Halving, candidates
+from serve.capacity.measurements import Ask, Trial
+from serve.capacity.search import Halving, candidates
 from serve.capacity.service import Service
 from serve.capacity.setup import Setup
 from serve.core.errors import Invalid, NotFound, TritonFailed
 from serve.core.objectives import Objective
-from serve.load.tuning.measuring import Result, Stopped
-from serve.load.tuning.outcome import outcome_of
-from serve.load.tuning.page import render
-from serve.load.tuning.report import document
-from serve.load.tuning.session import LOWER, Now, Session
-from serve.load.tuning.setups import setup_of
-from serve.load.tuning.state import State, Subject
+from serve.load.tuner.measurements import Result, Stopped
+from serve.load.tuner.outcome import outcome_of
+from serve.load.tuner.page import render
+from serve.load.tuner.report import document
+from serve.load.tuner.session import LOWER, Now, Session
+from serve.load.tuner.setups import setup_of
+from serve.load.tuner.state import State, Subject
 
 OBJECTIVE = Objective(99, 0.05)
 PRESENT = {"max_batch_size": 16, "instance_group": [{"count": 1, "kind": "KIND_CPU"}]}

@@ -4,7 +4,7 @@ import pytest
 
 from serve.capacity.setup import Setup
 from serve.core.errors import Invalid
-from serve.load.tuning.setups import (
+from serve.load.tuner.setups import (
     fields_of_setup,
     flags_of_setup,
     json_of,

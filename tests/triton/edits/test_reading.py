@@ -4,8 +4,8 @@ import pytest
 from refusals import refusal
 
 from serve.core.errors import Invalid
-from serve.triton.edits import reading
-from serve.triton.edits.reading import Group, Sample
+from serve.triton.edits import values
+from serve.triton.edits.values import Group, Sample
 
 
 def test_a_time_is_read_in_microseconds() -> None:
@@ -20,12 +20,12 @@ def test_a_time_is_read_in_microseconds() -> None:
         ("2h", 7_200_000_000),
         (" 2 ms ", 2000),
     ):
-        assert reading.microseconds(text, "--delay") == microseconds, text
+        assert values.microseconds(text, "--delay") == microseconds, text
 
 
 def test_a_time_without_a_unit_is_refused_with_all_that_it_could_be() -> None:
     with pytest.raises(Invalid) as refused:
-        reading.microseconds("5", "--delay")
+        values.microseconds("5", "--delay")
     assert refused.value.what == "--delay: '5' has no unit"
     assert refused.value.why == "it could be microseconds, milliseconds or seconds"
     assert refused.value.try_this == "--delay 5us, --delay 5ms or --delay 5s"
@@ -33,29 +33,29 @@ def test_a_time_without_a_unit_is_refused_with_all_that_it_could_be() -> None:
 
 def test_what_is_no_time_is_refused_with_an_example() -> None:
     for text in ("", "soon", "-1ms", "5 days", "0.5us", "1e3us", "nan", "1ms2"):
-        error = refusal(Invalid, reading.microseconds, text, "--delay")
+        error = refusal(Invalid, values.microseconds, text, "--delay")
         assert "--delay 500us" in error.try_this, text
 
 
 def test_sizes_are_numbers_with_commas_or_none() -> None:
-    assert reading.sizes("4, 8", "--preferred") == [4, 8]
-    assert reading.sizes("none", "--preferred") == []
+    assert values.sizes("4, 8", "--preferred") == [4, 8]
+    assert values.sizes("none", "--preferred") == []
     with pytest.raises(Invalid, match="'four' is not a number"):
-        reading.sizes("four", "--preferred")
+        values.sizes("four", "--preferred")
 
 
 def test_a_queue_policy_is_what_is_said_of_it() -> None:
-    whole = reading.policy("size=100,timeout=50ms,action=delay,override=yes", "--queue")
+    whole = values.policy("size=100,timeout=50ms,action=delay,override=yes", "--queue")
     assert whole == {
         "max_queue_size": 100,
         "default_timeout_microseconds": 50_000,
         "timeout_action": "DELAY",
         "allow_timeout_override": True,
     }
-    assert reading.policy("size=100", "--queue") == {"max_queue_size": 100}
-    assert reading.policy("none", "--queue") is None
-    assert reading.prioritised("2:size=1", "--priority-queue") == (2, {"max_queue_size": 1})
-    assert reading.prioritised("2:none", "--priority-queue") == (2, None)
+    assert values.policy("size=100", "--queue") == {"max_queue_size": 100}
+    assert values.policy("none", "--queue") is None
+    assert values.prioritised("2:size=1", "--priority-queue") == (2, {"max_queue_size": 1})
+    assert values.prioritised("2:none", "--priority-queue") == (2, None)
 
 
 def test_what_is_no_queue_policy_is_refused() -> None:
@@ -68,7 +68,7 @@ def test_what_is_no_queue_policy_is_refused() -> None:
         ("override=maybe", "--queue override: unknown value 'maybe'"),
         ("", "--queue: '' has no value"),
     ):
-        error = refusal(Invalid, reading.policy, text, "--queue")
+        error = refusal(Invalid, values.policy, text, "--queue")
         assert error.what == what, text
         assert error.why and error.try_this, text
 
@@ -81,28 +81,28 @@ def test_instances_are_a_number_and_where_they_run() -> None:
         ("1@3", Group(1, "KIND_GPU", (3,))),
         ("auto:1", Group(1, "KIND_AUTO")),
     ):
-        assert reading.group(text, "--instances") == group, text
+        assert values.group(text, "--instances") == group, text
 
 
 def test_what_are_no_instances_is_refused() -> None:
     for text in ("", "cpu", "tpu:1", "gpu:1@", "two", "-1", "gpu:1@a"):
-        error = refusal(Invalid, reading.group, text, "--instances")
+        error = refusal(Invalid, values.group, text, "--instances")
         assert error.why and error.try_this, text
 
 
 def test_a_resource_has_a_name_a_count_and_perhaps_all_of_the_triton() -> None:
-    assert reading.resource("R:2", "--rate-limit") == {"name": "R", "count": 2}
+    assert values.resource("R:2", "--rate-limit") == {"name": "R", "count": 2}
     whole = {"name": "R", "count": 2, "global": True}
-    assert reading.resource("R:2:global", "--rate-limit") == whole
+    assert values.resource("R:2:global", "--rate-limit") == whole
     for wrong in ("R", "R:x", ":1", "R:1:all"):
         with pytest.raises(Invalid):
-            reading.resource(wrong, "--rate-limit")
+            values.resource(wrong, "--rate-limit")
 
 
 def test_a_sample_says_its_batch_its_data_and_how_often() -> None:
-    assert reading.sample("batch=8,data=random,count=2", "--warmup") == Sample(8, "random_data", 2)
-    shaped = reading.sample("batch=1,dims=x:3x224", "--warmup")
+    assert values.sample("batch=8,data=random,count=2", "--warmup") == Sample(8, "random_data", 2)
+    shaped = values.sample("batch=1,dims=x:3x224", "--warmup")
     assert shaped.dims == {"x": [3, 224]}
     for wrong in ("batch", "batch=x", "data=ones", "size=8", "dims=x:3xy"):
         with pytest.raises(Invalid):
-            reading.sample(wrong, "--warmup")
+            values.sample(wrong, "--warmup")

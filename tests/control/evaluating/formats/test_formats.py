@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from serve.control.evaluating.arriving import Format, Part, Roles, read_file, read_parts
-from serve.control.evaluating.packing import PackWriter
-from serve.control.evaluating.rows import read_table
+from serve.control.evaluation.incoming_rows import Format, Part, Roles, read_file, read_parts
+from serve.control.evaluation.pack_writer import PackWriter
+from serve.control.evaluation.rows import read_table
 from serve.core.errors import Invalid
-from serve.tensors.giving import Form
+from serve.tensors.input_forms import Form
 
 
 def png(value=0, size=(8, 8)):

@@ -1,0 +1,171 @@
+"""`servegate batching tune`: from the options to a bench, from measurements to a report."""
+
+import asyncio
+import time
+from collections.abc import Mapping
+from dataclasses import asdict
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from serve.capacity.search import Halving, candidates
+from serve.cli.batching.rollout_progress import Following, send
+from serve.cli.batching.tune_load import Given
+from serve.cli.batching.tune_progress import watching
+from serve.cli.batching.tune_wish import Prepared, Wish, numbers_of, prepare
+from serve.cli.channel import Channel
+from serve.cli.client import connect
+from serve.cli.endings import INTERRUPTED
+from serve.cli.infer import Recorded
+from serve.cli.load.interrupts import Stopping, until_stopped
+from serve.cli.load.report_folder import machine, versions
+from serve.cli.talk import Talk
+from serve.core.errors import Invalid, ServegateError
+from serve.load.tuner.bench import opened
+from serve.load.tuner.execution_counts import Statistics
+from serve.load.tuner.measurements import Measuring, Stopped, mean_rows, parse_rows
+from serve.load.tuner.outcome import Outcome, outcome_of, tuned_of
+from serve.load.tuner.report import document, keep
+from serve.load.tuner.session import Session
+from serve.load.tuner.setups import normal, setup_of
+from serve.load.tuner.state import State, Subject
+
+_MOST = 40  # measurements of a search
+_WITHIN = 1800.0  # seconds for bringing a change to all replicas
+
+
+def run(wish: Wish, talk: Talk) -> int:
+    """Tune, keep a report, tell it, and apply what was found if that was asked; the exit status."""
+    admin = connect(wish.admin, wish.key_file, reason="servegate batching tune", timeout=60.0)
+    prepared = prepare(wish, admin)
+    try:
+        state = until_stopped(lambda stopping: _tune(prepared, stopping, talk))
+    except (KeyboardInterrupt, ServegateError):
+        prepared.say_how_to_go_on()
+        raise
+    if state is None:
+        prepared.say_how_to_go_on()
+        talk.tell("result", ok=False, exit=INTERRUPTED, code="interrupted")
+        return INTERRUPTED
+    outcome = outcome_of(state)
+    page = document(state, outcome, command=wish.command, machine=machine(), versions=versions())
+    path = keep(page, prepared.folder)
+    _show(talk, state, outcome, path)
+    applied = ""
+    if wish.watch is not None and outcome.is_gain:
+        applied = _apply(prepared, state, outcome, talk)
+    facts = {name: page[name] for name in ("verdict", "gain", "best", "compared", "change")}
+    talk.tell("result", ok=True, exit=0, report=str(path), applied=applied, **facts)
+    return 0
+
+
+async def _tune(prepared: Prepared, stopping: Stopping, talk: Talk) -> State | None:
+    """Measure until it is over; None when somebody has ended it."""
+    wish, fields = prepared.wish, prepared.page["fields"]
+    where = f"replica {wish.replica}" if wish.replica else "a temporary Triton"
+    talk.tell("bench", f"loading {prepared.model} version {prepared.number} on {where}")
+    async with (
+        prepared.admin.asynchronous() as client,
+        opened(client, prepared.model, prepared.number, fields, wish.replica) as bench,
+    ):
+        statistics = Statistics(bench.http, bench.name, bench.version)
+        config = normal(await statistics.config())
+        given = Given(prepared.rows, wish.inputs, wish.trace)
+        recorded = Recorded(prepared.admin, prepared.model)
+        workload, notes = await asyncio.to_thread(given.workload, bench, recorded.preprocessing)
+        for note in notes:
+            talk.tell("note", note)
+        state = prepared.resumed or _begin(prepared, config)
+        measuring = Measuring(
+            workload, prepared.objective, statistics, unit=wish.unit, stop=stopping.event
+        )
+        with watching(talk) as tell:
+            session = Session(
+                bench,
+                measuring,
+                state,
+                prepared.folder,
+                budget=wish.budget,
+                clock=time.monotonic,
+                tell=tell,
+            )
+            try:
+                await session.run()
+            except Stopped:
+                return None
+    return state
+
+
+def _begin(prepared: Prepared, config: Mapping[str, Any]) -> State:
+    """A new search over all setups that are allowed, the present one included."""
+    wish, present = prepared.wish, setup_of(config)
+    sizes = parse_rows(wish.rows)
+    least, numbers = max(rows for rows, _ in sizes), numbers_of(wish.instances)
+    if present.max_batch_size and present.max_batch_size < least:
+        raise Invalid(
+            f"the current configuration refuses calls of {least} rows",
+            why=f"its max_batch_size is {present.max_batch_size}",
+            try_this="pass --rows with fewer rows",
+        )
+    largest = max(wish.max_batch, least) if present.max_batch_size else 0
+    grid = [
+        one
+        for one in candidates(largest, instances=max(numbers), objective=prepared.objective)
+        if one.instances in numbers and (not largest or one.max_batch_size >= least)
+    ]
+    if present not in grid:
+        grid.append(present)
+    most = int(0.6 * wish.budget / (wish.unit + 2.0))
+    search = Halving(
+        grid,
+        prepared.objective,
+        rows=max(1, round(mean_rows(sizes))),
+        most=min(_MOST, max(5, most)),
+    )
+    load = f"arrivals of {wish.trace.name}" if wish.trace else "Poisson arrivals"
+    subject = Subject(
+        prepared.model,
+        prepared.number,
+        str(prepared.objective),
+        wish.rows,
+        load,
+        wish.replica,
+        dict(config),
+        dict(prepared.page["fields"]),
+    )
+    return State(subject, search, datetime.now(UTC).isoformat(timespec="seconds"))
+
+
+def _show(talk: Talk, state: State, outcome: Outcome, path: Path) -> None:
+    """The result for people."""
+    talk.tell("verdict", outcome.verdict, **asdict(outcome.compared))
+    for note in state.notes:
+        talk.tell("note", note)
+    if outcome.is_gain:
+        talk.tell("change", "\n".join(("in config.pbtxt:", *outcome.lines(state.subject))))
+        talk.tell("command", outcome.command(state.subject))
+    talk.tell("report", f"report: {path}", path=str(path))
+
+
+def _apply(prepared: Prepared, state: State, outcome: Outcome, talk: Talk) -> str:
+    """Put it live and watch; what has become of it. The error says that it was taken back."""
+    wish = prepared.wish
+    assert wish.watch is not None
+    body = {
+        "fields": dict(outcome.fields),
+        "tuned": tuned_of(state, outcome, datetime.now(UTC)),
+    }
+    admin = connect(wish.admin, wish.key_file, reason=f"tuned: {outcome.verdict}"[:900])
+
+    async def put() -> None:
+        async with admin.asynchronous() as client:
+            channel = Channel(client, talk)
+            path = f"{prepared.path}?wait=false&watch={wish.watch:g}"
+            await send(channel, path, body, if_match=str(prepared.page["etag"]))
+            following = Following(channel, talk, prepared.path)
+            await following.until_over(_WITHIN + (wish.watch or 0.0))
+
+    talk.tell("apply", f"applying it to the replicas, and watching it for {wish.watch:g} s")
+    asyncio.run(put())
+    talk.tell("applied", "applied and kept")
+    return "kept"

@@ -1,0 +1,247 @@
+"""Sides: one version of an evaluation, its inputs made of rows, and its answers read.
+
+What an output says is its kind:
+
+| a row of the output                    | kind    | what is predicted                          |
+|----------------------------------------|---------|--------------------------------------------|
+| floats, two or more                    | classes | the place of the highest, the first of two |
+| one float                              | numbers | the number                                 |
+| one text, whole number or truth value  | values  | it, as a text                              |
+
+The place of a class is told by its text where the version has label texts and the dataset's labels
+are such texts; otherwise by its number, and then the dataset's labels must be numbers.
+"""
+
+import json
+import math
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from serve.control.evaluation.results import Kind, Told
+from serve.control.evaluation.rows import LARGEST_CELL
+from serve.control.recorded import Recorded
+from serve.core.errors import Invalid
+from serve.tensors import given_files as files
+from serve.tensors.datatypes import BYTES, Array, to_json
+from serve.tensors.input_forms import Form, Given, Inputs, described, read_inputs
+from serve.tensors.metadata import Metadata, TensorSpec
+
+_NEAR = 1e-2  # how far the sum of probabilities may be from 1
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """One version, ready to be asked. `texts` name its classes; empty: their numbers do."""
+
+    model: str
+    version: int
+    inputs: Mapping[str, TensorSpec]
+    output: TensorSpec
+    kind: Kind
+    preprocessing: Mapping[str, Any]
+    texts: tuple[str, ...]
+
+    def tensors(self, cells: Mapping[str, Given], vector: Sequence[str]) -> Inputs:
+        """A row as tensors; `Invalid` when it does not fit. `vector` as of the dataset."""
+        given = {name: self._shaped(name, one) for name, one in self._named(cells, vector).items()}
+        made = read_inputs(
+            self.model,
+            self.inputs,
+            given,
+            self.preprocessing,
+            rng=np.random.default_rng(0),
+        )
+        if missing := [name for name in self.inputs if name not in made.tensors]:
+            raise Invalid(
+                f"the dataset has no values for input '{missing[0]}'",
+                why=f"model '{self.model}' expects {described(self.inputs)}",
+            )
+        return made
+
+    def label(self, text: str) -> str:
+        """A label as predictions are told: `7` for `07` where classes are numbers."""
+        is_number = self.kind is Kind.CLASSES and not self.texts
+        return str(int(text)) if is_number else text
+
+    def told(self, outputs: Mapping[str, Array], rows: int, seconds: float) -> list[Told]:
+        """What it says of each row of a call; `Invalid` when the answer is none of that."""
+        array = outputs.get(self.output.name)
+        if array is None:
+            raise Invalid(f"the response has no output '{self.output.name}'")
+        each = array if self.output.has_batch else array[np.newaxis]
+        if each.ndim == 0 or len(each) != rows:
+            raise Invalid(
+                f"output '{self.output.name}' has the shape {list(array.shape)}",
+                why=f"{rows} rows were sent",
+            )
+        return [self._read(row.reshape(-1), seconds * 1000) for row in each]
+
+    def _read(self, row: Array, milliseconds: float) -> Told:
+        if self.kind is Kind.CLASSES:
+            return self._class(row.astype(np.float64), milliseconds)
+        if row.size != 1:
+            raise Invalid(
+                f"output '{self.output.name}' has {row.size} values per row",
+                why="one value per row is expected",
+            )
+        value = to_json(row)[0]
+        if self.kind is Kind.NUMBERS:
+            if not math.isfinite(value):
+                raise Invalid(
+                    f"output '{self.output.name}' is not finite", why=f"its value is {value}"
+                )
+            return Told(repr(value), milliseconds=milliseconds)
+        text = str(value).lower() if isinstance(value, bool) else str(value)
+        return Told(text, milliseconds=milliseconds)
+
+    def _class(self, scores: Array, milliseconds: float) -> Told:
+        if scores.size < 2 or not np.isfinite(scores).all():
+            raise Invalid(
+                f"output '{self.output.name}' is not a row of scores",
+                why="a score is not finite" if scores.size > 1 else f"it has {scores.size} values",
+            )
+        place = int(scores.argmax())
+        score = float(scores[place])
+        is_share = scores.min() >= 0 and abs(float(scores.sum()) - 1) <= _NEAR
+        text = self.texts[place] if place < len(self.texts) else str(place)
+        return Told(text, score, min(score, 1.0) if is_share else None, milliseconds)
+
+    def _named(self, cells: Mapping[str, Given], vector: Sequence[str]) -> dict[str, Given]:
+        """The cells by the model's inputs."""
+        named = dict(cells)
+        if "" in named and vector and set(self.inputs) <= set(vector) | set(named):
+            numbers = files.json_document(named.pop("").data, "the row")
+            split = dict(zip(vector, numbers, strict=True))
+            for name in set(self.inputs) - set(named):
+                named[name] = Given(Form.JSON, json.dumps([split[name]]).encode(), name)
+        elif len(self.inputs) == 1 and len(named) == 1:
+            return {next(iter(self.inputs)): next(iter(named.values()))}
+        if unknown := [name for name in named if name not in self.inputs]:
+            what = "columns of numbers" if unknown[0] == "" else f"'{unknown[0]}'"
+            raise Invalid(
+                f"the dataset has {what}, which model '{self.model}' does not accept",
+                why=f"it expects {described(self.inputs)}",
+            )
+        return named
+
+    def _shaped(self, name: str, given: Given) -> Given:
+        """Numbers in the input's shape, where theirs is another one of as many elements."""
+        spec = self.inputs[name]
+        if given.form is Form.TEXT and spec.datatype == BYTES and not self._has_steps(name):
+            return self._as_text(given, spec)
+        shape = spec.shape[1:] if spec.shape[:1] in ((-1,), (1,)) else spec.shape
+        if given.form not in (Form.JSON, Form.NPY) or min(shape, default=1) < 0:
+            return given
+        if given.form is Form.NPY:
+            array = files.npy_array(given.data, given.called, LARGEST_CELL)
+            if array.shape in (shape, spec.shape) or array.size != math.prod(shape):
+                return given
+            return Given(Form.JSON, json.dumps(to_json(array.reshape(shape))).encode(), given.name)
+        document = files.json_document(given.data, given.called)
+        is_flat = isinstance(document, list) and not any(isinstance(x, list) for x in document)
+        if not is_flat or len(shape) == 1 or len(document) != math.prod(shape):
+            return given
+        values = np.array(document, dtype=object).reshape(shape).tolist()
+        return Given(Form.JSON, json.dumps(values).encode(), given.name)
+
+    def _as_text(self, given: Given, spec: TensorSpec) -> Given:
+        """One element, whatever line ends it has."""
+        value: Any = files.text_of(given.data, given.called)
+        for _ in range(max(len(spec.shape) - 1, 1)):
+            value = [value]
+        return Given(Form.JSON, json.dumps(value).encode(), given.name)
+
+    def _has_steps(self, name: str) -> bool:
+        steps = self.preprocessing.get("inputs")
+        return isinstance(steps, Mapping) and name in steps
+
+
+def side_of(
+    model: str,
+    version: int,
+    metadata: Metadata,
+    recorded: Recorded,
+    *,
+    output: str,
+    labels: Collection[str],
+) -> Side:
+    """A side for a dataset whose labels are these; `Invalid` when they do not go together."""
+    spec = _output(model, metadata, recorded, output)
+    kind = _kind(spec)
+    texts: tuple[str, ...] = ()
+    if kind is Kind.CLASSES:
+        texts = _texts(model, version, tuple(recorded.labels.get(spec.name, ())), labels)
+        if not texts:
+            _check_range(spec, labels)
+    elif kind is Kind.NUMBERS:
+        for label in labels:
+            if not _is_number(label):
+                raise Invalid(
+                    f"the label '{label}' is not a number",
+                    why=f"output '{spec.name}' of model '{model}' is a single number",
+                )
+    return Side(model, version, metadata.inputs, spec, kind, recorded.preprocessing, texts)
+
+
+def _output(model: str, metadata: Metadata, recorded: Recorded, output: str) -> TensorSpec:
+    known = metadata.outputs
+    if output:
+        if output not in known:
+            raise Invalid(
+                f"model '{model}' has no output '{output}'",
+                why=f"its outputs are {', '.join(known)}",
+            )
+        return known[output]
+    labelled = [name for name in recorded.labels if name in known]
+    for names in (list(known), labelled):
+        if len(names) == 1:
+            return known[names[0]]
+    likely = [name for name in known if _kind(known[name]) is Kind.CLASSES] or list(known)
+    raise Invalid(
+        f"it is not clear which output of model '{model}' to evaluate",
+        why=f"its outputs are {', '.join(known)}",
+        try_this=", or ".join(f"--output {name}" for name in likely),
+    )
+
+
+def _kind(spec: TensorSpec) -> Kind:
+    if spec.datatype not in ("FP16", "BF16", "FP32", "FP64"):
+        return Kind.VALUES
+    shape = spec.shape[1:] if spec.has_batch else spec.shape
+    return Kind.NUMBERS if math.prod(shape) == 1 else Kind.CLASSES
+
+
+def _texts(
+    model: str, version: int, texts: tuple[str, ...], labels: Collection[str]
+) -> tuple[str, ...]:
+    """How classes are told; empty for their numbers."""
+    if texts and set(labels) <= set(texts):
+        return texts
+    if all(one.isascii() and one.isdigit() for one in labels):
+        return ()
+    odd = next(one for one in labels if one not in texts)
+    raise Invalid(
+        f"the label '{odd}' is not a class of version {version} of model '{model}'",
+        why=f"its label texts are {', '.join(texts[:20])}" if texts else "it has no label texts",
+        try_this="use class numbers as labels, or the texts in the version's label_filename",
+    )
+
+
+def _check_range(spec: TensorSpec, labels: Collection[str]) -> None:
+    count = math.prod(spec.shape[1:] if spec.has_batch else spec.shape)
+    for label in labels:
+        if len(label) > 9 or 0 < count <= int(label):
+            raise Invalid(
+                f"the label '{label}' is not a class of output '{spec.name}'",
+                why=f"the output has {count} scores" if count > 0 else "it is not a class number",
+            )
+
+
+def _is_number(text: str) -> bool:
+    try:
+        return math.isfinite(float(text))
+    except ValueError:
+        return False

@@ -1,0 +1,48 @@
+"""A single row of what somebody has tried: a file's bytes, by its name, as cells."""
+
+import io
+import json
+from collections.abc import Mapping
+from pathlib import PurePath
+from types import MappingProxyType
+
+import numpy as np
+
+from serve.control.evaluation.formats.folder import IMAGES, picture
+from serve.control.evaluation.rows import LARGEST_CELL
+from serve.tensors import given_files as files
+from serve.tensors.datatypes import Array, to_json
+from serve.tensors.input_forms import Form, Given
+
+_FORMS: Mapping[str, Form] = MappingProxyType(
+    {".npy": Form.NPY, ".csv": Form.CSV, ".txt": Form.TEXT, ".json": Form.JSON}
+)
+
+
+def cells_of(data: bytes, filename: str) -> dict[str, Given]:
+    """What a row was given; files of several arrays, and whole requests, by input.
+
+    A name that says nothing is a picture's. `Invalid` for what cannot be read.
+    """
+    suffix = PurePath(filename).suffix.lower()
+    if suffix == ".npz":
+        return _each(files.npz_arrays(data, filename, LARGEST_CELL), filename)
+    if suffix == ".json":
+        document = files.json_document(data, filename)
+        if isinstance(document, dict):
+            return _each(files.request_inputs(document, filename), filename)
+    if suffix in IMAGES or suffix not in _FORMS:
+        return {"": picture(data, filename)}
+    return {"": Given(_FORMS[suffix], data, filename)}
+
+
+def _each(arrays: Mapping[str, Array], filename: str) -> dict[str, Given]:
+    return {name: _given(array, filename) for name, array in arrays.items()}
+
+
+def _given(array: Array, filename: str) -> Given:
+    if array.dtype.kind == "O":  # texts, which NPY would pickle
+        return Given(Form.JSON, json.dumps(to_json(array)).encode(), filename)
+    file = io.BytesIO()
+    np.save(file, array, allow_pickle=False)
+    return Given(Form.NPY, file.getvalue(), filename)

@@ -1,0 +1,127 @@
+"""Outputs and their differences as people look at them: as much as a page can show, no more."""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from serve.control.tries.records import OutputDifference, OutputLine, Top
+from serve.core.errors import Invalid
+from serve.tensors.comparison import difference, top_k
+from serve.tensors.datatypes import Array, to_json
+from serve.tensors.metadata import TensorSpec
+from serve.tensors.scores import rows_of_scores
+
+MOST_VALUES = 1000  # elements of an output
+MOST_ROWS = 20  # whose highest scores are told
+_LONGEST_TEXT = 1000  # bytes of one element
+_MOST_DIFFERING = 100  # rows that are named
+
+
+def output_line(
+    name: str,
+    array: Array,
+    datatype: str,
+    *,
+    spec: TensorSpec | None,
+    labels: Sequence[str],
+    scores: int,
+) -> OutputLine:
+    """One output; `scores` is how many of the highest of each row are told."""
+    cut = leading(array, MOST_VALUES)
+    shown, is_short = _shortened(cut)
+    rows = rows_of_scores(array, spec)
+    least, largest, mean = _range(array)
+    return OutputLine(
+        name=name,
+        datatype=datatype,
+        shape=list(array.shape),
+        values=_finite(to_json(shown)),
+        truncated=cut.size < array.size or is_short,
+        top=[] if rows is None else [_top(row, scores, labels) for row in rows[:MOST_ROWS]],
+        min=least,
+        max=largest,
+        mean=mean,
+    )
+
+
+def differences(
+    a: Mapping[str, Array], b: Mapping[str, Array], specs: Mapping[str, TensorSpec]
+) -> dict[str, OutputDifference]:
+    """How two answers differ, output by output; what only one side has cannot be compared."""
+    return {name: _differ(name, a.get(name), b.get(name), specs.get(name)) for name in {**a, **b}}
+
+
+def leading(array: Array, most: int) -> Array:
+    """The first part of an array, of all its dimensions, with `most` elements at most."""
+    for axis in range(array.ndim):
+        below = math.prod(array.shape[axis + 1 :])
+        if below <= most:
+            keep = most // below if below else array.shape[axis]
+            return array[(slice(0, 1),) * axis + (slice(0, max(keep, 1)),)]
+    return array
+
+
+def _differ(
+    name: str, a: Array | None, b: Array | None, spec: TensorSpec | None
+) -> OutputDifference:
+    if a is None or b is None:
+        return OutputDifference(refused=f"only {'A' if b is None else 'B'} has this output")
+    try:
+        found = difference(a, b, name)
+    except Invalid as error:
+        return OutputDifference(refused=error.why or error.what)
+    rows = _other_winners(rows_of_scores(a, spec), rows_of_scores(b, spec))
+    return OutputDifference(
+        equal=found.equal,
+        max_abs=_number(found.max_abs),
+        max_rel=_number(found.max_rel),
+        cosine=_number(found.cosine),
+        top_1=None if rows is None else 1 - len(rows) / max(len(a), 1),
+        infinite=found.max_abs is not None and not math.isfinite(found.max_abs),
+        top_1_differs=None if rows is None else rows[:_MOST_DIFFERING],
+    )
+
+
+def _other_winners(a: Array | None, b: Array | None) -> list[int] | None:
+    """The rows whose highest score is at another place; None for what is no scores."""
+    if a is None or b is None:
+        return None
+    return [int(row) for row in np.flatnonzero(a.argmax(axis=-1) != b.argmax(axis=-1))]
+
+
+def _top(row: Array, scores: int, labels: Sequence[str]) -> list[Top]:
+    found = top_k(row, scores, labels)
+    return [Top(score.index, score.label, _number(score.value)) for score in found]
+
+
+def _range(array: Array) -> tuple[float | None, float | None, float | None]:
+    """The least, the largest and the mean of the finite values."""
+    if array.dtype.kind not in "biuf":
+        return None, None, None
+    finite = array[np.isfinite(array)].astype(np.float64)
+    if not finite.size:
+        return None, None, None
+    with np.errstate(over="ignore"):
+        return float(finite.min()), float(finite.max()), _number(float(finite.mean()))
+
+
+def _shortened(array: Array) -> tuple[Array, bool]:
+    """Texts no longer than can be read, and whether one was."""
+    if array.dtype.kind != "O":
+        return array, False
+    elements = array.ravel().tolist()
+    short = np.empty(len(elements), dtype=object)
+    short[:] = [element[:_LONGEST_TEXT] for element in elements]
+    return short.reshape(array.shape), any(len(one) > _LONGEST_TEXT for one in elements)
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_finite(each) for each in value]
+    return _number(value) if isinstance(value, float) else value
+
+
+def _number(value: float | None) -> float | None:
+    return value if value is not None and math.isfinite(value) else None

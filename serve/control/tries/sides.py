@@ -1,0 +1,152 @@
+"""One side of a try: its input made ready, its call, what the call took, and its answer shown."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from serve.control.gateway import Answered, Gateway
+from serve.control.tries.latency import Statistics, counted, latency
+from serve.control.tries.outputs import output_line
+from serve.control.tries.records import Failure, Latency, OutputLine, Side
+from serve.control.tries.requests import Ask
+from serve.control.tries.versions import TriedVersions
+from serve.core.errors import ServegateError
+from serve.tensors.input_forms import Given, Inputs, read_inputs
+from serve.tensors.metadata import Metadata
+from serve.tensors.preprocessing import ImageSteps, parse
+
+_LOOKS = 5  # at what Triton has counted, after a call
+_PAUSE = 0.02  # seconds between two of them
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Prepared:
+    """What is sent. `candidates` are the versions that may answer; `steps` by input."""
+
+    selector: str
+    candidates: tuple[int, ...]
+    metadata: Metadata
+    inputs: Inputs
+    steps: Mapping[str, ImageSteps]
+
+
+class Sides:
+    """Prepares and calls; `pause` sleeps for some seconds."""
+
+    def __init__(
+        self,
+        gateway: Gateway,
+        versions: TriedVersions,
+        *,
+        pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        self._gateway = gateway
+        self._versions = versions
+        self._pause = pause
+
+    def __repr__(self) -> str:
+        return f"<Sides of {self._gateway!r}>"
+
+    async def prepare(
+        self, ask: Ask, selector: str, given: Mapping[str, Given], seed: int
+    ) -> Prepared:
+        """The tensors as this version wants them; `Invalid` for input that does not fit it."""
+        metadata = await self._gateway.metadata(ask.model, selector)
+        candidates = self._versions.candidates(ask.model, selector)
+        number = candidates[0] if candidates else None
+        document = self._versions.of(ask.model, number).preprocessing
+        inputs = await asyncio.to_thread(
+            read_inputs,
+            ask.model,
+            metadata.inputs,
+            given,
+            document,
+            rng=np.random.default_rng(seed),
+            batch=ask.batch,
+        )
+        steps = parse(document).inputs if document else {}
+        pictures = {name: one for name, one in steps.items() if isinstance(one, ImageSteps)}
+        return Prepared(selector, candidates, metadata, inputs, pictures)
+
+    async def call(self, ask: Ask, side: str, ready: Prepared) -> tuple[Side, Answered | None]:
+        """Call it once; an error is the side's own."""
+        readings = {number: await self._counted(ask.model, number) for number in ready.candidates}
+        try:
+            answered = await self._gateway.infer(
+                ask.model,
+                ready.selector,
+                ready.inputs.tensors,
+                datatypes=ready.inputs.datatypes,
+                via=ask.via,
+            )
+        except ServegateError as error:
+            return failed(side, ready.selector, error), None
+        took = await self._latency(ask.model, answered, readings)
+        return await self._side(ask, side, ready, answered, took), answered
+
+    async def _side(
+        self, ask: Ask, side: str, ready: Prepared, answered: Answered, took: Latency
+    ) -> Side:
+        number = int(answered.version) if answered.version.isdigit() else None
+        labels = self._versions.of(ask.model, number).labels
+        lines = await asyncio.to_thread(_lines, ask, ready, answered, labels)
+        return Side(
+            side=side,
+            asked=ready.selector,
+            version=answered.version,
+            by=answered.by,
+            generation=answered.generation,
+            flavour=self._versions.flavour(ask.model, number) if number else "",
+            error=None,
+            seconds=answered.seconds,
+            latency=took,
+            outputs=lines,
+        )
+
+    async def _latency(
+        self, model: str, answered: Answered, readings: Mapping[int, Statistics | None]
+    ) -> Latency:
+        """From what was counted of the version that answered, as soon as it has been."""
+        number = int(answered.version) if answered.version.isdigit() else 0
+        before = readings.get(number)
+        if before is None:
+            return Latency(round_trip=answered.seconds)
+        after = None
+        for look in range(_LOOKS):
+            if look:
+                await self._pause(_PAUSE)
+            after = await self._counted(model, number)
+            if counted(before, after):
+                break
+        return latency(answered.seconds, before, after)
+
+    async def _counted(self, model: str, number: int) -> Statistics | None:
+        """A comfort: a call is a call without it."""
+        try:
+            return await self._gateway.statistics(model, number)
+        except ServegateError:
+            return None
+
+
+def _lines(
+    ask: Ask, ready: Prepared, answered: Answered, labels: Mapping[str, Sequence[str]]
+) -> list[OutputLine]:
+    return [
+        output_line(
+            name,
+            array,
+            answered.datatypes[name],
+            spec=ready.metadata.outputs.get(name),
+            labels=labels.get(name, ()),
+            scores=ask.top_k,
+        )
+        for name, array in answered.outputs.items()
+    ]
+
+
+def failed(side: str, asked: str, error: ServegateError) -> Side:
+    """A side that has no answer."""
+    told = Failure(error.code, error.what, error.why, error.try_this)
+    return Side(side, asked, "", "", None, "", told, None, None, [])

@@ -1,0 +1,212 @@
+"""Tries: one or two versions called with one input through the gateway itself, and kept.
+
+The sides are called one after the other, so that neither takes time from the other. Input is made
+ready for each side by what is recorded with its version: with other preprocessing, one picture is
+another tensor.
+"""
+
+import asyncio
+import secrets
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+
+from serve.control.artifacts.objects import Objects
+from serve.control.gateway import Answered
+from serve.control.tries.examples import Examples
+from serve.control.tries.messages import Datatypes, Tensors, pack
+from serve.control.tries.outputs import differences
+from serve.control.tries.picture import png
+from serve.control.tries.records import InputLine, OutputDifference, Side, Try
+from serve.control.tries.requests import EXAMPLE, Ask, Offered
+from serve.control.tries.sides import Prepared, Sides, failed
+from serve.control.tries.storage import Parts, TryShelf
+from serve.core.errors import Invalid, ServegateError
+from serve.tensors.archive import write_archive
+from serve.tensors.contracts import MOST_BYTES
+from serve.tensors.input_forms import Form, Given
+
+SIDES = ("a", "b")
+_AT_ONCE = 4  # tries that are under way at one moment
+_SUFFIXES = {Form.TEXT: "txt", Form.IMAGE: "png"}  # the others are called like their form
+Ready = Prepared | ServegateError
+
+
+class Tries:
+    """The commands and questions about tries. `draw` gives eight random hexadecimal digits."""
+
+    def __init__(
+        self,
+        objects: Objects,
+        sides: Sides,
+        examples: Examples,
+        *,
+        wall: Callable[[], float],
+        draw: Callable[[], str] = lambda: secrets.token_hex(4),
+    ) -> None:
+        self.shelf = TryShelf(objects)
+        self.examples = examples
+        self._sides = sides
+        self._wall = wall
+        self._draw = draw
+        self._turns = asyncio.Semaphore(_AT_ONCE)
+
+    def __repr__(self) -> str:
+        return f"<Tries {self.shelf!r}>"
+
+    async def make(self, ask: Ask, author: str) -> Try:
+        """Call every side once, and keep what comes.
+
+        `Invalid` when the input does not fit side A; whatever else fails is a side's own error.
+        """
+        self.examples.require(ask.model)
+        given = {name: await self._given(ask.model, one) for name, one in ask.inputs.items()}
+        seed = int(self._draw(), 16) if ask.seed is None else ask.seed
+        async with self._turns:
+            ready = [
+                await self._prepared(ask, side, given, seed) for side in SIDES[: len(ask.selectors)]
+            ]
+            called = [
+                await self._called(ask, side, one) for side, one in zip(SIDES, ready, strict=False)
+            ]
+            one, parts = await asyncio.to_thread(
+                self._record, ask, author, seed, ready, called, _only(given)
+            )
+        await self.shelf.keep(one, parts)
+        return one
+
+    async def _prepared(self, ask: Ask, side: str, given: Mapping[str, Given], seed: int) -> Ready:
+        try:
+            return await self._sides.prepare(ask, _selector(ask, side), given, seed)
+        except ServegateError as error:
+            if isinstance(error, Invalid) and side == SIDES[0]:
+                raise
+            return error
+
+    async def _called(self, ask: Ask, side: str, ready: Ready) -> tuple[Side, Answered | None]:
+        if isinstance(ready, ServegateError):
+            return failed(side, _selector(ask, side), ready), None
+        return await self._sides.call(ask, side, ready)
+
+    async def _given(self, model: str, offered: Offered) -> Given:
+        """What was offered, in a form that is read; an example is an archive of its inputs."""
+        if offered.form != EXAMPLE:
+            return Given(Form(offered.form), offered.data, offered.name)
+        case = await self.examples.case(model, offered.name)
+        data = await asyncio.to_thread(write_archive, case.inputs, most=MOST_BYTES)
+        return Given(Form.NPZ, data, f"example {offered.name}")
+
+    def _record(
+        self,
+        ask: Ask,
+        author: str,
+        seed: int,
+        ready: Sequence[Ready],
+        called: Sequence[tuple[Side, Answered | None]],
+        given: Given | None,
+    ) -> tuple[Try, Parts]:
+        """What is told, and what is kept beside it."""
+        at = self._wall()
+        identity = f"{int(at * 1000):012x}{self._draw()}"
+        prepared = {
+            side: one for side, one in zip(SIDES, ready, strict=False) if isinstance(one, Prepared)
+        }
+        answers = {side.side: answered for side, answered in called if answered is not None}
+        distinct = _distinct(prepared)
+        pictures = _pictures(distinct)
+        told = Try(
+            id=identity,
+            model=ask.model,
+            at=at,
+            author=author,
+            via=ask.via,
+            seed=seed,
+            inputs=_input_lines(ask, distinct, pictures),
+            notes=_notes(prepared, distinct),
+            sides=[side for side, _ in called],
+            difference=_difference(prepared, answers),
+        )
+        sent = {side: (o.inputs.tensors, o.inputs.datatypes) for side, o in distinct.items()}
+        got = {side: (one.outputs, one.datatypes) for side, one in answers.items()}
+        kept = None if given is None else (given.data, _file_name(given, identity))
+        return told, Parts(_packed(sent), _packed(got), pictures, kept)
+
+
+def _packed(by_side: Mapping[str, tuple[Tensors, Datatypes]]) -> Mapping[str, bytes]:
+    """What can be kept, without what is too large."""
+    packed = {side: pack(*tensors) for side, tensors in by_side.items()}
+    return {side: data for side, data in packed.items() if data is not None}
+
+
+def _pictures(distinct: Mapping[str, Prepared]) -> Mapping[tuple[str, str], bytes]:
+    """The inputs that are pictures, as files, by side and name."""
+    return {
+        (side, name): drawn
+        for side, one in distinct.items()
+        for name, array in one.inputs.tensors.items()
+        if (drawn := png(array, one.steps.get(name))) is not None
+    }
+
+
+def _selector(ask: Ask, side: str) -> str:
+    return ask.selectors[SIDES.index(side)]
+
+
+def _only(given: Mapping[str, Given]) -> Given | None:
+    """What people gave, if that was one thing with bytes of its own."""
+    found = [one for one in given.values() if one.data]
+    return found[0] if len(found) == len(given) == 1 else None
+
+
+def _file_name(given: Given, identity: str) -> str:
+    suffix = _SUFFIXES.get(given.form, given.form.value)
+    return given.name if "." in given.name else f"{identity}.{suffix}"
+
+
+def _distinct(prepared: Mapping[str, Prepared]) -> Mapping[str, Prepared]:
+    """Without the side that is sent the very same tensors as the other."""
+    if len(prepared) < 2:
+        return prepared
+    a, b = (prepared[side].inputs for side in SIDES)
+    is_same = a.datatypes == b.datatypes and all(
+        array.shape == b.tensors[name].shape and bool(np.all(array == b.tensors[name]))
+        for name, array in a.tensors.items()
+    )
+    return {SIDES[0]: prepared[SIDES[0]]} if is_same else prepared
+
+
+def _input_lines(
+    ask: Ask, distinct: Mapping[str, Prepared], pictures: Mapping[tuple[str, str], bytes]
+) -> list[InputLine]:
+    """The inputs of the first side that has some."""
+    for side, one in distinct.items():
+        whole = ask.inputs.get("")
+        return [
+            InputLine(
+                name=name,
+                datatype=one.inputs.datatypes[name],
+                shape=list(array.shape),
+                form=(ask.inputs.get(name) or whole or Offered("")).form,
+                preview=(side, name) in pictures,
+            )
+            for name, array in one.inputs.tensors.items()
+        ]
+    return []
+
+
+def _notes(prepared: Mapping[str, Prepared], distinct: Mapping[str, Prepared]) -> list[str]:
+    notes = [note for one in prepared.values() for note in one.inputs.notes]
+    if len(distinct) > 1:
+        notes.append(
+            "A and B received different tensors because their inputs or preprocessing differ"
+        )
+    return list(dict.fromkeys(notes))
+
+
+def _difference(
+    prepared: Mapping[str, Prepared], answers: Mapping[str, Answered]
+) -> dict[str, OutputDifference] | None:
+    if len(answers) < len(SIDES):
+        return None
+    a, b = (answers[side].outputs for side in SIDES)
+    return differences(a, b, prepared[SIDES[0]].metadata.outputs)

@@ -1,0 +1,158 @@
+"""Looks into a source for an inspection. Runs in the child process only, which has the limits.
+
+What can be told is told, also when something is wrong: faults are gathered, not raised.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+from importlib import import_module
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from serve.conversion.faults import failed
+from serve.conversion.savedmodel_reader import read as read_savedmodel
+from serve.conversion.sources.checks import MOST, faults_of_graph, read_keras
+from serve.conversion.sources.composites import faults_of_composites
+from serve.conversion.sources.folders import check_folder, digest_of, size_of
+from serve.conversion.sources.graph import read_graph
+from serve.conversion.sources.inspection import Inspection
+from serve.conversion.sources.kinds import Kind, kind_of
+from serve.conversion.sources.known import KNOWN
+from serve.conversion.sources.needs import memory_of, needs_of
+from serve.conversion.sources.onnx_files import check_onnx
+from serve.conversion.sources.operator_scan import Operator, operators_of
+from serve.conversion.sources.operators import faults_of
+from serve.conversion.sources.signatures import choose_signature, faults_of_tensors
+from serve.core.errors import ConversionFailed, Invalid
+from serve.tensors.signature import Signature
+
+
+def read(path: Path, signature: str = "", most: str = str(MOST)) -> Inspection:
+    """The inspection of a source; `ConversionFailed` only where there is none that could be."""
+    kind = kind_of(path)
+    look: Callable[[Inspection, Path, str, int], Inspection] = {
+        Kind.SAVEDMODEL: _savedmodel,
+        Kind.KERAS: _keras,
+        Kind.H5: _keras,
+        Kind.ONNX: _onnx,
+    }[kind]
+    found = Inspection(path.name, kind)
+    try:
+        _check_size(path, kind, int(most))
+        found = replace(found, size=size_of(path), digest=digest_of(path))
+        return look(found, path, signature, int(most))
+    except (OSError, RecursionError) as error:
+        return replace(found, faults=(failed("source_corrupt", str(error)[:300]),))
+    except ConversionFailed as error:
+        return replace(found, faults=(error,))
+
+
+def _check_size(path: Path, kind: Kind, most: int) -> None:
+    if kind is Kind.SAVEDMODEL:
+        check_folder(path, most=most)
+    elif path.stat().st_size > most:
+        raise failed("source_too_large", f"'{path.name}' has more than {most} bytes")
+
+
+def _savedmodel(found: Inspection, path: Path, wanted: str, most: int) -> Inspection:
+    graph = read_graph(path)
+    faults = list(faults_of_graph(path, graph))
+    if not graph.signatures:
+        return replace(found, tags=tuple(sorted(graph.tags)), faults=tuple(faults))
+    try:
+        told = read_savedmodel(path)
+    except Invalid as error:
+        return replace(found, faults=(*faults, failed("source_corrupt", error.why)))
+    signatures = told.facts["signatures"]
+    found = replace(
+        found,
+        tags=tuple(told.facts["tags"]),
+        signatures=MappingProxyType(signatures),
+        facts=MappingProxyType({"tensorflow": told.facts["tensorflow"]}),
+        memory=memory_of(found.kind, found.size),
+    )
+    try:
+        chosen = choose_signature(signatures, wanted)
+    except ConversionFailed as error:
+        return replace(found, faults=(*faults, error))
+    operators = operators_of(graph, graph.signatures[chosen])
+    specs = _specs(signatures[chosen])
+    faults += faults_of_composites(graph, chosen)
+    faults += faults_of_tensors((*specs.inputs, *specs.outputs))
+    faults += faults_of(operators, known=KNOWN)
+    return replace(
+        _with_needs(found, operators, specs),
+        chosen=chosen,
+        operators=operators,
+        faults=_without_twins(faults),
+    )
+
+
+def _specs(page: Any) -> Signature:
+    return Signature.from_json({"format": "savedmodel", "facts": {}, **page})
+
+
+def _keras(found: Inspection, path: Path, wanted: str, most: int) -> Inspection:
+    """A model of Keras has one signature, which it gets when it is exported."""
+    model = read_keras(path, found.kind, most=most)
+    inputs = [{"name": n, "shape": list(s), "datatype": d} for n, s, d in model.inputs]
+    faults = list(model.faults)
+    if wanted not in ("", "serving_default", "serve"):
+        faults.append(
+            failed("unknown_signature", f"'{wanted}'; its signature will be serving_default")
+        )
+    return replace(
+        _with_needs(found, (), None),
+        chosen="serving_default",
+        layers=model.layers,
+        faults=tuple(faults),
+        memory=memory_of(found.kind, found.size),
+        facts=MappingProxyType({"model": model.name, "inputs": inputs}),
+    )
+
+
+def _onnx(found: Inspection, path: Path, wanted: str, most: int) -> Inspection:
+    external = check_onnx(path, most=most)
+    try:
+        reader = import_module("serve.conversion.onnx_reader")
+    except ImportError as error:
+        missing = failed("converter_missing", "the package onnx is not installed")
+        raise missing from error
+    try:
+        told: Signature = reader.read(path)
+    except Invalid as error:
+        raise failed("source_corrupt", error.why) from error
+    names = told.facts["operators"]
+    faults = list(faults_of_tensors((*told.inputs, *told.outputs)))
+    if told.facts["checker"]:
+        faults.append(failed("invalid_graph", told.facts["checker"]))
+    page = told.to_json()
+    return replace(
+        found,
+        signatures=MappingProxyType(
+            {"serving_default": {"inputs": page["inputs"], "outputs": page["outputs"]}}
+        ),
+        chosen="serving_default",
+        operators=tuple(Operator(name, 0, ()) for name in names),
+        faults=tuple(faults),
+        flavours=needs_of(names, {spec.datatype for spec in (*told.inputs, *told.outputs)}),
+        memory=memory_of(found.kind, found.size),
+        facts=MappingProxyType(
+            {name: told.facts[name] for name in ("opset", "ir_version", "producer")}
+            | {"external_data": list(external)}
+        ),
+    )
+
+
+def _with_needs(
+    found: Inspection, operators: tuple[Operator, ...], specs: Signature | None
+) -> Inspection:
+    staying = [each.name for each in operators if each.count > each.vanishing]
+    datatypes = {spec.datatype for spec in (*specs.inputs, *specs.outputs)} if specs else set()
+    return replace(found, flavours=needs_of(staying, datatypes))
+
+
+def _without_twins(faults: list[ConversionFailed]) -> tuple[ConversionFailed, ...]:
+    """One of each: what a load runs, a signature may reach as well."""
+    return tuple({(each.code, each.operator, each.node): each for each in faults}.values())

@@ -1,0 +1,227 @@
+"""The observer: asks the other side of a run, before it, about once a second, and after it.
+
+Who is asked, for what, and how often in seconds:
+
+    http_url    /v2/models/M/stats   Triton's statistics, of all replicas together   2
+                /v2, …/config        versions, batching                              before
+    metrics_url                      the gateway's metrics, or a bare Triton's       1
+    admin_url   /api/replicas        states, queues, GPUs                            1
+                /api/history         what was changed                                2
+                /api/hints           how many replicas pools should have, and why    2
+
+Each question goes its own way: one that is not answered leaves a hole in its own readings, and a
+sentence in `problems`. All of it has to be cheap, because the machine is measured meanwhile.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+from urllib.parse import quote
+
+from serve.load.observations import gateway_counts
+from serve.load.observations.changes import Changes
+from serve.load.observations.gateway_counts import GatewayCounts, is_gateways
+from serve.load.observations.hints import Hints
+from serve.load.observations.questions import Questions
+from serve.load.observations.readings import Readings
+from serve.load.observations.triton_counts import TritonCounts
+from serve.load.observed import Observed
+
+_PERIOD = 1.0
+_SELDOM = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Where a model is served. `admin_url` and `metrics_url` are empty for a bare Triton.
+
+    `metrics_url` is the whole address, `/metrics` included. `key` is shown as a bearer token;
+    `admin_key` to `admin_url` instead, where that is another one. `trust`: which certificates are
+    believed, None for the system's list.
+    """
+
+    http_url: str
+    admin_url: str = ""
+    metrics_url: str = ""
+    key: str = ""
+    model: str = ""
+    admin_key: str = ""
+    trust: ssl.SSLContext | None = field(default=None, compare=False, repr=False)
+
+    @property
+    def model_url(self) -> str:
+        """Of the model on the data port."""
+        return f"{self.http_url.rstrip('/')}/v2/models/{quote(self.model, safe='')}"
+
+
+class Observer:
+    """One run's: `begin`, then `watch` until it is cancelled, then `end`."""
+
+    def __init__(
+        self,
+        target: Target,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        wall: Callable[[], float] = time.time,
+    ) -> None:
+        self._target = target
+        self._clock = clock
+        self._wall = wall
+        self._zero = clock()
+        self._questions = Questions(
+            target.http_url, target.admin_url, target.metrics_url, trust=target.trust
+        )
+        self._triton = TritonCounts(target.model)
+        self._gateway = GatewayCounts()
+        self._changes = Changes()
+        self._readings = Readings(target.http_url)
+        self._hints = Hints(target.model)
+        self._told: list[str] = []
+        self._facts: dict[str, Any] = {}
+        self._history_at = 0.0
+
+    def __repr__(self) -> str:
+        return f"<Observer of {self._target.model} at {self._target.http_url}>"
+
+    async def begin(self) -> None:
+        """What there is before the run; never raises for somebody who does not answer."""
+        await asyncio.gather(self._ask_facts(), *(ask() for ask, _ in self._rounds()))
+        self._readings.forget()
+        self._hints.forget()
+
+    async def watch(self, since: float) -> None:
+        """Ask until cancelled; `since` is second 0 by the observer's clock."""
+        self._zero = since
+        async with asyncio.TaskGroup() as tasks:
+            for ask, period in self._rounds():
+                tasks.create_task(self._every(period, ask))
+
+    def mark(self, at: float, text: str) -> None:
+        """Something that the run itself did, at a second of it."""
+        self._changes.mark(at, text)
+
+    async def end(self) -> Observed:
+        """Ask once more, let go, and tell everything."""
+        try:
+            await asyncio.gather(*(ask() for ask, _ in self._rounds()))
+        finally:
+            await self._questions.close()
+        requests, mean = self._triton.requests, self._triton.mean_request
+        return Observed(
+            triton=self._triton.times,
+            gateway=self._gateway.times(requests, mean),
+            series=(*self._readings.series, *self._hints.series),
+            marks=self._changes.marks,
+            hints=self._hints.advice,
+            problems=(
+                *self._questions.problems,
+                *self._triton.problems,
+                *self._gateway.problems,
+                *self._told,
+            ),
+            facts=self._facts,
+        )
+
+    def _rounds(self) -> tuple[tuple[Callable[[], Awaitable[None]], float], ...]:
+        target = self._target
+        rounds: list[tuple[Callable[[], Awaitable[None]], float]] = [(self._ask_triton, _SELDOM)]
+        if target.metrics_url:
+            rounds.append((self._ask_metrics, _PERIOD))
+        if target.admin_url:
+            rounds += [
+                (self._ask_replicas, _PERIOD),
+                (self._ask_history, _SELDOM),
+                (self._ask_hints, _SELDOM),
+            ]
+        return tuple(rounds)
+
+    async def _every(self, period: float, ask: Callable[[], Awaitable[None]]) -> None:
+        due = self._clock()
+        while True:
+            await ask()
+            due = max(due + period, self._clock())
+            await asyncio.sleep(due - self._clock())
+
+    @property
+    def _now(self) -> float:
+        return self._clock() - self._zero
+
+    async def _ask_triton(self) -> None:
+        page = await self._questions.json(f"{self._target.model_url}/stats", self._target.key)
+        if page is not None:
+            self._take("the statistics", lambda: self._triton.add(page))
+
+    async def _ask_metrics(self) -> None:
+        text = await self._questions.text(self._target.metrics_url, self._target.key)
+        at = self._now
+        if text is None or not is_gateways(text):
+            self._take("the metrics", lambda: self._readings.triton(at, text))
+            return
+
+        def take() -> None:
+            reading = gateway_counts.read(text, self._target.model)
+            used = self._gateway.add(reading)
+            self._changes.avoided(at, reading.avoided)
+            self._readings.gateway(at, reading, used)
+
+        self._take("the metrics", take)
+
+    async def _ask_replicas(self) -> None:
+        page = await self._ask_admin("/api/replicas")
+        at = self._now
+
+        def take() -> None:
+            self._readings.replicas(at, page or ())
+            if page is not None:
+                self._changes.replicas(at, page)
+                self._facts["replicas"] = [
+                    {key: one[key] for key in ("name", "address", "pool")} for one in page
+                ]
+
+        self._take("the list of replicas", take)
+
+    async def _ask_history(self) -> None:
+        page = await self._ask_admin("/api/history?limit=50")
+        if page is None:
+            return
+        earliest, self._history_at = self._history_at, self._now
+        zero = self._wall() - self._now
+        self._take("the history", lambda: self._changes.revisions(earliest, self._now, zero, page))
+
+    async def _ask_hints(self) -> None:
+        for path in self._hints.paths:
+            page = await self._ask_admin(path)
+            if page is not None:
+                self._take("the hints", partial(self._hints.add, self._now, page))
+
+    async def _ask_admin(self, path: str) -> Any:
+        target = self._target
+        url = target.admin_url.rstrip("/") + path
+        return await self._questions.json(url, target.admin_key or target.key)
+
+    async def _ask_facts(self) -> None:
+        target = self._target
+        server, config = await asyncio.gather(
+            self._questions.json(f"{target.http_url.rstrip('/')}/v2", target.key),
+            self._questions.json(f"{target.model_url}/config", target.key),
+        )
+        if isinstance(server, Mapping):
+            self._facts["server"] = {key: server.get(key) for key in ("name", "version")}
+        if isinstance(config, Mapping):
+            kept = ("platform", "backend", "max_batch_size", "dynamic_batching", "instance_group")
+            self._facts["config"] = {key: config[key] for key in kept if key in config}
+
+    def _take(self, what: str, take: Callable[[], None]) -> None:
+        """Take an answer in; one of another shape is a problem, and told once."""
+        try:
+            take()
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            sentence = f"{what} cannot be read: {error!r}"
+            if sentence not in self._told:
+                self._told.append(sentence)

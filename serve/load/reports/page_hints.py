@@ -1,0 +1,96 @@
+"""The hints' part of a run's page: how many replicas were wanted, how many there were, and why."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from html import escape
+from math import isfinite, nan
+
+from serve.load.observations.hints import DEMAND, GROUP, READY, WANTED
+from serve.load.observed import Advice, Series
+from serve.load.reports.drawing_marks import moment
+from serve.load.reports.drawing_replicas import Points, replicas_svg
+from serve.load.reports.page_run import Course
+from serve.load.reports.page_words import bare, figure, number, table
+from serve.load.reports.report import Run
+from serve.pages.frame import section
+
+_MOST = 40  # lines of a pool's table
+_NOTE = (
+    "Demand is the number of replicas that would be busy all the time: the calls of the "
+    "pool's models, divided by the measured capacity of one replica."
+)
+
+
+def hints_part(run: Run, course: Course) -> str:
+    """A picture and a table for each pool."""
+    pools = dict.fromkeys(each.pool for each in run.observed.hints)
+    shown = "".join(_pool(run, course, pool) for pool in pools)
+    return section("Autoscaling hints", shown and f'{shown}<p class="soft note">{_NOTE}</p>')
+
+
+def _pool(run: Run, course: Course, pool: str) -> str:
+    found = {
+        each.name: _points(each, course.seconds)
+        for each in run.observed.series
+        if (each.group, each.of) == (GROUP, pool)
+    }
+    ready, wanted, demand = (found.get(name, ()) for name in (READY, WANTED, DEMAND))
+    advice = [
+        each for each in run.observed.hints if each.pool == pool and each.at <= course.seconds
+    ]
+    entries = [
+        ("right", f"ready, {_range(ready)}"),
+        ("intended", f"wanted, {_range(wanted)}"),
+        ("p99", f"demand, {_range(demand)}"),
+    ]
+    svg = replicas_svg(
+        ready,
+        wanted,
+        demand,
+        course.seconds,
+        course.marks,
+        spoken=f"replicas of pool {pool} over time: {'; '.join(text for _, text in entries)}",
+        notes=_notes(advice, course.seconds),
+    )
+    return figure(f"Pool {pool}", entries, svg) + _told(advice)
+
+
+def _points(series: Series, most: float) -> Points:
+    return [
+        (at, nan if value is None else value)
+        for at, value in zip(series.seconds, series.values, strict=True)
+        if 0 <= at <= most
+    ]
+
+
+def _range(points: Points) -> str:
+    """`2`, or `1 to 3`."""
+    known = [value for _, value in points if isfinite(value)]
+    if not known:
+        return "unknown"
+    least, most = (bare(number(value)) for value in (min(known), max(known)))
+    return least if least == most else f"{least} to {most}"
+
+
+def _notes(advice: Sequence[Advice], most: float) -> Iterator[tuple[float, float, str]]:
+    ends = [each.at for each in advice[1:]] + [most]
+    for each, end in zip(advice, ends, strict=False):
+        texts = "; ".join(text for _, text in each.reasons)
+        yield max(each.at, 0.0), max(each.at, end, 0.0), f"{each.what}: {texts}"
+
+
+def _told(advice: Sequence[Advice]) -> str:
+    rows = [
+        (
+            moment(each.at),
+            escape(each.what) + (" <small>kept, too little data</small>" if each.is_held else ""),
+            "<br>".join(
+                f"{escape(text)} <code>{escape(code)}</code>" for code, text in each.reasons
+            ),
+        )
+        for each in advice[:_MOST]
+    ]
+    drawn = table(("Time", "Hint", "Reason"), rows, words=(0, 1, 2))
+    left = len(advice) - _MOST
+    return drawn + (f'<p class="soft">and {left} more, in report.json</p>' if left > 0 else "")

@@ -1,0 +1,280 @@
+"""The client's part of a run's page: latency and rate over time, by percentile, by version."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from html import escape
+from math import isfinite
+
+from serve.load.reports import summary
+from serve.load.reports.drawing_bars import percentiles_svg, shares_up_to
+from serve.load.reports.drawing_frame import Line, Scale
+from serve.load.reports.drawing_marks import marks_placed, moment
+from serve.load.reports.drawing_time import (
+    Tick,
+    latency_scale,
+    latency_svg,
+    rate_scale,
+    rate_svg,
+)
+from serve.load.reports.page_outcomes import meaning
+from serve.load.reports.page_words import (
+    count,
+    figure,
+    number,
+    plural,
+    seconds,
+    share,
+    table,
+    tiles,
+)
+from serve.load.reports.report import Run
+from serve.load.reports.summary import Instant, Row
+from serve.pages.frame import section
+
+_OPEN = "Latency is measured from the intended start of a call to its response."
+_CLOSED = (
+    "Closed loop: each user waits for a response before the next call. If the server "
+    "stalls, no calls are made, and the latency does not show the stall."
+)
+_ENDED = (
+    "The filled areas count calls by their intended start. The line counts responses "
+    "when they arrived."
+)
+_GAP = (
+    "The gap between the lines is the waiting time before the calls were sent. "
+    "Generators that measure from the real start hide it (coordinated omission), but "
+    "users experience the upper line."
+)
+_COUNTED = (
+    "Quantiles include complete responses, timeouts and calls that never started. Other "
+    "failures, which can be quick, count only as errors."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Course:
+    """A run over time, ready to be drawn beside another one."""
+
+    seconds: float
+    is_open: bool
+    instants: tuple[Instant, ...]
+    lines: tuple[Line, Line]
+    ticks: tuple[Tick, ...]
+    marks: tuple[tuple[float, str], ...]
+    notes: tuple[tuple[float, float, str], ...]
+
+    @classmethod
+    def of(cls, run: Run) -> Course:
+        """What the record says of it."""
+        instants = summary.over_time(run)
+        last = max((each.second + each.width for each in instants), default=0)
+        marks = sorted(run.observed.marks, key=lambda mark: mark.at)
+        return cls(
+            seconds=max(run.seconds, last),
+            is_open=run.is_open,
+            instants=instants,
+            lines=(
+                Line("p50", "p50", [(_middle(e), e.p50) for e in instants]),
+                Line("p99", "p99", [(_middle(e), e.p99) for e in instants]),
+            ),
+            ticks=tuple(_tick(each) for each in instants),
+            marks=tuple((each.at, each.text) for each in marks),
+            notes=tuple((e.second, e.second + e.width, _note(e)) for e in instants),
+        )
+
+    def figures(
+        self, latency: Scale | None = None, rate: Scale | None = None, *, is_half: bool = False
+    ) -> str:
+        """Latency above the rate, and the marks below; the scales of another run, if given."""
+        upper = latency_svg(
+            self.lines,
+            self.seconds,
+            self.marks,
+            scale=latency,
+            notes=self.notes,
+            is_half=is_half,
+        )
+        lower = rate_svg(
+            self.ticks,
+            self.seconds,
+            self.marks,
+            scale=rate,
+            is_open=self.is_open,
+            notes=self.notes,
+        )
+        above = figure("Latency", (("p50", "p50"), ("p99", "p99")), upper)
+        above = above.replace("<figure>", '<figure class="joined">', 1)
+        return above + figure("Calls per second", self._entries(), lower) + self._marks(is_half)
+
+    def _entries(self) -> Iterator[tuple[str, str]]:
+        if self.is_open:
+            yield "intended", "intended"
+        yield "right", "correct"
+        if any(each.failed for each in self.ticks):
+            yield "failed", "failed"
+        yield "ended", "responses on arrival"
+
+    def _marks(self, is_half: bool) -> str:
+        """The marks by their numbers; on wide pages only where they do not fit in the picture."""
+        if not self.marks:
+            return ""
+        is_told = not is_half and marks_placed(self.marks, self.seconds) is not None
+        kind = "marks narrow" if is_told else "marks"
+        told = (f"<li>{moment(at)}: {escape(text)}</li>" for at, text in self.marks)
+        return f'<ol class="{kind}">{"".join(told)}</ol>'
+
+
+def side_by_side(before: Course, after: Course) -> tuple[str, str]:
+    """The figures of both, on the same scales."""
+    longest = max(before.seconds, after.seconds)
+    latency = latency_scale((*before.lines, *after.lines))
+    rate = rate_scale((*before.ticks, *after.ticks))
+    first, second = (
+        replace(each, seconds=longest).figures(latency, rate, is_half=True)
+        for each in (before, after)
+    )
+    return first, second
+
+
+def run_tiles(run: Run, row: Row) -> str:
+    """What people ask first; `row` are all calls of the run."""
+    asked = (
+        {"Intended rate": f"{number(summary.intended_rate(run))}/s"}
+        if run.is_open
+        else {"Users": count((run.outline["closed"] or {}).get("users"))}
+    )
+    late = {"Late starts": share(summary.late_share(run))} if run.is_open else {}
+    return tiles(
+        asked
+        | {
+            "Correct responses": f"{number(row.rate)}/s",
+            "Correct, of all calls": share(row.right / row.calls) if row.calls else "",
+            "p50": seconds(row.latency.p50),
+            "p99": seconds(row.latency.p99),
+        }
+        | late
+    )
+
+
+def over_time_part(course: Course) -> str:
+    """The two pictures over time."""
+    if not course.ticks:
+        return ""
+    words = f"{_OPEN if course.is_open else _CLOSED} {_ENDED}"
+    return section("Over time", f'{course.figures()}<p class="soft note">{words}</p>')
+
+
+def percentiles_part(run: Run) -> str:
+    """Latencies by percentile, from the intended and from the real start."""
+    whole = summary.latencies(run)
+    points = shares_up_to(whole.count)
+    if not points:
+        return ""
+    served = summary.services_of(run.record.windows.values())
+    lines = [Line("latency", "p99", list(zip(points, whole.quantiles(points), strict=True)))]
+    entries = [("p99", "from the intended start")]
+    if run.is_open and served.count:
+        lines.append(
+            Line("service", "p50", list(zip(points, served.quantiles(points), strict=True)))
+        )
+        entries += [("p50", "from the actual start (service time)"), ("gap", "wait before sending")]
+    else:
+        entries = [("p99", "latency")]
+    note = _GAP if len(lines) > 1 else _CLOSED
+    title = "Latency by percentile"
+    return section(title, figure("", entries, percentiles_svg(lines), note))
+
+
+def rows_part(run: Run, total: Row) -> str:
+    """By protocol and version; a lane with a single version is told once."""
+    found = summary.rows(run)
+    if not found:
+        return ""
+    lanes = [each for each in found if not each.version]
+    shown = [*([total] if len(lanes) > 1 else []), *_without_echoes(found)]
+    heads = (
+        "Protocol",
+        "Version",
+        "Calls",
+        "Correct",
+        "Correct/s",
+        "p50",
+        "p90",
+        "p99",
+        "p99.9",
+        "Max",
+    )
+    drawn = table(heads, (_cells(each, found) for each in shown), words=(0, 1))
+    return section("By protocol and version", f'{drawn}<p class="soft note">{_COUNTED}</p>')
+
+
+def errors_part(row: Row) -> str:
+    """Calls without a right answer, by what became of them."""
+    drawn = table(
+        ("Outcome", "Calls", "Share", "Meaning"),
+        (
+            (f"<code>{escape(name)}</code>", count(many), share(many / row.calls), meaning(name))
+            for name, many in row.errors.items()
+        ),
+        words=(0, 3),
+    )
+    return section("Errors", drawn)
+
+
+def _without_echoes(found: Sequence[Row]) -> Iterator[Row]:
+    """Lanes and their versions, without the only version of a lane."""
+    for each in found:
+        versions = _versions(each, found)
+        if not each.version or len(versions) > 1:
+            yield each
+
+
+def _cells(row: Row, found: Sequence[Row]) -> tuple[str, ...]:
+    versions = [each.version for each in _versions(row, found)]
+    if not row.lane:
+        name, version = "all", ""
+    elif row.version:
+        name, version = "", row.version
+    else:
+        same = row.lane == row.protocol
+        name = escape(row.lane) + (
+            "" if same else f' <span class="soft">{escape(row.protocol)}</span>'
+        )
+        version = versions[0] if len(versions) == 1 else "all" if versions else ""
+    times = row.latency
+    return (
+        name or f'<span class="soft">{escape(row.lane)}</span>',
+        escape(version),
+        count(row.calls),
+        share(row.right / row.calls) if row.calls else "",
+        number(row.rate),
+        *map(seconds, (times.p50, times.p90, times.p99, times.p999, times.largest)),
+    )
+
+
+def _versions(row: Row, found: Sequence[Row]) -> list[Row]:
+    return [each for each in found if each.lane == row.lane and each.version]
+
+
+def _middle(instant: Instant) -> float:
+    return instant.second + instant.width / 2
+
+
+def _tick(each: Instant) -> Tick:
+    end = each.second + each.width
+    return Tick(each.second, end, each.intended, each.ended, each.right, each.failed)
+
+
+def _note(each: Instant) -> str:
+    """What a pointer is told."""
+    words = [f"second {each.second}" if each.width == 1 else f"from second {each.second}"]
+    if isfinite(each.p50):
+        words.append(f"p50 {seconds(each.p50)}, p99 {seconds(each.p99)}")
+    words.append(f"{number(each.intended)}/s intended, {number(each.right)}/s correct")
+    if each.failed:
+        words.append(f"{number(each.failed)}/s failed")
+    if each.waiting:
+        words.append(f"{plural(each.waiting, 'call')} waiting")
+    return "; ".join(words)
